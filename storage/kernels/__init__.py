@@ -1,0 +1,1 @@
+"""Compiled loops over int64 arrays: numpy and numba only, one file per job; callers check, allocate and raise."""

@@ -1,0 +1,120 @@
+"""Updates: changes to a collection as one int64 matrix.
+
+A row of the matrix is `[row words | time | rounds... | diff]`. Rows are words (see docs/architecture.md): what they mean is the
+schema's business. The time is a data time in nanoseconds; `depth` round coordinates follow, one per enclosing loop,
+outermost first. One matrix makes concatenating, filtering and exchanging updates a single numpy call each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import DiffOverflow
+from storage.kernels.sorting import sort_order, sort_ties, sum_sorted
+
+Ints = npt.NDArray[np.int64]
+
+MIN_TIME = -(2**63) + 2
+"""The frontier before anything happened; no data time is earlier."""
+CLOSED = 2**63 - 1
+"""The frontier of a collection that is complete; data times are earlier."""
+
+_PLAIN_SORT = 4096
+
+
+def order_rows(data: Ints, columns: Ints) -> Ints:
+    """The order of the rows of `data` by `columns`: merge sort for few rows, numpy's sort of the first column for many."""
+    if len(data) <= _PLAIN_SORT or len(columns) == 0:
+        order: Ints = sort_order(data, columns)
+        return order
+    order = np.argsort(data[:, columns[0]], kind="stable")
+    if len(columns) > 1:
+        sort_ties(data, columns, order)
+    return order
+
+
+def consolidate_rows(data: Ints, columns: Ints) -> Ints:
+    """`data` sorted by `columns`, equal rows summed in the last column, zeros dropped. Raises DiffOverflow."""
+    if len(data) == 0:
+        return data
+    rows, status = sum_sorted(data, columns, order_rows(data, columns))
+    if status != 0:
+        raise DiffOverflow(operation="adding")
+    result: Ints = rows
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """n changes. data: int64[n, width + 1 + depth + 1]; width: words a row; depth: round coordinates a time."""
+
+    data: Ints
+    width: int
+    depth: int
+
+    @staticmethod
+    def empty(width: int, depth: int = 0) -> Updates:
+        """No changes of this shape."""
+        return Updates(np.empty((0, width + depth + 2), np.int64), width, depth)
+
+    @staticmethod
+    def of(rows: npt.ArrayLike, time: npt.ArrayLike, diff: npt.ArrayLike, rounds: npt.ArrayLike | None = None) -> Updates:
+        """From columns: rows int64[n, width], time int64[n], diff int64[n], rounds int64[n, depth]. Copies once."""
+        words = np.asarray(rows, np.int64)
+        coordinates = np.empty((len(words), 0), np.int64) if rounds is None else np.asarray(rounds, np.int64)
+        times = np.broadcast_to(np.asarray(time, np.int64), (len(words),))
+        diffs = np.broadcast_to(np.asarray(diff, np.int64), (len(words),))
+        data = np.column_stack((words, times, coordinates, diffs))
+        return Updates(np.ascontiguousarray(data), words.shape[1], coordinates.shape[1])
+
+    @staticmethod
+    def concat(parts: Iterable[Updates], width: int, depth: int = 0) -> Updates:
+        """All changes of the parts, which share width and depth."""
+        full = [part.data for part in parts if len(part.data)]
+        if not full:
+            return Updates.empty(width, depth)
+        return Updates(full[0] if len(full) == 1 else np.concatenate(full), width, depth)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def rows(self) -> Ints:
+        """int64[n, width]: the words of the rows (a view)."""
+        return self.data[:, : self.width]
+
+    @property
+    def time(self) -> Ints:
+        """int64[n]: data times in ns (a view)."""
+        return self.data[:, self.width]
+
+    @property
+    def rounds(self) -> Ints:
+        """int64[n, depth]: round coordinates, outermost loop first (a view)."""
+        return self.data[:, self.width + 1 : -1]
+
+    @property
+    def diff(self) -> Ints:
+        """int64[n]: signed changes of multiplicity (a view)."""
+        return self.data[:, -1]
+
+    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_] | slice) -> Updates:
+        """The changes at `index` (positions, a mask or a slice)."""
+        return Updates(self.data[index], self.width, self.depth)
+
+    def consolidate(self) -> Updates:
+        """Sorted by (row, rounds, time), one change per row and time, none zero. O(n log n). Raises DiffOverflow."""
+        columns = sort_columns(0, self.width, self.depth)
+        return Updates(consolidate_rows(self.data, columns), self.width, self.depth)
+
+
+def sort_columns(first: int, stop: int, depth: int) -> Ints:
+    """Columns that order a matrix whose words `first .. stop-1` are followed by time and rounds: words, rounds, time.
+
+    Rounds before time: folding old times to a common one (compaction) then keeps rows sorted.
+    """
+    return np.array([*range(first, stop), *range(stop + 1, stop + 1 + depth), stop], np.int64)
