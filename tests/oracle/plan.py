@@ -1,0 +1,205 @@
+"""The oracle's plan language: small frozen nodes that say what a view is, and nothing of how to keep it up to date.
+
+A collection is a multiset of tuples. Functions inside nodes are plain Python functions on those tuples. A plan is a
+graph: a node may be used many times, and a node of an outer scope may be used inside a loop. Nothing of the product
+is imported here.
+
+    edges, roots = Source("edges"), Source("roots")
+    (reach,) = fixpoint((roots,), lambda reach: (
+        Distinct(Union((roots, Join(reach, edges, lambda r: r[0], lambda e: e[0], lambda r, e: (e[1],))))),
+    ))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+Row = tuple[Any, ...]
+Kind = Literal["count", "sum", "min", "max"]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A collection. Two nodes are the same only if they are one object."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The collections that this one is made from."""
+        return ()
+
+    @cached_property
+    def free(self) -> frozenset[Variable]:
+        """The loop variables that this collection depends on and whose loops it is still inside of."""
+        return frozenset().union(*(node.free for node in self.inputs))
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Node):
+    """What has been put into the input `name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Project(Node):
+    """Each row becomes `fn(row)`; multiplicities of rows that become equal add up."""
+
+    input: Node
+    fn: Callable[[Row], Row]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Node):
+    """The rows for which `predicate(row)` is true."""
+
+    input: Node
+    predicate: Callable[[Row], bool]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Union(Node):
+    """All rows of all parts; multiplicities add up."""
+
+    parts: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+
+@dataclass(frozen=True, eq=False)
+class Negate(Node):
+    """Every multiplicity with the other sign."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct(Node):
+    """Every present row once; a row is present when its multiplicity is greater than 0."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Join(Node):
+    """`output(l, r)` for every pair with equal keys; multiplicities multiply. A key with a None in it equals nothing."""
+
+    left: Node
+    right: Node
+    left_key: Callable[[Row], Row]
+    right_key: Callable[[Row], Row]
+    output: Callable[[Row, Row], Row]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate of a group: `value(row)` is what is summed or compared; without it `count` counts every row."""
+
+    kind: Kind
+    value: Callable[[Row], Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Group(Node):
+    """`key(row) + (aggregate, ...)` once for every key of which some row has a multiplicity other than 0."""
+
+    input: Node
+    key: Callable[[Row], Row]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Variable(Node):
+    """A loop's variable, seen from inside its body."""
+
+    index: int
+
+    @cached_property
+    def free(self) -> frozenset[Variable]:
+        return frozenset((self,))
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """X0 = initials; X(i+1) = bodies with variables = Xi. Stops when nothing changes, or at X(max_rounds)."""
+
+    initials: tuple[Node, ...]
+    variables: tuple[Variable, ...]
+    bodies: tuple[Node, ...]
+    max_rounds: int
+    truncate: bool
+    free: frozenset[Variable] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.initials) != len(self.bodies):
+            raise ValueError(f"a loop of {len(self.initials)} variables has {len(self.bodies)} bodies")
+        inside = frozenset().union(*(body.free for body in self.bodies)) - frozenset(self.variables)
+        object.__setattr__(self, "free", inside.union(*(node.free for node in self.initials)))
+
+
+@dataclass(frozen=True, eq=False)
+class LoopResult(Node):
+    """The limit of one variable of a loop."""
+
+    loop: Loop
+    index: int
+
+    @cached_property
+    def free(self) -> frozenset[Variable]:
+        return self.loop.free
+
+
+def fixpoint(
+    initials: Sequence[Node],
+    body: Callable[..., Sequence[Node]],
+    *,
+    max_rounds: int = 1000,
+    truncate: bool = False,
+) -> tuple[LoopResult, ...]:
+    """The limits of a loop: `body` is called once with a Variable for each of `initials` and gives the next values."""
+    variables = tuple(Variable(index) for index in range(len(initials)))
+    loop = Loop(tuple(initials), variables, tuple(body(*variables)), max_rounds, truncate)
+    return tuple(LoopResult(loop, index) for index in range(len(initials)))
+
+
+def without(body: Node, other: Node) -> Node:
+    """The rows of `body` that are not present in `other` (an anti join on whole rows), from the other nodes."""
+    return Union((body, Negate(Join(body, Distinct(other), whole, whole, lambda row, _: row))))
+
+
+def whole(row: Row) -> Row:
+    """The row as its own key."""
+    return row
+
+
+def columns(*indexes: int) -> Callable[[Row], Row]:
+    """A function that takes these columns of a row."""
+    return lambda row: tuple(row[index] for index in indexes)
