@@ -1,0 +1,74 @@
+"""Instants: data times as people write them, to and from exact int64 nanoseconds.
+
+Everything that a person or another system types (HTTP parameters, the command line, message fields) may give a time as an
+integer, a decimal string, or RFC 3339 with up to nine decimals; nothing passes through a float.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from storage.errors import CallerError
+from storage.updates import CLOSED, MIN_TIME
+
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)",
+    re.ASCII,
+)
+_INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = 1_000_000_000
+
+
+class BadInstant(CallerError):
+    """A text is not a time."""
+
+    message = "{text!r} is not a time: give nanoseconds since 1970 as an integer, or RFC 3339 such as 2026-01-31T12:00:00.000000001Z"
+    text: str
+
+
+class InstantOutOfRange(CallerError):
+    """A time does not fit a data time."""
+
+    message = "time {text} is outside the data times {least} to {greatest}"
+    text: str
+    least: int = MIN_TIME
+    greatest: int = CLOSED
+
+
+def parse_instant(given: str | int) -> int:
+    """Nanoseconds since 1970 of an integer, a decimal string or RFC 3339. Raises BadInstant, InstantOutOfRange."""
+    instant = given if isinstance(given, int) and not isinstance(given, bool) else _parse_text(given)
+    if not MIN_TIME <= instant <= CLOSED:
+        raise InstantOutOfRange(text=str(given))
+    return instant
+
+
+def _parse_text(given: str | int) -> int:
+    if not isinstance(given, str):
+        raise BadInstant(text=str(given))
+    text = given.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise BadInstant(text=text)
+    *fields, fraction, zone = match.groups()
+    try:
+        moment = datetime(*(int(field) for field in fields), tzinfo=UTC)  # type: ignore[misc, arg-type]
+    except ValueError as error:
+        raise BadInstant(text=text) from error
+    offset = timedelta(0)
+    if zone not in "Zz":
+        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6])) * (-1 if zone[0] == "-" else 1)
+    since = moment - _EPOCH - offset
+    return (since.days * 86_400 + since.seconds) * _SECOND + int((fraction or "").ljust(9, "0"))
+
+
+def format_instant(instant: int) -> str:
+    """RFC 3339 in UTC with nine decimals; the plain number where the calendar has no year for it."""
+    seconds, nanoseconds = divmod(instant, _SECOND)
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return str(instant)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"

@@ -1,0 +1,221 @@
+"""Stats: the service's running totals, committed with each epoch and exported by the sidecar as Prometheus metrics.
+
+Totals live in the manifest, so they count each committed epoch exactly once whatever dies in between, and the process that
+exports them need not be the one that counts. `CATALOGUE` is the one list of names, labels and buckets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvariantError
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labels = tuple[str, ...]
+
+
+def _decades(least: int, greatest: int) -> tuple[float, ...]:
+    """1, 1.5, 2, 3, 5 and 7 times the powers of ten from 10**least, ending with 10**greatest; seconds."""
+    steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    return (*(float(f"{step}e{power}") for power in range(least, greatest) for step in steps), float(f"1e{greatest}"))
+
+
+LATENCY_BOUNDS = _decades(-3, 2)
+"""Upper bounds of latency buckets in seconds: 1 ms to 100 s, six a decade, so a quantile is off by at most a half."""
+DURATION_BOUNDS = _decades(-4, 1)
+"""Upper bounds of the buckets of work inside an epoch, in seconds: 0.1 ms to 10 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One family: its name without the prefix `vernier_`, its kind, its labels in order, and what it tells."""
+
+    name: str
+    kind: Kind
+    labels: Labels
+    help: str
+    bounds: tuple[float, ...] = ()
+
+
+def _catalogue(metrics: Iterable[Metric]) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+CATALOGUE = _catalogue(
+    (
+        Metric("epochs_total", "counter", ("outcome",), "Epochs by outcome: committed, or failed and tried again."),
+        Metric(
+            "epoch_phase_duration_seconds", "histogram", ("phase",), "Time of each phase of an epoch.", DURATION_BOUNDS
+        ),
+        Metric("epoch_distinct_times", "gauge", (), "Distinct data times in the newest epoch."),
+        Metric("source_updates_total", "counter", ("source", "sign"), "Updates admitted, by the sign of their diff."),
+        Metric("source_bytes_total", "counter", ("source",), "Bytes of the messages read."),
+        Metric("source_errors_total", "counter", ("source", "reason"), "Messages sent to the dead letters, by reason."),
+        Metric(
+            "source_late_updates_total",
+            "counter",
+            ("source", "action"),
+            "Updates behind the frontier, by what was done.",
+        ),
+        Metric("source_event_delay_seconds", "gauge", ("source",), "Arrival minus data time of the newest update."),
+        Metric(
+            "source_lag_messages", "gauge", ("source", "partition"), "Messages in the topic that no epoch has read yet."
+        ),
+        Metric("source_frontier_timestamp_seconds", "gauge", ("source",), "The source's frontier as data time."),
+        Metric("view_frontier_timestamp_seconds", "gauge", ("view",), "Data times before it are final in the view."),
+        Metric("view_lag_seconds", "gauge", ("view",), "Wall clock minus the view's frontier."),
+        Metric("view_latency_seconds", "histogram", ("view",), "Per update: received to visible.", LATENCY_BOUNDS),
+        Metric("view_changes_total", "counter", ("view", "sign"), "Changes of the view, by the sign of their diff."),
+        Metric("view_rows", "gauge", ("view",), "Distinct rows in the view."),
+        Metric(
+            "operator_duration_seconds", "histogram", ("operator",), "Time in an operator per epoch.", DURATION_BOUNDS
+        ),
+        Metric("operator_updates_total", "counter", ("operator", "direction"), "Updates into and out of an operator."),
+        Metric("fixpoint_rounds", "gauge", ("operator",), "Rounds that the loop ran in the newest epoch."),
+        Metric("trace_updates", "gauge", ("trace",), "Updates held in a trace."),
+        Metric("trace_bytes", "gauge", ("trace", "tier"), "Bytes of a trace, by where they are."),
+        Metric("trace_layers", "gauge", ("trace",), "Layers of a trace over all shards."),
+        Metric("trace_merge_updates_total", "counter", ("result",), "Updates through merges: kept, or cancelled."),
+        Metric("trace_since_timestamp_seconds", "gauge", ("trace",), "Data times before it may be read as one."),
+        Metric("commit_duration_seconds", "histogram", (), "Time to make an epoch durable.", DURATION_BOUNDS),
+        Metric("commit_timestamp_seconds", "gauge", (), "Wall clock of the newest commit."),
+        Metric("exchange_bytes_total", "counter", (), "Bytes sent between workers."),
+        Metric("worker_memory_bytes", "gauge", ("worker",), "Resident memory of a worker."),
+        Metric("sink_messages_total", "counter", ("sink", "kind"), "Messages written to output topics."),
+    )
+)
+
+
+class UnknownMetric(InvariantError):
+    """A number was counted under a name that the catalogue does not have."""
+
+    message = "metric {name} with labels {labels} is not in the catalogue as a {kind}"
+    name: str
+    labels: tuple[str, ...]
+    kind: str
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Cumulative over time, not over buckets: counts[i] fell in (bounds[i-1], bounds[i]], the last beyond all bounds."""
+
+    bounds: tuple[float, ...]
+    counts: list[int]
+    total: float = 0.0
+
+    @classmethod
+    def empty(cls, bounds: tuple[float, ...]) -> Self:
+        """Nothing observed yet."""
+        return cls(bounds, [0] * (len(bounds) + 1))
+
+    @property
+    def observations(self) -> int:
+        """How many values were observed."""
+        return sum(self.counts)
+
+    def observe(self, value: float, count: int = 1) -> None:
+        """Add `count` observations of one value, in seconds."""
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.total += value * count
+
+    def observe_many(self, values: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:
+        """Add counts[i] observations of values[i]."""
+        buckets = np.searchsorted(np.asarray(self.bounds), values, side="left")
+        for bucket, count in enumerate(np.bincount(buckets, weights=counts, minlength=len(self.counts))):
+            self.counts[bucket] += int(count)
+        self.total += float(np.dot(values, counts))
+
+    def minus(self, earlier: Histogram) -> Histogram:
+        """What was observed after `earlier`, an older state of this histogram."""
+        counts = [max(0, now - then) for now, then in zip(self.counts, earlier.counts, strict=True)]
+        return Histogram(self.bounds, counts, max(0.0, self.total - earlier.total))
+
+    def quantile(self, q: float) -> float | None:
+        """The value below which the share `q` lies, linear inside its bucket; None when nothing was observed."""
+        wanted, below = q * self.observations, 0
+        if not any(self.counts):
+            return None
+        for bucket, count in enumerate(self.counts):
+            if count and below + count >= wanted:
+                low = self.bounds[bucket - 1] if bucket else 0.0
+                high = self.bounds[bucket] if bucket < len(self.bounds) else low
+                return low + (high - low) * (wanted - below) / count
+            below += count
+        return self.bounds[-1]
+
+
+class Stats:
+    """Totals by metric name and label values, and free facts; JSON in the manifest's `stats`."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, dict[Labels, float]] = {}
+        self.histograms: dict[str, dict[Labels, Histogram]] = {}
+        self.facts: dict[str, Any] = {}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | None) -> Self:
+        """The totals of a manifest. Names that this release does not know are dropped, so a downgrade still starts."""
+        stats = cls()
+        for name, rows in (data or {}).get("metrics", {}).items():
+            metric = CATALOGUE.get(name)
+            if metric is None:
+                continue
+            for labels, value in rows:
+                if metric.kind == "histogram":
+                    if len(value["counts"]) == len(metric.bounds) + 1:
+                        kept = Histogram(metric.bounds, list(value["counts"]), value["sum"])
+                        stats.histograms.setdefault(name, {})[tuple(labels)] = kept
+                else:
+                    stats.numbers.setdefault(name, {})[tuple(labels)] = value
+        stats.facts = dict((data or {}).get("facts", {}))
+        return stats
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads: JSON types only."""
+        metrics: dict[str, list[Any]] = {
+            name: [[list(labels), value] for labels, value in rows.items()] for name, rows in self.numbers.items()
+        }
+        for name, histograms in self.histograms.items():
+            metrics[name] = [
+                [list(labels), {"counts": histogram.counts, "sum": histogram.total}]
+                for labels, histogram in histograms.items()
+            ]
+        return {"metrics": metrics, "facts": self.facts}
+
+    def add(self, name: str, *labels: str, by: float = 1) -> None:
+        """Raise a counter."""
+        rows = self.numbers.setdefault(_known(name, labels, "counter").name, {})
+        rows[labels] = rows.get(labels, 0) + by
+
+    def set(self, name: str, *labels: str, value: float) -> None:
+        """Set a gauge."""
+        self.numbers.setdefault(_known(name, labels, "gauge").name, {})[labels] = value
+
+    def clear(self, name: str) -> None:
+        """Forget a gauge for all label values, so that what no longer exists is absent."""
+        self.numbers.pop(name, None)
+
+    def observe(self, name: str, *labels: str, value: npt.ArrayLike, count: npt.ArrayLike = 1) -> None:
+        """Add to a histogram: one value or an array of them in seconds, each `count` times."""
+        metric = _known(name, labels, "histogram")
+        histograms = self.histograms.setdefault(name, {})
+        histogram = histograms.setdefault(labels, Histogram.empty(metric.bounds))
+        values = np.atleast_1d(np.asarray(value, np.float64))
+        histogram.observe_many(values, np.broadcast_to(np.asarray(count, np.int64), values.shape))
+
+    def fact(self, name: str, value: object) -> None:
+        """Keep a JSON value under a name: what is known of the sources, for instance."""
+        self.facts[name] = value
+
+
+def _known(name: str, labels: Labels, kind: Kind) -> Metric:
+    metric = CATALOGUE.get(name)
+    if metric is None or metric.kind != kind or len(metric.labels) != len(labels):
+        raise UnknownMetric(name=name, labels=labels, kind=kind)
+    return metric
