@@ -1,0 +1,85 @@
+"""Errors of a user's program: raised while it is built, naming the user's line, or while its expressions run."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from operators.location import NOWHERE, Location, here
+from storage.errors import CallerError
+
+
+class ProgramError(CallerError):
+    """A program cannot be built: `problem` says what was found and what was meant, `where` is the user's line."""
+
+    problem: str
+    where: Location = NOWHERE
+
+    def __post_init__(self) -> None:
+        if self.where is NOWHERE:
+            self.where = here()
+        super().__post_init__()
+
+    def describe(self) -> str:
+        if self.where is NOWHERE:
+            return self.problem
+        source = f" [{self.where.text}]" if self.where.text else ""
+        return f"{self.where}: {self.problem}{source}"
+
+
+class UnknownColumn(ProgramError):
+    """A column that its collection does not have."""
+
+    @classmethod
+    def of(cls, name: str, columns: Sequence[str], what: str = "the collection") -> Self:
+        """The error for `name`, with the nearest of `columns`."""
+        return cls(problem=f"no column {name!r} in {what}{meant(name, columns)} (it has {listed(columns)})")
+
+
+class UnknownName(ProgramError, AttributeError):
+    """A method or function that does not exist; an AttributeError, too, so that hasattr and copy keep working."""
+
+
+class NotInThisRelease(ProgramError):
+    """Something that Vernier has a name for but that this release cannot do."""
+
+
+class WrongType(ProgramError):
+    """Types that do not fit one another, or an argument of the wrong kind."""
+
+
+class NameClash(ProgramError):
+    """Two columns, sources or views would share one name."""
+
+
+class BadLoop(ProgramError):
+    """A fixpoint that cannot be one: its parameters, its variables or what its body returns."""
+
+
+class ArithmeticOverflow(CallerError):
+    """An integer result does not fit 64 bits; answers are never wrapped numbers."""
+
+    message = "integer overflow in {expression}: {sample} does not fit 64 bits; cast to Float64 or filter such rows out"
+    expression: str
+    sample: str
+
+
+class BadValue(CallerError):
+    """Data that do not fit the type of their column."""
+
+    message = "column {column}: {problem}"
+    column: str
+    problem: str
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """"; did you mean 'x'?" for the known name nearest to `name`, or ""."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    if not near:
+        lowered = {candidate.lower().replace("_", ""): candidate for candidate in known}
+        near = [lowered[key] for key in [name.lower().replace("_", "")] if key in lowered]
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a person reads them: "a, b, c"."""
+    return ", ".join(names)

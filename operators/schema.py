@@ -1,0 +1,213 @@
+"""Schemas: what a row's columns are, and where their words lie.
+
+A program writes a Schema class; the engine uses RowType, its immutable form, which knows the words of every column.
+"""
+
+import keyword
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.errors import BadValue, NameClash, UnknownColumn, WrongType
+from operators.types import Type, Values, Words, as_type, parse, spell
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column: its words are row[offset : offset + words], the null word (0 null, 1 value) first when nullable."""
+
+    name: str
+    type: Type
+    nullable: bool
+    offset: int
+
+    @property
+    def words(self) -> int:
+        """How many words a value takes."""
+        return self.type.words + int(self.nullable)
+
+    @property
+    def value_offset(self) -> int:
+        """Where the words of the value itself begin."""
+        return self.offset + int(self.nullable)
+
+    def encode(self, values: "pa.Array | pa.ChunkedArray | Values") -> Words:
+        """Encode n values as int64[n, words]; raises BadValue, naming the column, for values that do not fit."""
+        try:
+            if isinstance(values, np.ndarray) and not self.nullable:
+                return self.type.encode(values)
+            array = self.type.to_arrow(values)
+            if not self.nullable:
+                if array.null_count:
+                    raise BadValue(column=self.name, problem="null, but its type has no `| None`")
+                return self.type.encode(array)
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            out = np.zeros((len(array), self.words), np.int64)
+            out[:, 0] = valid
+            out[valid, 1:] = self.type.encode(array.drop_null())
+            return out
+        except BadValue as error:
+            raise BadValue(column=self.name, problem=error.problem) from error
+
+    def decode(self, words: Words) -> pa.Array:
+        """Decode int64[n, words] of this column to an Arrow array."""
+        if not self.nullable:
+            return self.type.decode(words)
+        array = self.type.decode(words[:, 1:])
+        return pc.if_else(pa.array(words[:, 0] != 0), array, pa.scalar(None, array.type))
+
+
+class RowType:
+    """The columns of a collection: names, types and word offsets. Immutable; equal when all columns are equal."""
+
+    def __init__(self, columns: Iterable[tuple[str, Type, bool]]) -> None:
+        fields, offset = [], 0
+        for name, kind, nullable in columns:
+            fields.append(Field(name, kind, nullable, offset))
+            offset += fields[-1].words
+        self.fields: tuple[Field, ...] = tuple(fields)
+        self.width: int = offset
+        self._by_name = {field.name: field for field in fields}
+        if len(self._by_name) < len(fields):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise NameClash(problem=f"two columns would have the name {twice!r}; rename one of them")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The column names, in order."""
+        return tuple(field.name for field in self.fields)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def field(self, name: str, what: str = "the collection") -> Field:
+        """The column of that name; raises UnknownColumn with the nearest one."""
+        if name not in self._by_name:
+            raise UnknownColumn.of(name, self.names, what)
+        return self._by_name[name]
+
+    def index(self, names: Sequence[str]) -> Words:
+        """The word indexes of the named columns, in the order of `names`: `rows[:, index]` projects to them."""
+        parts = [np.arange(f.offset, f.offset + f.words) for f in map(self.field, names)]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def take(self, names: Sequence[str]) -> "RowType":
+        """The row type of the named columns, in that order."""
+        return RowType((f.name, f.type, f.nullable) for f in map(self.field, names))
+
+    def encode(self, columns: Mapping[str, "pa.Array | pa.ChunkedArray | Values"]) -> Words:
+        """Encode n values a column as int64[n, width], C-contiguous; raises BadValue naming the column. O(n * width)."""
+        for name in self.names:
+            if name not in columns:
+                raise BadValue(column=name, problem="missing")
+        n = len(columns[self.names[0]]) if self.names else 0
+        out = np.empty((n, self.width), np.int64)
+        for field in self.fields:
+            out[:, field.offset : field.offset + field.words] = field.encode(columns[field.name])
+        return out
+
+    def encode_rows(self, rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> Words:
+        """Encode Python rows (tuples in column order or dicts); for tests and small inputs. Raises BadValue."""
+        table = [tuple(row[name] for name in self.names) if isinstance(row, Mapping) else tuple(row) for row in rows]
+        for row in table:
+            if len(row) != len(self.fields):
+                problem = f"the row {row!r} has {len(row)} values for the columns {', '.join(self.names)}"
+                raise BadValue(column=self.names[min(len(row), len(self.names) - 1)], problem=problem)
+        out = np.empty((len(table), self.width), np.int64)
+        for i, field in enumerate(self.fields):
+            try:
+                array = pa.array([row[i] for row in table], from_pandas=False)
+                array = array.cast(field.type.arrow) if pa.types.is_null(array.type) else array
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                raise BadValue(column=field.name, problem=f"not {spell(field.type, field.nullable)}: {error}") from error
+            out[:, field.offset : field.offset + field.words] = field.encode(array)
+        return out
+
+    def decode(self, words: Words) -> pa.RecordBatch:
+        """Decode int64[n, width] to an Arrow record batch with this type's columns."""
+        arrays = [field.decode(words[:, field.offset : field.offset + field.words]) for field in self.fields]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+
+    def decode_rows(self, words: Words) -> list[tuple[Any, ...]]:
+        """Decode int64[n, width] to Python tuples in column order; TimestampNs as integers of nanoseconds."""
+        columns = []
+        for field in self.fields:
+            block = words[:, field.offset : field.offset + field.words]
+            array = field.decode(block)
+            columns.append((array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array).to_pylist())
+        return list(zip(*columns, strict=True)) if columns else [()] * len(words)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of decoded rows."""
+        return pa.schema([pa.field(f.name, f.type.arrow, nullable=f.nullable) for f in self.fields])
+
+    def to_json(self) -> list[list[str]]:
+        """The columns as [[name, type], ...], for manifests and HTTP."""
+        return [[field.name, spell(field.type, field.nullable)] for field in self.fields]
+
+    @classmethod
+    def from_json(cls, columns: Sequence[Sequence[str]]) -> Self:
+        """The inverse of `to_json`; raises BadValue for a type it does not know."""
+        return cls((name, *parse(spelled)) for name, spelled in columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowType) and self.fields == other.fields
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
+    def __repr__(self) -> str:
+        return "(" + ", ".join(f"{name}: {spelled}" for name, spelled in self.to_json()) + ")"
+
+
+class Schema:
+    """Base of the classes that declare a source's columns:
+
+    class Edge(vn.Schema):
+        src: vn.Int64
+        dst: vn.Int64
+        weight: vn.Float64 | None
+
+    A subclass of such a class adds columns behind its own. Columns have types alone: no defaults, no leading underscore.
+    """
+
+    row_type: ClassVar[RowType]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        columns = [(f.name, f.type, f.nullable) for f in getattr(cls, "row_type", RowType(())).fields]
+        for name, annotation in cls.__dict__.get("__annotations__", {}).items():
+            what = f"column {name!r} of schema {cls.__name__}"
+            check_name(name, what)
+            if name in cls.__dict__:
+                raise WrongType(problem=f"{what} has a default value; a schema has types alone")
+            if isinstance(annotation, str):
+                annotation = _resolve(annotation, cls, what)
+            columns.append((name, *as_type(annotation, what)))
+        if not columns:
+            raise WrongType(problem=f"schema {cls.__name__} has no columns; write e.g. `node: vn.Int64` in it")
+        cls.row_type = RowType(columns)
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a column name that a program could not use: not an identifier, a keyword or with a leading underscore."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise WrongType(problem=f"{what}: {name!r} is no name for a column; use letters, digits and _, a letter first")
+
+
+def _resolve(text: str, cls: type, what: str) -> object:
+    """Evaluate an annotation that the program's `from __future__ import annotations` left as text."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") != cls.__module__:
+        frame = frame.f_back
+    try:
+        return eval(text, frame.f_globals, frame.f_locals)  # noqa: S307 - the program's own text, as Python would run it
+    except Exception as error:
+        raise WrongType(problem=f"{what} has a type that cannot be found: {text} ({error})") from error

@@ -1,0 +1,267 @@
+"""Column types: how values of a type become int64 words and come back.
+
+A value is one or more words such that comparing words compares values as Spark SQL does; kernels see words alone. In a
+program a type is used as an annotation (`src: Int64`, `note: Int64 | None`), so the simple types are classes; the engine
+holds their instances. A nullable column has one more word in front of its type's (operators/schema.py).
+"""
+
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from operators.errors import BadValue, NotInThisRelease, WrongType
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+Values = np.ndarray[Any, np.dtype[Any]]
+
+_MAGNITUDE = np.int64(2**63 - 1)
+
+
+class Type:
+    """A column type. Two instances are equal when they mean the same values; `str` and `parse` are inverse."""
+
+    name: ClassVar[str] = ""
+    words: ClassVar[int] = 1
+    arrow: ClassVar[pa.DataType]
+    """The Arrow type of decoded values; others that cast to it without loss can be encoded."""
+    numpy: ClassVar[np.dtype[Any]]
+    """The type of the numpy array that expressions compute with."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self).__name__)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __or__(self, other: None) -> "OrNone":
+        return OrNone(self)
+
+    def to_words(self, values: Values) -> Words:
+        """Encode a numpy array of this type's `numpy` dtype, n -> int64[n, words]; exact, O(n)."""
+        return values.astype(np.int64, copy=False).reshape(-1, 1)
+
+    def from_words(self, words: Words) -> Values:
+        """Decode int64[n, words] to a numpy array of this type's `numpy` dtype; O(n)."""
+        return words[:, 0].astype(self.numpy, copy=False)
+
+    def encode(self, values: "pa.Array | Values") -> Words:
+        """Encode an Arrow or numpy array without nulls as int64[n, words]; raises BadValue when a value does not fit."""
+        if isinstance(values, np.ndarray) and values.dtype == self.numpy:
+            return self.to_words(values)
+        return self.to_words(self._from_arrow(self.to_arrow(values)))
+
+    def to_arrow(self, values: "pa.Array | Values") -> pa.Array:
+        """The values as an Arrow array of type `arrow`, nulls kept; raises BadValue when a value does not fit."""
+        array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if array.type == self.arrow:
+            return array
+        if not self._accepts(array.type):
+            raise BadValue(column="?", problem=f"values of Arrow type {array.type} are not {self.name}")
+        try:
+            return array.cast(self.arrow)
+        except pa.ArrowInvalid as error:
+            raise BadValue(column="?", problem=f"not {self.name}: {error}") from error
+
+    def decode(self, words: Words) -> pa.Array:
+        """Decode int64[n, words] to an Arrow array of type `arrow`; O(n), without a copy where the layout allows."""
+        return pa.array(self.from_words(words), type=self.arrow)
+
+    def _from_arrow(self, array: pa.Array) -> Values:
+        return typing.cast(Values, array.to_numpy(zero_copy_only=False))
+
+    def _accepts(self, source: pa.DataType) -> bool:
+        return bool(pa.types.is_integer(source))
+
+
+class Int64(Type):
+    """A signed 64-bit integer; one word, itself. Arithmetic never wraps: it raises."""
+
+    name = "Int64"
+    arrow = pa.int64()
+    numpy = np.dtype(np.int64)
+
+    def decode(self, words: Words) -> pa.Array:
+        return pa.array(np.ascontiguousarray(words[:, 0]), type=self.arrow)
+
+
+class Bool(Type):
+    """True or false; one word, 1 or 0."""
+
+    name = "Bool"
+    arrow = pa.bool_()
+    numpy = np.dtype(np.bool_)
+
+    def _accepts(self, source: pa.DataType) -> bool:
+        return bool(pa.types.is_boolean(source))
+
+
+class Date(Type):
+    """A calendar day; one word, days since 1970-01-01."""
+
+    name = "Date"
+    arrow = pa.date32()
+    numpy = np.dtype(np.int64)
+
+    def decode(self, words: Words) -> pa.Array:
+        return pa.array(words[:, 0].astype(np.int32), type=pa.int32()).cast(self.arrow)
+
+    def _from_arrow(self, array: pa.Array) -> Values:
+        return typing.cast(Values, array.cast(pa.int32()).to_numpy().astype(np.int64))
+
+    def _accepts(self, source: pa.DataType) -> bool:
+        return bool(pa.types.is_date(source))
+
+
+class TimestampNs(Type):
+    """An instant; one word, nanoseconds since 1970-01-01T00:00:00Z. Integers are taken as nanoseconds, zones are UTC."""
+
+    name = "TimestampNs"
+    arrow = pa.timestamp("ns", tz="UTC")
+    numpy = np.dtype(np.int64)
+
+    def decode(self, words: Words) -> pa.Array:
+        return pa.array(np.ascontiguousarray(words[:, 0]), type=pa.int64()).cast(self.arrow)
+
+    def _from_arrow(self, array: pa.Array) -> Values:
+        return typing.cast(Values, array.cast(pa.int64()).to_numpy())
+
+    def _accepts(self, source: pa.DataType) -> bool:
+        return bool(pa.types.is_timestamp(source) or pa.types.is_integer(source))
+
+
+class Float64(Type):
+    """A double; one word whose order is Spark's: -0.0 is 0.0, there is one NaN, and it is the greatest value."""
+
+    name = "Float64"
+    arrow = pa.float64()
+    numpy = np.dtype(np.float64)
+
+    def to_words(self, values: Values) -> Words:
+        canonical = np.where(np.isnan(values), np.nan, values + 0.0).astype(np.float64)
+        return _flip(canonical.view(np.int64)).reshape(-1, 1)
+
+    def from_words(self, words: Words) -> Values:
+        return _flip(np.ascontiguousarray(words[:, 0])).view(np.float64)
+
+    def _accepts(self, source: pa.DataType) -> bool:
+        return bool(pa.types.is_floating(source) or pa.types.is_integer(source))
+
+
+def _flip(bits: Words) -> Words:
+    """Turn the bits of doubles into integers of the same order, or back: negative ones have their magnitude inverted."""
+    return np.where(bits < 0, bits ^ _MAGNITUDE, bits)
+
+
+@dataclass(frozen=True)
+class OrNone:
+    """What `Decimal(10, 2) | None` evaluates to; classes have a `|` of their own, instances need this one."""
+
+    type: Type
+
+
+class Unsupported(Type):
+    """A type that has a name in programs but that this release cannot hold; refused when the schema is built."""
+
+
+class String(Unsupported):
+    """Text, ordered by code point. Not in this release."""
+
+    name = "String"
+
+
+class Binary(Unsupported):
+    """Bytes. Not in this release."""
+
+    name = "Binary"
+
+
+class Decimal(Unsupported):
+    """A decimal number of `precision` digits, `scale` of them behind the point. Not in this release."""
+
+    name = "Decimal"
+
+    def __init__(self, precision: int, scale: int = 0) -> None:
+        self.precision, self.scale = precision, scale
+
+
+class List(Unsupported):
+    """A list of values of one type. Not in this release."""
+
+    name = "List"
+
+    def __init__(self, element: object) -> None:
+        self.element = element
+
+
+class Struct(Unsupported):
+    """A record of named fields. Not in this release."""
+
+    name = "Struct"
+
+    def __init__(self, **fields: object) -> None:
+        self.fields = fields
+
+
+SUPPORTED: tuple[type[Type], ...] = (Int64, Float64, Bool, Date, TimestampNs)
+_BY_NAME = {kind.name: kind for kind in SUPPORTED}
+_PYTHON = {int: "Int64", float: "Float64", bool: "Bool", str: "String", bytes: "Binary"}
+
+
+def as_type(annotation: object, what: str) -> tuple[Type, bool]:
+    """The type and nullability that an annotation means; `what` names its place for the error.
+
+    Accepts a type class or instance, and either of them `| None`. Raises WrongType for anything else and
+    NotInThisRelease for a type that this release cannot hold.
+    """
+    arguments = typing.get_args(annotation)
+    if arguments and typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        inner = [argument for argument in arguments if argument is not type(None)]
+        if len(inner) != 1:
+            raise WrongType(problem=f"{what} cannot be one of several types; only `| None` is possible")
+        return as_type(inner[0], what)[0], len(inner) < len(arguments)
+    if isinstance(annotation, OrNone):
+        return as_type(annotation.type, what)[0], True
+    if isinstance(annotation, type) and issubclass(annotation, Type) and annotation is not Type:
+        if annotation in (Decimal, List, Struct):
+            _refuse(annotation.name, what)
+        annotation = annotation()
+    if isinstance(annotation, Unsupported):
+        _refuse(annotation.name, what)
+    if isinstance(annotation, Type):
+        return annotation, False
+    hint = f"; did you mean vn.{_PYTHON[annotation]}?" if isinstance(annotation, type) and annotation in _PYTHON else ""
+    raise WrongType(problem=f"{what} has no Vernier type: {annotation!r}{hint} (types are {names()})")
+
+
+def parse(text: str) -> tuple[Type, bool]:
+    """The inverse of `spell`: "Int64 | None" is (Int64(), True). Raises BadValue for a name it does not know."""
+    name, _, rest = text.partition(" | ")
+    if name not in _BY_NAME or rest not in ("", "None"):
+        raise BadValue(column="?", problem=f"no type is spelled {text!r} (types are {names()})")
+    return _BY_NAME[name](), rest == "None"
+
+
+def spell(kind: Type, nullable: bool) -> str:
+    """The type as a program writes it, e.g. "Int64 | None"."""
+    return f"{kind} | None" if nullable else str(kind)
+
+
+def names() -> str:
+    """The names of the types that this release holds, for messages."""
+    return ", ".join(_BY_NAME)
+
+
+def _refuse(name: str, what: str) -> typing.NoReturn:
+    raise NotInThisRelease(problem=f"{what} is {name}, which this release cannot hold yet (it has {names()})")
