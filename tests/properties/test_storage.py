@@ -1,0 +1,286 @@
+"""Updates, layers and traces against dictionaries: the same histories, however they are cut, merged and compacted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.errors import DiffOverflow
+from storage.kernels.hashing import key_rows, mix, owner, partition_rows, unmix
+from storage.layer import Layer, merge_layers
+from storage.trace import Trace
+from storage.updates import MIN_TIME, Ints, Updates
+
+Words = tuple[int, ...]
+Entry = tuple[Words, int, Words, int]
+"""Row words, time, rounds, diff."""
+History = dict[tuple[Words, Words, int], int]
+"""(row words, rounds, time) to diff, never 0."""
+
+GREATEST, LEAST = 2**63 - 1, -(2**63)
+words = st.one_of(st.integers(0, 3), st.sampled_from((LEAST, -1, 2**40, GREATEST)))
+times = st.one_of(st.integers(0, 6), st.sampled_from((MIN_TIME, -5, 1_700_000_000_000_000_000, GREATEST - 1)))
+diffs = st.integers(-3, 3)
+
+
+def entries(width: int, depth: int, most: int = 30) -> st.SearchStrategy[list[Entry]]:
+    """Lists of updates with few distinct rows, times and rounds, so that they meet."""
+    row = st.tuples(*[words] * width)
+    rounds = st.tuples(*[st.integers(0, 3)] * depth)
+    return st.lists(st.tuples(row, times, rounds, diffs), max_size=most)
+
+
+def matrix(some: Iterable[Entry], width: int, depth: int) -> Updates:
+    """The updates as the matrix that storage works on."""
+    data = [(*row, time, *rounds, diff) for row, time, rounds, diff in some]
+    return Updates(np.array(data, np.int64).reshape(len(data), width + depth + 2), width, depth)
+
+
+def history(some: Iterable[Entry]) -> History:
+    """The updates as a dictionary."""
+    total: History = {}
+    for row, time, rounds, diff in some:
+        total[row, rounds, time] = total.get((row, rounds, time), 0) + diff
+    return {place: diff for place, diff in total.items() if diff}
+
+
+def listed(updates: Updates) -> list[Entry]:
+    """The matrix as updates."""
+    width = updates.width
+    return [(tuple(one[:width]), one[width], tuple(one[width + 1 : -1]), one[-1]) for one in updates.data.tolist()]
+
+
+def as_history(updates: Updates) -> History:
+    """The matrix as a dictionary; nothing may be in it twice, and nothing with a diff of 0."""
+    result = {(row, rounds, time): diff for row, time, rounds, diff in listed(updates)}
+    assert len(result) == len(updates)
+    assert 0 not in result.values()
+    return result
+
+
+def keyed(keys: Iterable[Words], width: int) -> Ints:
+    """Distinct keys as `[hash | key]` sorted by hash, as select wants them."""
+    if width == 0:
+        return np.zeros((1, 1), np.int64)
+    data = np.array(sorted(set(keys)), np.int64).reshape(-1, width)
+    rows = key_rows(data, np.arange(width), np.empty(0, np.int64), 0)
+    return np.ascontiguousarray(rows[np.argsort(rows[:, 0], kind="stable")])
+
+
+shapes = st.tuples(st.integers(0, 3), st.integers(0, 2))
+
+
+@given(shapes.flatmap(lambda shape: st.tuples(st.just(shape), entries(*shape))))
+def test_consolidate_sorts_sums_and_drops_zeros(case: tuple[tuple[int, int], list[Entry]]) -> None:
+    (width, depth), some = case
+    result = matrix(some, width, depth).consolidate()
+    assert as_history(result) == history(some)
+    order = [(row, rounds, time) for row, time, rounds, _ in listed(result)]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize("size", [11, 12, 13, 25, 4095, 4096, 4097, 20_000])
+def test_consolidate_at_the_sizes_where_it_changes_its_sort(size: int) -> None:
+    choose = random.Random(size)
+    some: list[Entry] = [
+        (
+            (choose.randrange(-40, 40), choose.randrange(5)),
+            choose.randrange(9),
+            (choose.randrange(3),),
+            choose.choice((-1, 1, 2)),
+        )
+        for _ in range(size)
+    ]
+    result = matrix(some, 2, 1).consolidate()
+    assert as_history(result) == history(some)
+    order = [(row, rounds, time) for row, time, rounds, _ in listed(result)]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize("pair", [(GREATEST, 1), (LEAST, -1), (2**62, 2**62)])
+def test_a_sum_beyond_64_bits_is_an_error(pair: tuple[int, int]) -> None:
+    some: list[Entry] = [((7, 7), 1, (), diff) for diff in pair]
+    with pytest.raises(DiffOverflow):
+        matrix(some, 2, 0).consolidate()
+    with pytest.raises(DiffOverflow):
+        Layer.build(matrix(some, 2, 0), 1, 0, 10, 0)
+    parts = [Layer.build(matrix([one], 2, 0), 1, 0, 10, 0) for one in some]
+    with pytest.raises(DiffOverflow):
+        merge_layers(parts, 0)
+    trace = Trace("t", 1, 1, 0)
+    for part in parts:
+        trace.append(part)
+    with pytest.raises(DiffOverflow):
+        trace.select(keyed([(7,)], 1), fold=0)
+
+
+@given(st.integers(LEAST, GREATEST), st.integers(1, 70))
+def test_the_hash_of_a_word_is_a_bijection_and_owners_are_ranges(word: int, workers: int) -> None:
+    hashed = int(mix(word))
+    assert int(unmix(hashed)) == word
+    assert 0 <= int(owner(hashed, workers)) < workers
+    ends = [int(owner(edge, workers)) for edge in (LEAST, hashed, GREATEST)]
+    assert ends == sorted(ends)
+    assert (ends[0], ends[2]) == (0, workers - 1)
+
+
+@given(entries(2, 1), st.integers(1, 5))
+def test_parts_of_workers_are_all_rows_each_at_its_owner(some: list[Entry], workers: int) -> None:
+    updates = matrix(some, 2, 1)
+    rows = key_rows(updates.data, np.array([1]), np.array([0]), updates.depth + 2)
+    parts, offsets = partition_rows(rows, workers)
+    assert (offsets[0], offsets[-1]) == (0, len(rows))
+    assert sorted(parts.tolist()) == sorted(rows.tolist())
+    for worker in range(workers):
+        part = parts[offsets[worker] : offsets[worker + 1]].tolist()
+        assert all(int(owner(row[0], workers)) == worker for row in part)
+        assert part == [row for row in rows.tolist() if int(owner(row[0], workers)) == worker]
+
+
+tries = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3))
+
+
+@given(tries.flatmap(lambda shape: st.tuples(st.just(shape), entries(shape[0] + shape[1], shape[2]))))
+def test_a_layer_holds_what_it_was_built_from(case: tuple[tuple[int, int, int], list[Entry]]) -> None:
+    (key_width, val_width, depth), some = case
+    layer = Layer.build(matrix(some, key_width + val_width, depth), key_width, -5, 10, -5)
+    expected = history(some)
+    assert as_history(layer.to_updates()) == expected
+    assert layer.updates == len(expected)
+    assert len(layer.hashes) == len({row[:key_width] for row, _, _ in expected})
+    assert layer.hashes.tolist() == sorted(layer.hashes.tolist())
+    again = Layer.open(layer.meta(), {name: array.copy() for name, array in layer.arrays().items()})
+    assert again.meta() == layer.meta()
+    assert as_history(again.to_updates()) == expected
+    assert again.nbytes == layer.nbytes
+
+
+def test_constant_columns_cost_nothing() -> None:
+    layer = Layer.build(matrix([((key,), 7, (0,), 1) for key in range(1000)], 1, 1), 1, 0, 10, 0)
+    sizes = {name: array.size for name, array in layer.arrays().items()}
+    assert sizes.pop("hashes") == 1000
+    assert max(sizes.values()) <= 1
+
+
+@given(
+    tries.flatmap(
+        lambda shape: st.tuples(
+            st.just(shape),
+            st.lists(entries(shape[0] + shape[1], shape[2], 12), min_size=1, max_size=5),
+        )
+    ),
+    times,
+)
+def test_merging_is_adding_and_compaction_raises_times_only(
+    case: tuple[tuple[int, int, int], list[list[Entry]]], since: int
+) -> None:
+    (key_width, val_width, depth), parts = case
+    layers = [Layer.build(matrix(part, key_width + val_width, depth), key_width, 0, 10, 0) for part in parts]
+    merged = merge_layers(layers, since)
+    raised = [(row, max(time, since), rounds, diff) for part in parts for row, time, rounds, diff in part]
+    assert as_history(merged.to_updates()) == history(raised)
+    rebuilt = Layer.build(matrix(raised, key_width + val_width, depth), key_width, 0, 10, 0)
+    assert {name: array.tolist() for name, array in merged.arrays().items()} == {
+        name: array.tolist() for name, array in rebuilt.arrays().items()
+    }
+
+
+@st.composite
+def colliding(draw: st.DrawFn) -> list[Entry]:
+    """Updates of two-word keys that all have one hash: the second word undoes what the first did."""
+    target = draw(st.integers(0, 1))
+    made = []
+    for first, val, time, diff in draw(
+        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 3), diffs), max_size=20)
+    ):
+        made.append(((first, int(mix(first)) ^ target, val), time, (), diff))
+    return made
+
+
+@given(colliding(), colliding())
+def test_keys_that_collide_stay_apart(one: list[Entry], two: list[Entry]) -> None:
+    trace = Trace("t", 2, 1, 0)
+    for some in (one, two):
+        trace.append(Layer.build(matrix(some, 3, 0), 2, 0, 10, 0))
+    asked = keyed({(first, int(mix(first)) ^ target) for first in range(7) for target in (0, 1)}, 2)
+    assert len(set(asked[:, 0].tolist())) == 2
+    assert selected(trace, asked, MIN_TIME, None) == history([*one, *two])
+    trace.close_slice(0)
+    assert selected(trace, asked, 0, None) == history((row, 0, rounds, diff) for row, _, rounds, diff in [*one, *two])
+
+
+def selected(trace: Trace, asked: Ints, fold: int, before: int | None) -> History:
+    """What select gives for these keys, as a dictionary; checks the order inside each key."""
+    result = trace.select(asked, fold=fold, before=before)
+    found: History = {}
+    assert (len(result.offsets), int(result.offsets[0]), int(result.offsets[-1])) == (
+        len(asked) + 1,
+        0,
+        len(result.entries),
+    )
+    for position, key in enumerate(asked[:, 1:].tolist()):
+        some = result.entries[result.offsets[position] : result.offsets[position + 1]]
+        assert some.shape[1] == trace.val_width + trace.depth + 2
+        part = listed(Updates(np.ascontiguousarray(some), trace.val_width, trace.depth))
+        order = [(val, rounds, time) for val, time, rounds, _ in part]
+        assert order == sorted(set(order))
+        for val, time, rounds, diff in part:
+            assert diff != 0
+            found[(*key, *val), rounds, time] = diff
+    return found
+
+
+@st.composite
+def slices(draw: st.DrawFn) -> tuple[tuple[int, int, int], list[list[list[Entry]]]]:
+    """A trace's shape and its life: slices of steps of updates; slice s has the times 10 s .. 10 s + 9."""
+    key_width, val_width, depth = draw(tries)
+    row = st.tuples(*[st.integers(0, 2)] * (key_width + val_width))
+    rounds = st.tuples(*[st.integers(0, 2)] * depth)
+    life = []
+    for number in range(draw(st.integers(1, 5))):
+        update = st.tuples(row, st.integers(10 * number, 10 * number + 9), rounds, diffs)
+        life.append(draw(st.lists(st.lists(update, max_size=8), max_size=4)))
+    return (key_width, val_width, depth), life
+
+
+@given(slices(), st.data())
+def test_a_trace_reads_as_all_its_updates(
+    case: tuple[tuple[int, int, int], list[list[list[Entry]]]], data: st.DataObject
+) -> None:
+    """Earlier slices read at the slice's lower, this slice's steps at their own times, and only those before the mark."""
+    (key_width, val_width, depth), life = case
+    trace = Trace("t", key_width, val_width, depth)
+    old: list[Entry] = []
+    universe = {row[:key_width] for part in life for step in part for row, _, _, _ in step} | {(9,) * key_width}
+    for number, steps in enumerate(life):
+        lower = 10 * number
+        kept, before_this = trace.fork(), list(old)
+        marks = [len(trace.layers)]
+        for step in steps:
+            updates = matrix(step, key_width + val_width, depth)
+            trace.append(Layer.build(updates, key_width, lower, lower + 10, lower))
+            marks.append(len(trace.layers))
+        asked_keys = data.draw(st.sets(st.sampled_from(sorted(universe)))) if key_width else universe
+        asked = keyed(asked_keys, key_width)
+        for seen, mark in enumerate(marks):
+            expected = [(row, lower, rounds, diff) for row, _, rounds, diff in old]
+            expected += [entry for step in steps[:seen] for entry in step]
+            wanted = history(entry for entry in expected if entry[0][:key_width] in asked_keys)
+            assert selected(trace, asked, lower, mark) == wanted
+        assert selected(trace, asked, lower, None) == wanted
+        old += [entry for step in steps for entry in step]
+        trace.close_slice(lower + 10)
+        whole = history((row, lower + 10, rounds, diff) for row, _, rounds, diff in old)
+        inside = [entry for layer in trace.layers for entry in listed(layer.to_updates())]
+        assert history((row, lower + 10, rounds, diff) for row, _, rounds, diff in inside) == whole
+        sizes = [layer.updates for layer in trace.layers]
+        assert all(size > 0 for size in sizes)
+        assert all(older >= 2 * newer for older, newer in zip(sizes, sizes[1:], strict=False))
+        unmoved = history((row, lower, rounds, diff) for row, _, rounds, diff in before_this)
+        everything = keyed(universe, key_width)
+        assert selected(kept, everything, lower, None) == unmoved
