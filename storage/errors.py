@@ -3,8 +3,8 @@
 Every error of Vernier is a leaf of one of three families, which say who can do something about it:
 
 - `CallerError`: the caller's request, program or data is at fault; asking again changes nothing.
-- `StorageError`: files or their device failed. `may_have_happened` tells whether the call surely had no effect or perhaps
-  took effect; a call that is idempotent can be tried again.
+- `StorageError`: files or their device failed. `may_have_happened` tells whether the call surely had no effect or
+  perhaps took effect; a call that is idempotent can be tried again.
 - `InvariantError`: a rule of ours is broken. Stop the step and start again from the newest manifest.
 
 A leaf is a class with annotated fields and a message that names them; it is made with keywords and pickles between
@@ -103,7 +103,7 @@ class DepthMismatch(InvariantError):
 class DiffOverflow(CallerError):
     """A multiplicity left the range of int64."""
 
-    message = "{operation} of multiplicities leaves the range of 64-bit integers; the data hold too many copies of one row"
+    message = "{operation} of multiplicities leaves the range of 64-bit integers: too many copies of one row"
     operation: str
 
 
@@ -156,7 +156,7 @@ class FileFailed(StorageError):
 class SyncFailed(FileFailed):
     """A flush to the device failed, so nobody knows what is durable."""
 
-    message = "{operation} of {name} in {where} failed: {reason}; what reached the device is unknown until the next start"
+    message = "{operation} of {name} in {where} failed: {reason}; only the next start can tell what is durable"
     may_have_happened: ClassVar[bool] = True
 
 
@@ -180,7 +180,7 @@ class EntryMissing(StorageError):
 class UnknownFormat(StorageError):
     """A file is of a format version that this release does not read."""
 
-    message = "{kind} {name}: format {found}, but this release reads {supported}; open it with the release that wrote it"
+    message = "{kind} {name}: format {found}, this release reads {supported}; open it with the release that wrote it"
     kind: str
     name: str
     found: int
