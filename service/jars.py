@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from service.java import JavaMissing, find_java
+from storage.errors import CallerError
 
 Set = Literal["spark", "kafka"]
 SETS: tuple[Set, ...] = ("spark", "kafka")
@@ -53,8 +54,11 @@ ROOTS: dict[Set, tuple[tuple[str, str, str, bool], ...]] = {
 }
 
 
-class JarsError(RuntimeError):
-    """The archives could not be fetched or are not there; the message is one line with the way out."""
+class JarsError(CallerError):
+    """The archives could not be fetched or are not there; `problem` is one line with the way out."""
+
+    message = "{problem}"
+    problem: str
 
 
 class _BrokenCache(JarsError):
@@ -89,7 +93,8 @@ def locked(which: Set) -> list[Jar]:
         if line and not line.startswith("#"):
             name, coordinates, digest = line.split()
             if name == which:
-                jars.append(Jar(*coordinates.split(":"), digest.removeprefix("sha256:")))
+                group, artifact, version = coordinates.split(":")
+                jars.append(Jar(group, artifact, version, digest.removeprefix("sha256:")))
     return jars
 
 
@@ -106,7 +111,7 @@ def kafka_jars() -> list[Path]:
 def _ready(which: Set) -> list[Path]:
     home = jars_dir()
     if not _whole(home / which, locked(which)):
-        raise JarsError(f"the {which} jars are not in {home}; run `make setup` or `python -m service.jars`")
+        raise JarsError(problem=f"the {which} jars are not in {home}; run `make setup` or `python -m service.jars`")
     return [home / which / jar.name for jar in locked(which)]
 
 
@@ -135,16 +140,21 @@ def fetch(say: Callable[[str], None] = lambda line: None) -> None:
         with _only_one(home, say):
             for left in home.glob(".fetch-*"):  # of a fetch that was killed: we hold the lock, so it is nobody's
                 shutil.rmtree(left, ignore_errors=True)
-            for which in SETS:
-                if not _whole(home / which, locked(which)):
-                    _fetch_set(home, which, say)
+            try:
+                for which in SETS:
+                    if not _whole(home / which, locked(which)):
+                        _fetch_set(home, which, say)
+            except (JarsError, OSError):
+                if shutil.disk_usage(home).free < NEEDED_BYTES:  # else the cache would keep the disk full
+                    shutil.rmtree(home / ".ivy", ignore_errors=True)
+                raise
             shutil.rmtree(home / ".ivy", ignore_errors=True)
 
 
 def _fetch_set(home: Path, which: Set, say: Callable[[str], None]) -> None:
     free = shutil.disk_usage(home).free
     if free < NEEDED_BYTES:
-        raise JarsError(_disk_full(home))
+        raise JarsError(problem=_disk_full(home))
     jars = locked(which)
     try:
         _fetch_once(home, which, jars, say)
@@ -170,10 +180,10 @@ def _fetch_once(home: Path, which: Set, jars: Sequence[Jar], say: Callable[[str]
         for jar in jars:
             path = folder / jar.name
             if not path.is_file():
-                raise _BrokenCache(f"ivy brought no {jar.name}")
+                raise _BrokenCache(problem=f"ivy brought no {jar.name}")
             digest = _sha256(path)
             if digest != jar.sha256:
-                raise _BrokenCache(f"{jar.name} has sha256 {digest}, service/jars.lock wants {jar.sha256}")
+                raise _BrokenCache(problem=f"{jar.name} has sha256 {digest}, service/jars.lock wants {jar.sha256}")
             stamp[jar.name] = {"size": path.stat().st_size, "sha256": digest}
         _write(folder / STAMP, json.dumps(stamp, indent=1))
         for path in folder.iterdir():  # the rename must not become durable before the bytes
@@ -198,7 +208,7 @@ def _ivy(
     root = find_spec("pyspark")
     archives = list(Path(root.origin).parent.glob("jars/ivy-*.jar")) if root and root.origin else []
     if not archives:
-        raise JarsError("pyspark brings no ivy jar here; reinstall it: remove .venv and run `make setup`")
+        raise JarsError(problem="pyspark brings no ivy jar here; reinstall it: remove .venv and run `make setup`")
     settings = Path(folder.parent) / "settings.xml"
     module = Path(folder.parent) / "ivy.xml"
     _write(
@@ -213,7 +223,11 @@ def _ivy(
     )
     lines = "\n".join(
         f"    <dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        + (' conf="default->runtime"/>' if deep else f' transitive="false" conf="default->{"master" if poms else "*"}"/>')
+        + (
+            ' conf="default->runtime"/>'
+            if deep
+            else f' transitive="false" conf="default->{"master" if poms else "*"}"/>'
+        )
         for group, artifact, version, deep in wanted
     )
     _write(
@@ -251,8 +265,9 @@ def _ivy(
 def _explain(said: str, status: int, home: Path) -> JarsError:
     """Turn what Ivy printed into one line."""
     if "No space left on device" in said or "Disk quota exceeded" in said:
-        return JarsError(_disk_full(home))
+        return JarsError(problem=_disk_full(home))
     unreachable = re.search(
+        r"java\.net\.\w+(Exception|Error): [^\n)]*|"
         r"(UnknownHost|Connect|NoRouteToHost|SocketTimeout|SocketException|HttpHostConnect|SSL\w*)(Exception)?:? ?[^\n]*"
         r"|Server access error[^\n]*|host \S+ not found[^\n]*|Connection (refused|reset|timed out)[^\n]*",
         said,
@@ -262,13 +277,13 @@ def _explain(said: str, status: int, home: Path) -> JarsError:
     if unreachable:
         what = re.sub(r"\bhttps?://\S+", "the repository", unreachable.group(0)).strip()
         return JarsError(
-            f"no network for the jars ({what}); check the connection or HTTPS_PROXY,"
+            problem=f"no network for the jars ({what}); check the connection or HTTPS_PROXY,"
             " or name a mirror with VERNIER_IVY_SETTINGS=<ivysettings.xml>"
         )
     if missing:
-        return _BrokenCache(f"the repository does not serve {', '.join(dict.fromkeys(missing))}")
+        return _BrokenCache(problem=f"the repository does not serve {', '.join(dict.fromkeys(missing))}")
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "no output")
-    return _BrokenCache(f"ivy ended with status {status}: {last[:200]}")
+    return _BrokenCache(problem=f"ivy ended with status {status}: {last[:200]}")
 
 
 def _proxies() -> list[str]:
@@ -323,8 +338,8 @@ def _one_line_errors(home: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise JarsError(_disk_full(home)) from error
-        raise JarsError(f"cannot write the jars: {error.strerror}: {error.filename}") from error
+            raise JarsError(problem=_disk_full(home)) from error
+        raise JarsError(problem=f"cannot write the jars: {error.strerror}: {error.filename}") from error
 
 
 def _disk_full(home: Path) -> str:

@@ -1,6 +1,8 @@
 """Find a Java runtime that Spark and Kafka can run on.
 
-Imports the standard library only, so that set-up can use it before anything else works.
+Set-up runs this with the system's Python before anything is installed, so it needs the standard library only.
+
+    python -m service.java            print the runtime's home
 """
 
 import glob
@@ -8,9 +10,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from storage.errors import CallerError
 
 MINIMUM = 17
 HOMES = (
@@ -20,14 +25,15 @@ HOMES = (
 )
 
 
-class JavaMissing(RuntimeError):
-    """No Java runtime of at least version MINIMUM was found; `tried` says what was looked at."""
+class JavaMissing(CallerError):
+    """No Java runtime of at least version MINIMUM was found; `found` names the older ones."""
 
-    def __init__(self, tried: list[str]) -> None:
-        self.tried = tried
-        seen = "; found " + ", ".join(tried) if tried else ""
-        super().__init__(
-            f"no java {MINIMUM} or newer{seen}; install one (debian: apt-get install"
+    found: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        seen = f" (there is {', '.join(self.found)})" if self.found else ""
+        return (
+            f"no java {MINIMUM} or newer{seen}: install one (debian: apt-get install"
             f" openjdk-{MINIMUM}-jre-headless) or let JAVA_HOME point to one"
         )
 
@@ -69,7 +75,7 @@ def find_java() -> Path:
             return Path(java)
         if version is not None:
             tried.append(f"java {version} at {java}")
-    raise JavaMissing(tried)
+    raise JavaMissing(found=tuple(tried))
 
 
 def java_home() -> Path:
@@ -78,3 +84,17 @@ def java_home() -> Path:
     Raises JavaMissing.
     """
     return find_java().resolve().parent.parent
+
+
+def main() -> int:
+    """Print the runtime's home, or one line that says what is missing; returns the exit status."""
+    try:
+        print(java_home())
+    except JavaMissing as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

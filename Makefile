@@ -1,0 +1,55 @@
+# Everything a developer or CI runs. `make` alone lists it.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help setup run test check bench bench-full image docs golden kernels lock format clean
+
+PY := .venv/bin/python
+# JAVA_HOME and PYSPARK_PYTHON, as set-up found them
+ENV := source .make/env;
+ARGS ?=
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## .venv from the lock, jars in .jars, compiled kernels
+	@tools/setup.sh
+
+run: setup ## the live demonstration: broker, Spark, sidecar, producer, page
+	@$(ENV) exec $(PY) -m service.demo $(ARGS)
+
+test: setup ## every test (ARGS="-k name" for some)
+	@$(ENV) exec $(PY) -m pytest $(ARGS)
+
+check: setup ## format, lint, types, layers, duplicate code, lock
+	@tools/check.sh
+
+bench: setup ## the short benchmarks
+	@$(ENV) exec $(PY) -m bench $(ARGS)
+
+bench-full: setup ## all benchmarks, at full size
+	@$(ENV) exec $(PY) -m bench --full $(ARGS)
+
+image: setup ## the container image, with docker, podman or buildah
+	@tools/image.sh $(ARGS)
+
+docs: setup ## the documentation as pages, in build/docs
+	@$(PY) -m mkdocs build --strict --quiet --site-dir build/docs && echo "docs: build/docs/index.html"
+
+golden: setup ## rewrite the golden files from what the code says now; review the diff
+	@$(ENV) exec $(PY) -m pytest tests/golden --update-golden $(ARGS)
+
+kernels: setup ## compile the numba kernels again, from nothing
+	@$(PY) -m service.setup kernels --force
+
+lock: setup ## write requirements.lock anew from pyproject.toml (ARGS=--upgrade for the newest)
+	@.venv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-emit-find-links --no-emit-index-url --quiet $(ARGS) --output-file requirements.lock
+
+format: setup ## format the code and mend what ruff can mend
+	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format --quiet .
+
+clean: ## remove all that make has built
+	@rm -rf .venv .jars .make build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	@find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
