@@ -215,9 +215,13 @@ def _ivy(
         settings,
         f"""<ivysettings>
   <settings defaultResolver="central"/>
-  <timeout-constraints><timeout-constraint name="t" connectionTimeout="20000" readTimeout="60000"/></timeout-constraints>
+  <timeout-constraints>
+    <timeout-constraint name="t" connectionTimeout="20000" readTimeout="60000"/>
+  </timeout-constraints>
   <caches defaultCacheDir={quoteattr(str(home / ".ivy"))}/>
-  <resolvers><ibiblio name="central" m2compatible="true" usepoms="{str(poms).lower()}" timeoutConstraint="t"/></resolvers>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" usepoms="{str(poms).lower()}" timeoutConstraint="t"/>
+  </resolvers>
 </ivysettings>
 """,
     )
@@ -268,8 +272,8 @@ def _explain(said: str, status: int, home: Path) -> JarsError:
         return JarsError(problem=_disk_full(home))
     unreachable = re.search(
         r"java\.net\.\w+(Exception|Error): [^\n)]*|"
-        r"(UnknownHost|Connect|NoRouteToHost|SocketTimeout|SocketException|HttpHostConnect|SSL\w*)(Exception)?:? ?[^\n]*"
-        r"|Server access error[^\n]*|host \S+ not found[^\n]*|Connection (refused|reset|timed out)[^\n]*",
+        r"(UnknownHost|Connect|NoRouteToHost|SocketTimeout|HttpHostConnect|SSL\w*)(Exception)?:? ?[^\n]*|"
+        r"Server access error[^\n]*|host \S+ not found[^\n]*|Connection (refused|reset|timed out)[^\n]*",
         said,
         re.IGNORECASE,
     )

@@ -1,0 +1,61 @@
+"""What every test gets: hypothesis profiles, options and the fixtures that are of use everywhere.
+
+Profiles (HYPOTHESIS_PROFILE): `dev` (default), `ci` (the same cases on each run) and `nightly` (many more cases).
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline anywhere: the first call of a kernel compiles it, and timing never decides a test.
+settings.register_profile("dev", deadline=None)
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "nightly", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+# Spark's workers must be this interpreter, with these packages.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the project's own options."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
+    parser.addoption("--nightly", action="store_true", help="run the tests marked nightly, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what is marked nightly unless it is asked for."""
+    if not config.getoption("--nightly"):
+        skip = pytest.mark.skip(reason="only with --nightly")
+        for item in items:
+            if "nightly" in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be rewritten (`make golden`)."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The environment without VERNIER_ variables of the person who runs the tests."""
+    for name in [name for name in os.environ if name.startswith("VERNIER_")]:
+        monkeypatch.delenv(name)
+    yield monkeypatch
