@@ -20,6 +20,9 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 _MAGNITUDE = np.int64(2**63 - 1)
 
+DATE_MIN, DATE_MAX = -719_162, 2_932_896
+"""Days since 1970-01-01 of 0001-01-01 and 9999-12-31, the range of Date."""
+
 
 class Type:
     """A column type. Two instances are equal when they mean the same values; `str` and `parse` are inverse."""
@@ -108,7 +111,7 @@ class Bool(Type):
 
 
 class Date(Type):
-    """A calendar day; one word, days since 1970-01-01."""
+    """A calendar day of the years 1 to 9999; one word, days since 1970-01-01."""
 
     name = "Date"
     arrow = pa.date32()
@@ -118,7 +121,10 @@ class Date(Type):
         return pa.array(words[:, 0].astype(np.int32), type=pa.int32()).cast(self.arrow)
 
     def _from_arrow(self, array: pa.Array) -> Values:
-        return typing.cast(Values, array.cast(pa.int32()).to_numpy().astype(np.int64))
+        days: Values = array.cast(pa.int32()).to_numpy().astype(np.int64)
+        if len(days) and not (DATE_MIN <= days.min() and days.max() <= DATE_MAX):
+            raise BadValue(column="?", problem="a date outside the years 1 to 9999")
+        return days
 
     def _accepts(self, source: pa.DataType) -> bool:
         return bool(pa.types.is_date(source))

@@ -1,0 +1,465 @@
+"""Expressions over columns, as a program writes them: `col("a") + 1`, `when(col("d") > 3, lit(0)).otherwise(col("d"))`.
+
+Expressions are immutable trees without types; operators/binding.py gives them types against a row type and
+operators/evaluate.py computes them. Their meaning is Spark SQL's: see there. `==` builds an expression, so two trees are
+compared by `key()`, a hashable tuple that is equal for equal structure and the same in every process.
+"""
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Union, cast
+
+import numpy as np
+
+from operators.errors import NotInThisRelease, ProgramError, UnknownName, WrongType, listed, meant
+from operators.types import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
+
+Scalar = Union[int, float, bool, datetime.date, datetime.datetime, None]
+ExprLike = Union["Expr", Scalar]
+Key = tuple[Any, ...]
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_LEVEL = {"|": 1, "&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5}
+_ATOM, _PREFIX = 7, 6
+
+_SPELLINGS = {
+    "isNull": "is_null",
+    "isnull": "is_null",
+    "isNotNull": "is_not_null",
+    "isin": "is_in",
+    "astype": "cast",
+    "name": "alias",
+    "label": "alias",
+    "fill_null": "when(x.is_null(), value).otherwise(x)",
+}
+
+
+class Expr:
+    """A value computed from the columns of one row. Build it with `col`, `lit`, `when` and Python's operators.
+
+    `&`, `|` and `~` are three-valued as in SQL (`and`, `or`, `not` cannot be overloaded and are refused). `//` and `%`
+    truncate towards zero like Spark's `div` and `%` (Python's would round down); `/` is Float64; division by zero is null.
+    """
+
+    @property
+    def column(self) -> str | None:
+        """The name of the column that this expression just repeats, else None; the planner turns it into a word index."""
+        return None
+
+    @property
+    def output_name(self) -> str | None:
+        """The name that a `select` gives the value without being told: its alias, or the column's."""
+        return self.column
+
+    def children(self) -> tuple["Expr", ...]:
+        """The direct parts of this expression."""
+        return ()
+
+    def columns(self) -> frozenset[str]:
+        """The names of all columns that the value depends on."""
+        return frozenset(name for part in self.walk() if isinstance(part, Column) for name in [part.name])
+
+    def walk(self) -> Iterator["Expr"]:
+        """This expression and all its parts."""
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
+    def key(self) -> Key:
+        """A hashable form, equal for equal structure; without locations, the same in every process."""
+        raise NotImplementedError
+
+    def text(self, level: int = 0) -> str:
+        """The expression as a program writes it, in parentheses when its operator binds weaker than `level`."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def alias(self, name: str) -> "Expr":
+        """The same value under a name, for `select` and `with_columns`."""
+        return Alias(self, name)
+
+    def cast(self, kind: type[Type] | Type) -> "Expr":
+        """The value as another type: Int64, Float64, Bool and TimestampNs among each other where it makes sense.
+
+        Float64 to Int64 truncates towards zero and raises ArithmeticOverflow for NaN and what does not fit; Date to
+        TimestampNs is midnight UTC; TimestampNs and Int64 convert as nanoseconds since 1970 (Spark's are seconds).
+        """
+        return Cast(self, as_type(kind, "the target of cast")[0])
+
+    def is_null(self) -> "Expr":
+        """True where the value is null, else false; never null."""
+        return IsNull(self)
+
+    def is_not_null(self) -> "Expr":
+        """True where the value is not null, else false; never null."""
+        return Unary("~", IsNull(self))
+
+    def is_in(self, *values: ExprLike) -> "Expr":
+        """Whether the value equals one of `values` (three-valued: null when it is null or only a null could match)."""
+        if not values:
+            raise WrongType(problem="is_in needs at least one value")
+        found: Expr = self == values[0]
+        for value in values[1:]:
+            found = found | (self == value)
+        return found
+
+    def between(self, low: ExprLike, high: ExprLike) -> "Expr":
+        """low <= value <= high, both ends included."""
+        return (self >= low) & (self <= high)
+
+    def __add__(self, other: ExprLike) -> "Expr":
+        return Binary("+", self, as_expr(other))
+
+    def __radd__(self, other: ExprLike) -> "Expr":
+        return Binary("+", as_expr(other), self)
+
+    def __sub__(self, other: ExprLike) -> "Expr":
+        return Binary("-", self, as_expr(other))
+
+    def __rsub__(self, other: ExprLike) -> "Expr":
+        return Binary("-", as_expr(other), self)
+
+    def __mul__(self, other: ExprLike) -> "Expr":
+        return Binary("*", self, as_expr(other))
+
+    def __rmul__(self, other: ExprLike) -> "Expr":
+        return Binary("*", as_expr(other), self)
+
+    def __truediv__(self, other: ExprLike) -> "Expr":
+        return Binary("/", self, as_expr(other))
+
+    def __rtruediv__(self, other: ExprLike) -> "Expr":
+        return Binary("/", as_expr(other), self)
+
+    def __floordiv__(self, other: ExprLike) -> "Expr":
+        return Binary("//", self, as_expr(other))
+
+    def __rfloordiv__(self, other: ExprLike) -> "Expr":
+        return Binary("//", as_expr(other), self)
+
+    def __mod__(self, other: ExprLike) -> "Expr":
+        return Binary("%", self, as_expr(other))
+
+    def __rmod__(self, other: ExprLike) -> "Expr":
+        return Binary("%", as_expr(other), self)
+
+    def __neg__(self) -> "Expr":
+        return Unary("-", self)
+
+    def __invert__(self) -> "Expr":
+        return Unary("~", self)
+
+    def __and__(self, other: ExprLike) -> "Expr":
+        return Binary("&", self, as_expr(other))
+
+    def __rand__(self, other: ExprLike) -> "Expr":
+        return Binary("&", as_expr(other), self)
+
+    def __or__(self, other: ExprLike) -> "Expr":
+        return Binary("|", self, as_expr(other))
+
+    def __ror__(self, other: ExprLike) -> "Expr":
+        return Binary("|", as_expr(other), self)
+
+    def __eq__(self, other: object) -> "Expr":  # type: ignore[override]
+        return Binary("==", self, as_expr(other))
+
+    def __ne__(self, other: object) -> "Expr":  # type: ignore[override]
+        return Binary("!=", self, as_expr(other))
+
+    def __lt__(self, other: ExprLike) -> "Expr":
+        return Binary("<", self, as_expr(other))
+
+    def __le__(self, other: ExprLike) -> "Expr":
+        return Binary("<=", self, as_expr(other))
+
+    def __gt__(self, other: ExprLike) -> "Expr":
+        return Binary(">", self, as_expr(other))
+
+    def __ge__(self, other: ExprLike) -> "Expr":
+        return Binary(">=", self, as_expr(other))
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise WrongType(
+            problem=f"{self} has a value for each row, so Python cannot take it for true or false; "
+            "write & | ~ with parentheses instead of and, or, not, `if`, or a chained comparison"
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        raise WrongType(problem=f"{self} is one value for each row and cannot be iterated over")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        known = [method for method in dir(Expr) if not method.startswith("_")]
+        hint = f"; did you mean {_SPELLINGS[name]!r}?" if name in _SPELLINGS else meant(name, known)
+        raise UnknownName(problem=f"an expression has no {name!r}{hint}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Column(Expr):
+    """The value of a column."""
+
+    name: str
+
+    @property
+    def column(self) -> str | None:
+        return self.name
+
+    def key(self) -> Key:
+        return ("col", self.name)
+
+    def text(self, level: int = 0) -> str:
+        return f'col("{self.name}")'
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Literal(Expr):
+    """A constant. `value` is what the numpy array of the type holds: int, float or bool; None is null, of any type."""
+
+    value: int | float | bool | None
+    type: Type | None
+
+    def key(self) -> Key:
+        exact = self.value.hex() if isinstance(self.value, float) else self.value
+        return ("lit", "null" if self.type is None else self.type.name, exact)
+
+    def text(self, level: int = 0) -> str:
+        return f"lit({self.value!r})" if self.type is None or level == 0 else repr(self.value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Unary(Expr):
+    """`-x` or `~x`."""
+
+    op: str
+    part: Expr
+    null_text: ClassVar[str] = ".is_not_null()"
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.part,)
+
+    def key(self) -> Key:
+        return (self.op, self.part.key())
+
+    def text(self, level: int = 0) -> str:
+        if self.op == "~" and isinstance(self.part, IsNull):
+            return self.part.part.text(_ATOM) + self.null_text
+        return _bracket(self.op + self.part.text(_PREFIX), _PREFIX, level)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Binary(Expr):
+    """An operator between two values; `op` is Python's sign for it."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.left, self.right)
+
+    def key(self) -> Key:
+        return (self.op, self.left.key(), self.right.key())
+
+    def text(self, level: int = 0) -> str:
+        own = _LEVEL[self.op]
+        # Comparisons do not chain and & binds tighter than them in Python, so both sides of those ask for more.
+        left = 4 if own <= 3 else own
+        return _bracket(f"{self.left.text(left)} {self.op} {self.right.text(max(left, own + 1))}", own, level)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IsNull(Expr):
+    """`x.is_null()`."""
+
+    part: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.part,)
+
+    def key(self) -> Key:
+        return ("is_null", self.part.key())
+
+    def text(self, level: int = 0) -> str:
+        return self.part.text(_ATOM) + ".is_null()"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cast(Expr):
+    """`x.cast(type)`."""
+
+    part: Expr
+    type: Type
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.part,)
+
+    def key(self) -> Key:
+        return ("cast", self.part.key(), self.type.name)
+
+    def text(self, level: int = 0) -> str:
+        return f"{self.part.text(_ATOM)}.cast({self.type})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Nullability(Expr):
+    """The same value in a column that may hold nulls, or (behind a filter that leaves none) one that may not.
+
+    Programs do not write it: the collection's methods insert it to make widths equal.
+    """
+
+    part: Expr
+    nullable: bool
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.part,)
+
+    def key(self) -> Key:
+        return ("nullability", self.part.key(), self.nullable)
+
+    def text(self, level: int = 0) -> str:
+        return self.part.text(level)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Alias(Expr):
+    """`x.alias(name)`: the value of x."""
+
+    part: Expr
+    alias_name: str
+
+    @property
+    def column(self) -> str | None:
+        return self.part.column
+
+    @property
+    def output_name(self) -> str | None:
+        return self.alias_name
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.part,)
+
+    def key(self) -> Key:
+        return self.part.key()
+
+    def text(self, level: int = 0) -> str:
+        return f'{self.part.text(_ATOM)}.alias("{self.alias_name}")'
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Case(Expr):
+    """`when(...).when(...).otherwise(...)`: the first branch whose condition is true; null without otherwise."""
+
+    branches: tuple[tuple[Expr, Expr], ...]
+    default: Expr | None = None
+
+    def when(self, condition: ExprLike, value: ExprLike) -> "Case":
+        """One more branch, tried when no earlier condition is true."""
+        if self.default is not None:
+            raise ProgramError(problem="when(...) comes before otherwise(...)")
+        return Case((*self.branches, (as_expr(condition), as_expr(value))))
+
+    def otherwise(self, value: ExprLike) -> "Case":
+        """The value where no condition is true."""
+        if self.default is not None:
+            raise ProgramError(problem="this expression has an otherwise(...) already")
+        return Case(self.branches, as_expr(value))
+
+    def children(self) -> tuple[Expr, ...]:
+        parts = [part for branch in self.branches for part in branch]
+        return (*parts, self.default) if self.default is not None else tuple(parts)
+
+    def key(self) -> Key:
+        branches = tuple((condition.key(), value.key()) for condition, value in self.branches)
+        return ("case", branches, self.default.key() if self.default is not None else None)
+
+    def text(self, level: int = 0) -> str:
+        shown = ".".join(f"when({condition.text(1)}, {value.text(1)})" for condition, value in self.branches)
+        return shown + (f".otherwise({self.default.text(1)})" if self.default is not None else "")
+
+
+def col(name: str) -> Expr:
+    """The value of the column `name`."""
+    if not isinstance(name, str):
+        raise WrongType(problem=f"col takes the name of a column, not {name!r}")
+    return Column(name)
+
+
+def lit(value: Scalar) -> Expr:
+    """A constant: an integer, float, bool, date (Date), datetime (TimestampNs; without a zone it is UTC) or None (null)."""
+    if isinstance(value, Expr):
+        raise WrongType(problem=f"lit takes a Python value, but {value} is an expression already")
+    if isinstance(value, np.generic):
+        value = cast(Scalar, value.item())
+    match value:
+        case None:
+            return Literal(None, None)
+        case bool():
+            return Literal(value, Bool())
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise WrongType(problem=f"the integer {value} does not fit 64 bits")
+            return Literal(value, Int64())
+        case float():
+            return Literal(value + 0.0, Float64())
+        case datetime.datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+            span = aware - _EPOCH
+            nanoseconds = ((span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds) * 1_000
+            if not -(2**63) <= nanoseconds < 2**63:
+                raise WrongType(problem=f"{value} is outside the years 1677 to 2262 that TimestampNs holds")
+            return Literal(nanoseconds, TimestampNs())
+        case datetime.date():
+            return Literal((value - _EPOCH.date()).days, Date())
+        case str() | bytes():
+            raise NotInThisRelease(
+                problem=f"{value!r} is text, which this release has no type for; for the column write col({value!r})"
+            )
+    raise WrongType(problem=f"{value!r} of type {type(value).__name__} is no value for a column")
+
+
+def when(condition: ExprLike, value: ExprLike) -> Case:
+    """Begin a conditional: `when(c1, v1).when(c2, v2).otherwise(v)`. Branches are computed only for their own rows."""
+    return Case(((as_expr(condition), as_expr(value)),))
+
+
+def as_expr(value: object) -> Expr:
+    """An expression as it is, any other value as a literal; raises WrongType for what cannot be in a column."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, type) or callable(value):
+        raise WrongType(problem=f"{value!r} is no value for a column; did you mean to call it?")
+    return lit(cast(Scalar, value))
+
+
+def as_column(value: object) -> Expr:
+    """Like as_expr, but text names a column: what `select`, `group_by` and aggregates take."""
+    return Column(value) if isinstance(value, str) else as_expr(value)
+
+
+def named(positional: tuple[object, ...], keyword: dict[str, object], what: str) -> list[tuple[str, Expr]]:
+    """The (name, expression) pairs of a call such as select("a", col("b") + 1, c=...); raises ProgramError without a name."""
+    pairs: list[tuple[str, Expr]] = []
+    for value in positional:
+        if isinstance(value, (list, tuple)):
+            raise WrongType(problem=f"{what} takes columns one by one, not in a {type(value).__name__}: write *[...]")
+        expr = as_column(value)
+        if expr.output_name is None:
+            raise ProgramError(problem=f"the value {expr} needs a name: write {what}(name={expr}) or {expr}.alias(...)")
+        pairs.append((expr.output_name, expr))
+    pairs.extend((name, as_column(value)) for name, value in keyword.items())
+    seen = [name for name, _ in pairs]
+    twice = [name for name in seen if seen.count(name) > 1]
+    if twice:
+        raise ProgramError(problem=f"{what} gives the name {twice[0]!r} twice (names: {listed(seen)})")
+    return [(name, expr.part if isinstance(expr, Alias) else expr) for name, expr in pairs]
+
+
+def _bracket(text: str, own: int, level: int) -> str:
+    return f"({text})" if own < level else text
