@@ -1,8 +1,8 @@
 """Where state lives: named files that are whole or absent, and one name that can be claimed only once.
 
-`Blob` is all that segments, manifests and leases ask of a place to store things; it is small so that an object store can
-offer it too. `LocalBlob` offers it on a local directory by way of a `Disk`, which is the operating system's calls one
-method each: crash tests stand between the two and fail any single call.
+`Blob` is all that segments, manifests and leases ask of a place to store things; it is small so that an object store
+can offer it too. `LocalBlob` offers it on a local directory by way of a `Disk`, which is the operating system's calls
+one method each: crash tests stand between the two and fail any single call.
 
 What is durable when: the bytes of a file are synced before its name appears. The *name* is durable after the next
 `sync` of its folder, so a commit syncs the folder of the segments once for all of them, not once each.
@@ -55,7 +55,7 @@ class Blob(Protocol):
         ...
 
     def create(self, name: str, data: bytes, after: Sequence[str] = ()) -> None:
-        """Claim a new name: durable on return, and only after all names in the folders of `after` are. Else FileExists."""
+        """Claim a new name: durable on return, and not before all names in the folders of `after` are. FileExists."""
         ...
 
     def overwrite(self, name: str, data: bytes) -> None:
@@ -276,7 +276,8 @@ class LocalBlob:
         """Make the directory and its folders, durably."""
         for folder in folders:
             self._do("make", folder, self._disk.make_folder, self._full(folder))
-        self._do("sync", "", self._disk.sync_folder, self._path)
+        for path in (self._path, os.path.dirname(self._path)):
+            self._do("sync", path, self._disk.sync_folder, path)
 
     def put(self, name: str, chunks: Sequence[Buffer]) -> int:
         """Temporary file, sync, rename: whole or not at all. One sync."""

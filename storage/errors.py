@@ -190,9 +190,13 @@ class UnknownFormat(StorageError):
 class StateInUse(StorageError):
     """Another service holds the state directory."""
 
-    message = "state directory {path} is in use by pid {pid}; stop that service, or give this one another directory"
+    message = "state directory {path} is in use by {holder}; stop that service, or give this one another directory"
     path: str
     pid: int
+
+    def describe(self) -> str:
+        """Names the holder, unless it has not written its process id yet."""
+        return self.message.format(path=self.path, holder=f"pid {self.pid}" if self.pid else "another process")
 
 
 class NotAcquired(InvariantError):
@@ -220,3 +224,28 @@ class EpochGone(CallerError):
     path: str
     epoch: int
     latest: int
+
+
+class NothingCommitted(CallerError):
+    """A reader came before the first commit."""
+
+    message = "state directory {path} holds no epoch yet: the service has not committed anything"
+    path: str
+
+
+class NoIntactManifest(StorageError):
+    """There are manifests, but none that can be used; starting from nothing would lose what they stood for."""
+
+    message = "state directory {path}: none of its {count} manifests is whole, the newest because: {problem}"
+    path: str
+    count: int
+    problem: str
+
+
+class SegmentsMissing(InvariantError):
+    """An epoch was to be committed that names segments nobody has written."""
+
+    message = "cannot commit epoch {epoch} to {path}: segments it names are not there: {segments}"
+    path: str
+    epoch: int
+    segments: str

@@ -1,8 +1,8 @@
 """The manifest of an epoch: the one file that says what exists.
 
-It names the layers of every arrangement, what is held back, the source offsets consumed, the door's state, the views and
-this epoch's changes. A file is two lines of JSON: a head with format version, length and xxh3_64 of the body, and the
-body. One is written per epoch, so a layer's reference is a short array, not an object.
+It names the layers of every arrangement, what is held back, the source offsets consumed, the door's state, the views
+and this epoch's changes. A file is two lines of JSON: a head with format version, length and xxh3_64 of the body, and
+the body. One is written per epoch, so a layer's reference is a short array, not an object.
 """
 
 from collections.abc import Iterator

@@ -4,8 +4,8 @@
     directory  JSON: for each entry its label, its meta, and each array's name, dtype, shape, offset, bytes, checksum
     arrays     raw little-endian bytes, each at a multiple of 64; offsets count from the end of the directory
 
-Opening maps the file and reads header and directory only; an array costs nothing until it is touched. The directory holds
-the arrays' checksums and the header the directory's, so the header vouches for every byte (checksums are xxh3_64).
+Opening maps the file and reads header and directory only; an array costs nothing until it is touched. The directory
+holds the arrays' checksums and the header the directory's, so the header vouches for every byte (xxh3_64).
 """
 
 import struct
@@ -89,6 +89,12 @@ def segment_file(name: str) -> str:
     return f"{FOLDER}/{name}{SUFFIX}"
 
 
+def segment_name(file: str) -> str | None:
+    """The segment's name of a blob's name; None if it is some other file."""
+    name = file.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
+    return name if file == segment_file(name) else None
+
+
 def checksum(data: Buffer) -> int:
     """The xxh3_64 of some bytes."""
     return xxhash.xxh3_64_intdigest(data)
@@ -97,8 +103,8 @@ def checksum(data: Buffer) -> int:
 def write_segment(blob: Blob, name: str, entries: Sequence[Entry]) -> SegmentInfo:
     """Write a segment: whole or not at all, its bytes synced; its name is durable with the next commit.
 
-    name: new in this blob. Labels must differ. One sync; time and memory are those of the arrays' bytes (arrays that are
-    not contiguous are copied). Raises DiskFull and other StorageErrors; nothing is left behind then.
+    name: new in this blob. Labels must differ. One sync; the cost is that of the arrays' bytes, and of a copy of those
+    that are not contiguous. Raises DiskFull and other StorageErrors; nothing is left behind then.
     """
     records, chunks, offset = [], [], 0
     for entry in entries:
@@ -229,4 +235,4 @@ def _bytes_of(array: AnyArray) -> memoryview:
         raise TypeError(f"a segment stores fixed-size numbers, not {array.dtype}")
     if array.size == 0:
         return memoryview(b"")
-    return memoryview(np.ascontiguousarray(array).view(np.uint8).reshape(-1))
+    return np.ascontiguousarray(array).data.cast("B")
