@@ -228,7 +228,7 @@ def _ivy(
     lines = "\n".join(
         f"    <dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
         + (
-            ' conf="default->runtime"/>'
+            ' conf="default->master,runtime"/>'
             if deep
             else f' transitive="false" conf="default->{"master" if poms else "*"}"/>'
         )

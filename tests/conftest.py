@@ -5,7 +5,6 @@ Profiles (HYPOTHESIS_PROFILE): `dev` (default), `ci` (the same cases on each run
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,8 +53,8 @@ def root() -> Path:
 
 
 @pytest.fixture
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The environment without VERNIER_ variables of the person who runs the tests."""
     for name in [name for name in os.environ if name.startswith("VERNIER_")]:
         monkeypatch.delenv(name)
-    yield monkeypatch
+    return monkeypatch
