@@ -1,0 +1,85 @@
+"""The lattice of product times: which time is earlier, least and greatest bounds, and stand-ins behind a frontier.
+
+A time is a row of d int64 coordinates: the data time in nanoseconds, then one round for each enclosing loop. One time
+is at or before another when every coordinate is; so two times may be in no order, but any two have a least upper bound
+(join, the coordinate-wise maximum) and a greatest lower bound (meet, the minimum). All functions work on many times at
+once, as int64[n, d]. Source: seed 000, "Compaction".
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import DepthMismatch
+
+Times = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+TOP = 2**63 - 1
+"""The coordinate that no other exceeds: the join of everything, and the meet of nothing."""
+
+
+def less_equal(left: Times, right: Times) -> Flags:
+    """Whether each time of `left` is at or before its partner; bool[n]. Shapes [n, d] or [d], broadcast over n."""
+    _check(left, right)
+    found: Flags = np.all(left <= right, axis=-1)
+    return found
+
+
+def join(left: Times, right: Times) -> Times:
+    """The earliest times at or after both partners (least upper bounds). Shapes as in `less_equal`."""
+    _check(left, right)
+    return np.maximum(left, right)
+
+
+def meet(left: Times, right: Times) -> Times:
+    """The latest times at or before both partners (greatest lower bounds). Shapes as in `less_equal`."""
+    _check(left, right)
+    return np.minimum(left, right)
+
+
+def lower_bound(times: Times) -> Times:
+    """The latest time at or before all of times[n, d]; int64[d], all `TOP` for no times."""
+    bound: Times = np.min(times, axis=0, initial=TOP)
+    return bound
+
+
+def reached(times: Times, frontier: Times) -> Flags:
+    """Whether each of times[n, d] is at or after some element of frontier[k, d]; bool[n]. O(n k d)."""
+    _check(times, frontier)
+    found = np.zeros(len(times), np.bool_)
+    for element in frontier:
+        found |= less_equal(element, times)
+    return found
+
+
+def minimal(times: Times) -> Times:
+    """The elements of times[n, d] that no other precedes, each once, in lexicographic order. O(n k d) for k of them."""
+    left = times[np.lexsort(times.T[::-1])] if times.shape[1] else times[:1]
+    kept = []
+    while len(left):
+        # The first in lexicographic order precedes or is in no order with all others.
+        kept.append(left[0])
+        left = left[~less_equal(left[0], left)]
+    return np.array(kept, np.int64).reshape(len(kept), times.shape[1])
+
+
+def advance_by(times: Times, frontier: Times) -> Times:
+    """The stand-in of each time for readers that see only times at or after a frontier: the meet of its joins.
+
+        advance(t) = meet over f in frontier of join(t, f)
+
+    times[n, d], frontier[k, d] (any set of times: what is not minimal changes nothing); returns int64[n, d]. O(n k d).
+    Correct: for every g at or after the frontier, t <= g exactly when advance(t) <= g. Maximal: any other stand-in that
+    is correct is at or before this one, hence times that no such g tells apart get the same one. An empty frontier
+    tells nothing apart: every time becomes `TOP` in all coordinates. Proofs: seed 000, "Proving things".
+    """
+    _check(times, frontier)
+    advanced = np.full(times.shape, TOP, np.int64)
+    for element in frontier:
+        np.minimum(advanced, np.maximum(times, element), out=advanced)
+    return advanced
+
+
+def _check(left: Times, right: Times) -> None:
+    if left.shape[-1] != right.shape[-1]:
+        raise DepthMismatch(left=left.shape[-1], right=right.shape[-1])
