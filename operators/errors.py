@@ -72,7 +72,7 @@ class BadValue(CallerError):
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """"; did you mean 'x'?" for the known name nearest to `name`, or ""."""
+    """The hint "; did you mean 'x'?" for the known name nearest to `name`, or ""."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     if not near:
         lowered = {candidate.lower().replace("_", ""): candidate for candidate in known}

@@ -200,7 +200,7 @@ def _result_type(op: str, left: Type, right: Type) -> Type | None:
     if pair <= {"Int64", "Float64"}:
         return _FLOAT if "Float64" in pair else _INT
     for kind in (_DATE, _TIME):
-        if op in "+-" and left == kind and right == _INT or op == "+" and left == _INT and right == kind:
+        if (op in "+-" and left == kind and right == _INT) or (op == "+" and left == _INT and right == kind):
             return kind
         if op == "-" and left == kind and right == kind:
             return _INT
@@ -308,7 +308,9 @@ def _not(expr: Unary, part: Bound) -> Bound:
 
 def _boolean(expr: Expr, part: Bound) -> Bound:
     if part.kind not in (None, _BOOL):
-        raise WrongType(problem=f"{expr} needs Bool on each side, but {part}; put comparisons in parentheses: (a > 1) & (b < 2)")
+        raise WrongType(
+            problem=f"{expr} needs Bool on each side, but {part}; put comparisons in parentheses: (a > 1) & (b < 2)"
+        )
     return _as(part, _BOOL)
 
 

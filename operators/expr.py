@@ -6,7 +6,7 @@ compared by `key()`, a hashable tuple that is equal for equal structure and the 
 """
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Union, cast
 
@@ -20,7 +20,22 @@ ExprLike = Union["Expr", Scalar]
 Key = tuple[Any, ...]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LEVEL = {"|": 1, "&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5}
+_LEVEL = {
+    "|": 1,
+    "&": 2,
+    "==": 3,
+    "!=": 3,
+    "<": 3,
+    "<=": 3,
+    ">": 3,
+    ">=": 3,
+    "+": 4,
+    "-": 4,
+    "*": 5,
+    "/": 5,
+    "//": 5,
+    "%": 5,
+}
 _ATOM, _PREFIX = 7, 6
 
 _SPELLINGS = {
@@ -386,42 +401,42 @@ class Case(Expr):
 
 def col(name: str) -> Expr:
     """The value of the column `name`."""
-    if not isinstance(name, str):
-        raise WrongType(problem=f"col takes the name of a column, not {name!r}")
-    return Column(name)
+    given: object = name
+    if not isinstance(given, str):
+        raise WrongType(problem=f"col takes the name of a column, not {given!r}")
+    return Column(given)
 
 
 def lit(value: Scalar) -> Expr:
     """A constant: an integer, float, bool, date (Date), datetime (TimestampNs; without a zone it is UTC) or None (null)."""
-    if isinstance(value, Expr):
-        raise WrongType(problem=f"lit takes a Python value, but {value} is an expression already")
-    if isinstance(value, np.generic):
-        value = cast(Scalar, value.item())
-    match value:
+    given: object = value.item() if isinstance(value, np.generic) else value
+    if isinstance(given, Expr):
+        raise WrongType(problem=f"lit takes a Python value, but {given} is an expression already")
+    match given:
         case None:
             return Literal(None, None)
         case bool():
-            return Literal(value, Bool())
+            return Literal(given, Bool())
         case int():
-            if not -(2**63) <= value < 2**63:
-                raise WrongType(problem=f"the integer {value} does not fit 64 bits")
-            return Literal(value, Int64())
+            if not -(2**63) <= given < 2**63:
+                raise WrongType(problem=f"the integer {given} does not fit 64 bits")
+            return Literal(given, Int64())
         case float():
-            return Literal(value + 0.0, Float64())
+            return Literal(given + 0.0, Float64())
         case datetime.datetime():
-            aware = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+            aware = given if given.tzinfo else given.replace(tzinfo=datetime.UTC)
             span = aware - _EPOCH
             nanoseconds = ((span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds) * 1_000
             if not -(2**63) <= nanoseconds < 2**63:
-                raise WrongType(problem=f"{value} is outside the years 1677 to 2262 that TimestampNs holds")
+                raise WrongType(problem=f"{given} is outside the years 1677 to 2262 that TimestampNs holds")
             return Literal(nanoseconds, TimestampNs())
         case datetime.date():
-            return Literal((value - _EPOCH.date()).days, Date())
+            return Literal((given - _EPOCH.date()).days, Date())
         case str() | bytes():
             raise NotInThisRelease(
-                problem=f"{value!r} is text, which this release has no type for; for the column write col({value!r})"
+                problem=f"{given!r} is text, which this release has no type for; for the column write col({given!r})"
             )
-    raise WrongType(problem=f"{value!r} of type {type(value).__name__} is no value for a column")
+    raise WrongType(problem=f"{given!r} of type {type(given).__name__} is no value for a column")
 
 
 def when(condition: ExprLike, value: ExprLike) -> Case:

@@ -1,8 +1,8 @@
 """The logical plan: what a program means, as an immutable graph of nodes that the planner compiles.
 
-Nodes know their row type, the loop scope they live in and the user's line. A node of an inner scope may use nodes of outer
-scopes; that brings them into the loop. Equal structure has an equal `fingerprint`, whatever the process and the lines of
-the program, so that the planner can build (and a restart can find) one arrangement for all that mean the same collection.
+Nodes know their row type, the loop scope they live in and the user's line. A node of an inner scope may use nodes of
+outer scopes; that brings them into the loop. Equal structure has an equal `fingerprint`, whatever the process and the
+lines of the program, so that the planner can build, and a restart can find, one arrangement for all that mean the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ class Node:
         return ()
 
     def key(self) -> Params:
-        """A cheap, hashable form of the structure below this node: equal when (and only when) the meaning is built alike."""
+        """A cheap, hashable form of the structure below this node: equal exactly when it is built alike."""
         return (self.kind, self.params(), *(node.fingerprint for node in self.inputs))
 
     @property
@@ -164,7 +164,11 @@ class Union(Node):
     """All rows of all inputs, multiplicities added; the inputs have one row type."""
 
     kind: ClassVar[str] = "union"
-    inputs: tuple[Node, ...]
+    parts: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
 
     def _schema(self) -> RowType:
         for other in self.inputs[1:]:
@@ -243,7 +247,7 @@ class Aggregate(Node):
 
 
 def aggregate_type(agg: Aggregation, row: RowType) -> tuple[Type, bool]:
-    """The type and nullability of an aggregate over rows of a type; raises WrongType when it cannot be computed exactly."""
+    """The type and nullability of an aggregate over such rows; raises WrongType when it cannot be computed exactly."""
     if agg.kind == "count":
         if agg.expr is not None:
             bind(agg.expr, row)
@@ -295,7 +299,7 @@ class Join(Node):
         if clash:
             raise NameClash(
                 problem=f"both sides of the join have a column {clash[0]!r} (left: {listed(left.names)}; right: "
-                f"{listed(right.names)}); rename one of them first, e.g. .rename({clash[0]}=\"{clash[0]}_2\")",
+                f'{listed(right.names)}); rename one of them first, e.g. .rename({clash[0]}="{clash[0]}_2")',
                 where=self.where,
             )
         return RowType((f.name, f.type, f.nullable) for f in (*keys, *rest))
@@ -393,7 +397,7 @@ class LoopResult(Node):
 
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Every node below `nodes`, loops' initials and bodies included: each once, inputs before users except for feedback."""
+    """Every node below `nodes`, with loops' initials and bodies: each once, inputs before users except for feedback."""
     seen: set[int] = set()
     stack = [(node, False) for node in reversed(nodes)]
     while stack:

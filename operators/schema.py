@@ -3,6 +3,7 @@
 A program writes a Schema class; the engine uses RowType, its immutable form, which knows the words of every column.
 """
 
+import inspect
 import keyword
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -125,7 +126,9 @@ class RowType:
                 array = pa.array([row[i] for row in table], from_pandas=False)
                 array = array.cast(field.type.arrow) if pa.types.is_null(array.type) else array
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise BadValue(column=field.name, problem=f"not {spell(field.type, field.nullable)}: {error}") from error
+                raise BadValue(
+                    column=field.name, problem=f"not {spell(field.type, field.nullable)}: {error}"
+                ) from error
             out[:, field.offset : field.offset + field.words] = field.encode(array)
         return out
 
@@ -183,7 +186,7 @@ class Schema:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         columns = [(f.name, f.type, f.nullable) for f in getattr(cls, "row_type", RowType(())).fields]
-        for name, annotation in cls.__dict__.get("__annotations__", {}).items():
+        for name, annotation in inspect.get_annotations(cls).items():
             what = f"column {name!r} of schema {cls.__name__}"
             check_name(name, what)
             if name in cls.__dict__:
@@ -208,6 +211,6 @@ def _resolve(text: str, cls: type, what: str) -> object:
     while frame.f_back is not None and frame.f_globals.get("__name__") != cls.__module__:
         frame = frame.f_back
     try:
-        return eval(text, frame.f_globals, frame.f_locals)  # noqa: S307 - the program's own text, as Python would run it
+        return eval(text, frame.f_globals, frame.f_locals)
     except Exception as error:
         raise WrongType(problem=f"{what} has a type that cannot be found: {text} ({error})") from error

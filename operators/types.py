@@ -1,8 +1,8 @@
 """Column types: how values of a type become int64 words and come back.
 
 A value is one or more words such that comparing words compares values as Spark SQL does; kernels see words alone. In a
-program a type is used as an annotation (`src: Int64`, `note: Int64 | None`), so the simple types are classes; the engine
-holds their instances. A nullable column has one more word in front of its type's (operators/schema.py).
+program a type is used as an annotation (`src: Int64`, `note: Int64 | None`), so the simple types are classes; the
+engine holds their instances. A nullable column has one more word in front of its type's (operators/schema.py).
 """
 
 import types
@@ -58,7 +58,7 @@ class Type:
         return words[:, 0].astype(self.numpy, copy=False)
 
     def encode(self, values: "pa.Array | Values") -> Words:
-        """Encode an Arrow or numpy array without nulls as int64[n, words]; raises BadValue when a value does not fit."""
+        """Encode an Arrow or numpy array without nulls as int64[n, words]; raises BadValue for what does not fit."""
         if isinstance(values, np.ndarray) and values.dtype == self.numpy:
             return self.to_words(values)
         return self.to_words(self._from_arrow(self.to_arrow(values)))
@@ -122,7 +122,7 @@ class Date(Type):
 
     def _from_arrow(self, array: pa.Array) -> Values:
         days: Values = array.cast(pa.int32()).to_numpy().astype(np.int64)
-        if len(days) and not (DATE_MIN <= days.min() and days.max() <= DATE_MAX):
+        if len(days) and (days.min() < DATE_MIN or days.max() > DATE_MAX):
             raise BadValue(column="?", problem="a date outside the years 1 to 9999")
         return days
 
@@ -131,7 +131,7 @@ class Date(Type):
 
 
 class TimestampNs(Type):
-    """An instant; one word, nanoseconds since 1970-01-01T00:00:00Z. Integers are taken as nanoseconds, zones are UTC."""
+    """An instant; one word, nanoseconds since 1970-01-01T00:00:00Z. Integers encode as nanoseconds; the zone is UTC."""
 
     name = "TimestampNs"
     arrow = pa.timestamp("ns", tz="UTC")
@@ -166,7 +166,7 @@ class Float64(Type):
 
 
 def _flip(bits: Words) -> Words:
-    """Turn the bits of doubles into integers of the same order, or back: negative ones have their magnitude inverted."""
+    """Turn the bits of doubles into integers of the same order, or back: below zero the magnitude is inverted."""
     return np.where(bits < 0, bits ^ _MAGNITUDE, bits)
 
 

@@ -1,0 +1,114 @@
+"""Names that programs try: what other systems call our operators, and what this release does not have.
+
+Contract of the public API: one spelling, snake_case; a Spark or camel-case name gets "did you mean", a name of a later
+release says so, anything else gets the nearest name there is.
+"""
+
+from collections.abc import Iterable
+
+from operators.errors import NotInThisRelease, ProgramError, UnknownName, listed, meant
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+METHODS_LATER = _names(
+    """flat_map explode except_all intersect as_of_join interval_join lookup threshold consolidate reduce top_k rank
+    row_number lag lead running_sum tumble hop session window valid_between coarsen delay arrange_by inspect probe
+    iterate map_diff prefix_sum assert_empty"""
+)
+FUNCTIONS_LATER = _names(
+    """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate Variable
+    generate_series repeat_row connect"""
+)
+JOINS_LATER = ("left", "right", "full", "semi", "anti")
+
+METHOD_SPELLINGS = {
+    "where": "filter",
+    "withColumn": "with_columns",
+    "withColumns": "with_columns",
+    "with_column": "with_columns",
+    "assign": "with_columns",
+    "withColumnRenamed": "rename",
+    "withColumnsRenamed": "rename",
+    "groupBy": "group_by",
+    "groupby": "group_by",
+    "unionAll": "union",
+    "unionByName": "union",
+    "concat": "union",
+    "dropDuplicates": "distinct",
+    "drop_duplicates": "distinct",
+    "unique": "distinct",
+    "map": "select",
+    "project": "select",
+    "innerJoin": "join",
+    "merge": "join",
+}
+METHODS_ELSEWHERE = {
+    "agg": 'aggregates follow group_by: .group_by("key").agg(n=vn.count())',
+    "count": "a count is an aggregate: .group_by(...).agg(n=vn.count())",
+    "sum": 'a sum is an aggregate: .group_by(...).agg(total=vn.sum("column"))',
+    "min": 'a minimum is an aggregate: .group_by(...).agg(low=vn.min("column"))',
+    "max": 'a maximum is an aggregate: .group_by(...).agg(high=vn.max("column"))',
+    "collect": "a program only builds the query; read the answer through a view: app.view(name, collection, key=[...])",
+    "show": "a program only builds the query; read the answer through a view: app.view(name, collection, key=[...])",
+    "order_by": "collections have no order; the reader of a view asks for one",
+    "orderBy": "collections have no order; the reader of a view asks for one",
+    "sort": "collections have no order; the reader of a view asks for one",
+    "fixpoint": "loops are functions: decorate the body with @vn.fixpoint",
+}
+FUNCTION_SPELLINGS = {
+    "column": "col",
+    "literal": "lit",
+    "mean": "avg",
+    "average": "avg",
+    "sum_": "sum",
+    "min_": "min",
+    "max_": "max",
+    "Int": "Int64",
+    "Integer": "Int64",
+    "Long": "Int64",
+    "LongType": "Int64",
+    "IntegerType": "Int64",
+    "Float": "Float64",
+    "Double": "Float64",
+    "DoubleType": "Float64",
+    "Boolean": "Bool",
+    "BooleanType": "Bool",
+    "DateType": "Date",
+    "Timestamp": "TimestampNs",
+    "TimestampType": "TimestampNs",
+    "Str": "String",
+    "StringType": "String",
+}
+
+
+def not_yet(name: str, what: str, known: Iterable[str]) -> NotInThisRelease:
+    """The error for a name of a later release, with what there is now."""
+    return NotInThisRelease(problem=f"{name} is not in this release; {what} are {listed(sorted(known))}")
+
+
+def no_method(name: str, known: Iterable[str], columns: Iterable[str]) -> ProgramError:
+    """The error for an attribute that a collection does not have: a method of elsewhere, a column, a slip."""
+    if name in METHODS_LATER:
+        return not_yet(name, "the methods of a collection", known)
+    if name in METHODS_ELSEWHERE:
+        return UnknownName(problem=f"a collection has no method {name!r}; {METHODS_ELSEWHERE[name]}")
+    if name in METHOD_SPELLINGS:
+        return UnknownName(problem=f"a collection has no method {name!r}; did you mean {METHOD_SPELLINGS[name]!r}?")
+    if name in set(columns):
+        return UnknownName(problem=f"a collection has no attribute {name!r}; for the column write col({name!r})")
+    later = meant(name, [*known, *METHODS_LATER])
+    return UnknownName(problem=f"a collection has no method {name!r}{later} (it has {listed(sorted(known))})")
+
+
+def no_function(name: str, known: Iterable[str]) -> ProgramError:
+    """The error for a name that the module `vernier` does not have."""
+    if name in FUNCTIONS_LATER:
+        return not_yet(f"vn.{name}", "the names of vernier", known)
+    if name in METHODS_LATER:
+        return NotInThisRelease(problem=f"{name} is a method of collections, and not in this release")
+    if name in FUNCTION_SPELLINGS:
+        return UnknownName(problem=f"vernier has no {name!r}; did you mean {FUNCTION_SPELLINGS[name]!r}?")
+    return UnknownName(problem=f"vernier has no {name!r}{meant(name, [*known, *FUNCTIONS_LATER])}")

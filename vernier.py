@@ -1,0 +1,76 @@
+"""Vernier: standing queries over changing data, exact at every nanosecond. Programs import it as `vn`.
+
+    import vernier as vn
+    from vernier import col
+
+    class Edge(vn.Schema):
+        src: vn.Int64
+        dst: vn.Int64
+
+    app = vn.App("degrees")
+    edges = app.source("edges", Edge)
+    app.view("out_degree", edges.group_by("src").agg(n=vn.count()), key=["src"])
+
+Importing it is light: it starts nothing and imports neither Spark nor anything of HTTP.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from operators.aggregates import avg, count, max, min, sum
+from operators.app import App, load_program
+from operators.collection import Collection, union
+from operators.errors import ArithmeticOverflow, ProgramError
+from operators.expr import Expr, col, lit, when
+from operators.fixpoint import fixpoint
+from operators.names import no_function
+from operators.schema import Schema
+from operators.types import Binary, Bool, Date, Decimal, Float64, Int64, List, String, Struct, TimestampNs
+from storage.errors import VernierError
+
+if TYPE_CHECKING:
+    from operators import testing
+
+__all__ = [
+    "App",
+    "ArithmeticOverflow",
+    "Binary",
+    "Bool",
+    "Collection",
+    "Date",
+    "Decimal",
+    "Expr",
+    "Float64",
+    "Int64",
+    "List",
+    "ProgramError",
+    "Schema",
+    "String",
+    "Struct",
+    "TimestampNs",
+    "VernierError",
+    "avg",
+    "col",
+    "count",
+    "fixpoint",
+    "lit",
+    "load_program",
+    "max",
+    "min",
+    "sum",
+    "testing",
+    "union",
+    "when",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "testing":  # loads the engine's kernels, which a program does not need in order to be built
+        return import_module("operators.testing")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'vernier' has no attribute {name!r}")
+    raise no_function(name, __all__)
+
+
+if __name__ == "__main__":
+    import_module("service.cli").main()
