@@ -1,0 +1,94 @@
+"""Arrangements: a collection in a trace, by key, on the worker that owns the key's hash.
+
+Each step seals one layer. Every operator that wants the same collection by the same key reads this trace; a reader
+keeps a mark (how many layers it has seen) to tell what is new from what was there before.
+Source: seed 000, constraint 2 (shared index structures).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.exchange import Exchange, Round
+from operators.operator import Operator
+from operators.plan import ArrangeOp, ViewOp, Words
+from operators.scope import ScopeRun
+from storage.kernels.hashing import key_rows, partition_rows
+from storage.layer import Layer, keyed_columns
+from storage.trace import Trace
+from storage.updates import Ints, consolidate_rows
+
+
+def exchange_rows(exchange: Exchange, keyed: Ints) -> Ints:
+    """Send keyed rows `[hash | …]` to the workers that own their hashes; returns what this worker owns."""
+    parts, offsets = partition_rows(keyed, exchange.workers)
+    received = exchange.all_to_all([parts[offsets[i] : offsets[i + 1]] for i in range(exchange.workers)])
+    full = [rows for rows in received if len(rows)]
+    if not full:
+        return keyed[:0]
+    return full[0] if len(full) == 1 else np.concatenate(full)
+
+
+def exchange_updates(exchange: Exchange, data: Ints | None, part: Words, width: int, depth: int) -> Ints | None:
+    """Place updates by the hash of their words `part`; None for nothing. Every worker calls it, with data or without."""
+    if data is None:
+        data = np.empty((0, width + depth + 2), np.int64)
+    key = np.array(part, np.int64)
+    everything = np.arange(width, dtype=np.int64)
+    keyed = key_rows(np.ascontiguousarray(data), key, everything, depth + 2)
+    received = exchange_rows(exchange, keyed)
+    return np.ascontiguousarray(received[:, 1 + len(part) :]) if len(received) else None
+
+
+class Arrange(Operator):
+    """Keeps its input by key words `op.key`, carrying words `op.val`. O(n log n) a step for n fresh updates."""
+
+    def __init__(self, op: ArrangeOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = scope.operator(op.input)
+        self.key = np.array(op.key, np.int64)
+        self.val = np.array(op.val, np.int64)
+        self.key_width, self.val_width = len(op.key), len(op.val)
+        self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
+        self.exchanges = op.exchange and scope.exchange.workers > 1
+        self.trace: Trace = scope.traces[op.trace]
+        self.fresh: Ints | None = None
+
+    def step(self, now: Round) -> None:
+        """Seal this step's layer."""
+        data = self.input.out
+        self.fresh = self.out = None
+        tail = self.depth + 2
+        if data is None:
+            if not self.exchanges:
+                return
+            data = np.empty((0, self.input.op.width + tail), np.int64)
+        rows = key_rows(np.ascontiguousarray(data), self.key, self.val, tail)
+        if self.exchanges:
+            rows = exchange_rows(self.scope.exchange, rows)
+        rows = consolidate_rows(rows, self.columns)
+        if len(rows) == 0:
+            return
+        slice_ = self.scope.slice
+        self.trace.append(Layer.of_rows(rows, self.key_width, self.depth, slice_.lower, slice_.upper, slice_.lower))
+        self.fresh = rows
+        self.out = rows[:, 1:]
+
+
+class View(Operator):
+    """The changes of a view, as its arrangement sealed them: rows are key words then val words."""
+
+    def __init__(self, op: ViewOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = scope.operator(op.input)
+        self.name = op.view
+        self.changes: list[Ints] = []
+
+    def step(self, now: Round) -> None:
+        """Keep this slice's changes for the epoch's result."""
+        self.out = self.input.out
+        if self.out is not None:
+            self.changes.append(self.out)
+
+
+KINDS = {ArrangeOp: Arrange, ViewOp: View}

@@ -1,0 +1,47 @@
+"""What can go wrong while a dataflow runs; errors of building one are in operators/errors.py."""
+
+from storage.errors import CallerError, InvariantError
+
+
+class ExchangeBroken(InvariantError):
+    """A worker left while the others waited for it; the epoch is void."""
+
+    message = "worker {index} of {workers} lost its peers in the middle of an epoch; the epoch is repeated from the last commit"
+    index: int
+    workers: int
+
+
+class LoopDidNotSettle(CallerError):
+    """A fixpoint still changed at its last allowed round."""
+
+    message = (
+        "loop {loop} did not settle: at round {round} it still changes, for example {sample}; "
+        'raise max_rounds, or say on_limit="truncate" to take the round reached (inputs with negative multiplicities can '
+        "keep a loop from settling: .distinct() them first)"
+    )
+    loop: str
+    round: int
+    sample: str
+
+
+class AggregateOverflow(CallerError):
+    """A sum or count of a group left int64."""
+
+    message = "{operator}: an aggregate of the group {key} does not fit 64 bits; cast to Float64 or split the group"
+    operator: str
+    key: str
+
+
+class JoinOverflow(CallerError):
+    """A product of two multiplicities left int64."""
+
+    message = "{operator}: the product of two multiplicities does not fit 64 bits"
+    operator: str
+
+
+class VisitLeft(InvariantError):
+    """Something stayed pending after its round was done: a rule of the loops is broken."""
+
+    message = "{operator} still has work pending at rounds {rounds} after its slice"
+    operator: str
+    rounds: str

@@ -1,0 +1,99 @@
+"""Join: pairs of rows with equal keys, doing work only for what changed.
+
+Bilinear: dA ⋈ B_before, then (A_before + dA) ⋈ dB. "Before" means sealed before this step, at any round: old values of every round
+meet fresh rows, and the outputs go to the round that is the least upper bound, now or later. A mark per side says how
+many layers had been seen; a trace that is shared (or joined with itself) already holds this step's layer.
+Source: seed 004 (join replayed in time order), DESIGN of differential dataflow's join.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from operators.exchange import Round
+from operators.failures import JoinOverflow
+from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
+from operators.kernels.rounds import key_runs, split_rounds
+from operators.operator import Arranged, Buckets, Operator
+from operators.plan import JoinOp
+from operators.scope import ScopeRun
+from storage.updates import Ints
+
+
+class Join(Operator):
+    """Pairs two arrangements; output rows are the plan's choice of key, left and right words."""
+
+    def __init__(self, op: JoinOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.left = cast(Arranged, scope.operator(op.left))
+        self.right = cast(Arranged, scope.operator(op.right))
+        sides = np.array([side for side, _ in op.columns], np.int64)
+        self.index = np.array([index for _, index in op.columns], np.int64)
+        self.origin_left = np.select([sides == 1, sides == 2], [FRESH, OTHER], KEY).astype(np.int64)
+        self.origin_right = np.select([sides == 1, sides == 2], [OTHER, FRESH], KEY).astype(np.int64)
+        self.width = len(op.columns)
+        self.buckets = Buckets()
+        self.mark_left = self.mark_right = 0
+
+    def begin_slice(self) -> None:
+        """All layers of earlier slices have been seen."""
+        self.mark_left = len(self.left.trace.layers)
+        self.mark_right = len(self.right.trace.layers)
+
+    def pending(self) -> list[Round]:
+        """Rounds for which output waits."""
+        return list(self.buckets.rows)
+
+    def step(self, now: Round) -> None:
+        """Give what waited for this round and what fresh rows make for it; keep the rest for later rounds."""
+        given = self.buckets.take(now)
+        left = _fresh(self.left, now)
+        right = _fresh(self.right, now)
+        if left is not None:
+            self._pair(left, self.left, self.right, self.mark_right, self.origin_left, now, given)
+        if right is not None:
+            self._pair(right, self.right, self.left, len(self.left.trace.layers), self.origin_right, now, given)
+        self.mark_left = len(self.left.trace.layers)
+        self.mark_right = len(self.right.trace.layers)
+        self.out = None if not given else given[0] if len(given) == 1 else np.concatenate(given)
+
+    def _pair(
+        self, fresh: Ints, mine: Arranged, other: Arranged, before: int, origin: Ints, now: Round, given: list[Ints]
+    ) -> None:
+        """Join `fresh` rows of one side with the first `before` layers of the other."""
+        if before == 0:
+            return
+        runs = key_runs(fresh, mine.key_width)
+        histories = other.trace.select(fresh[runs[:-1]], fold=self.scope.slice.fold, before=before)
+        if len(histories.entries) == 0:
+            return
+        rows, status = pair_rows(
+            fresh, runs, mine.key_width, mine.val_width, mine.depth,
+            histories.offsets, histories.entries, other.val_width, other.depth,
+            origin, self.index, np.array(now, np.int64),
+        )  # fmt: skip
+        if status != 0:
+            raise JoinOverflow(operator=self.op.name)
+        if len(rows) == 0:
+            return
+        if self.depth == 0:
+            given.append(rows)
+            return
+        grouped, offsets, rounds = split_rounds(rows, self.width + 1, self.depth)
+        for group, at in enumerate(map(tuple, rounds.tolist())):
+            part = grouped[offsets[group] : offsets[group + 1]]
+            if at == now:
+                given.append(part)
+            else:
+                self.buckets.put(at, part)
+                self.scope.note(at)
+
+
+def _fresh(side: Arranged, now: Round) -> Ints | None:
+    """What a side added in this step. An arrangement of an outer scope is new at round 0 of the loops inside it only."""
+    return side.fresh if not any(now[side.depth :]) else None
+
+
+KINDS = {JoinOp: Join}

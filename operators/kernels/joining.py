@@ -1,0 +1,186 @@
+"""Pair the fresh rows of one side of a join with the histories of the other side."""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.status import OVERFLOW
+
+KEY, FRESH, OTHER = 0, 1, 2
+"""Where an output column comes from: the key, the fresh side's val, the other side's val."""
+
+_REPLAY = 64
+"""Pairs per row above which a key's two histories are replayed in time order instead of multiplied out."""
+
+
+@njit(cache=True, inline="always")
+def _multiply(a: int, b: int) -> tuple[int, bool]:
+    if a == 1:
+        return b, False
+    if b == 1:
+        return a, False
+    product = a * b
+    if a != 0 and (product // a != b or (a == -1 and b == -(2**63))):
+        return 0, True
+    return product, False
+
+
+@njit(cache=True, inline="always")
+def _time_order(times: np.ndarray) -> np.ndarray:
+    return np.argsort(times, kind="mergesort")
+
+
+@njit(cache=True)
+def _emit(  # type: ignore[no-untyped-def]
+    out, count, fresh, f, k, vf, entries, e, origin, index, time, now, rounds_from, entry_depth, diff
+):
+    """Write one output row; returns the buffer (grown when full) and the new count."""
+    width = origin.shape[0]
+    if count == out.shape[0]:
+        grown = np.empty((2 * count + 16, out.shape[1]), np.int64)
+        grown[:count] = out
+        out = grown
+    for c in range(width):
+        source = origin[c]
+        if source == KEY:
+            out[count, c] = fresh[f, 1 + index[c]]
+        elif source == FRESH:
+            out[count, c] = fresh[f, 1 + k + index[c]]
+        else:
+            out[count, c] = entries[e, index[c]]
+    out[count, width] = time
+    for c in range(now.shape[0]):
+        coordinate = now[c]
+        if c < entry_depth:
+            coordinate = max(coordinate, entries[e, rounds_from + c])
+        out[count, width + 1 + c] = coordinate
+    out[count, width + 1 + now.shape[0]] = diff
+    return out, count + 1
+
+
+@njit(cache=True)
+def pair_rows(  # type: ignore[no-untyped-def]
+    fresh, runs, k, vf, fresh_depth, offsets, entries, vo, entry_depth, origin, index, now
+):
+    """Join fresh keyed rows, all at round `now`, with the other side's histories.
+
+    fresh: keyed rows `[hash | key (k) | val (vf) | time | rounds | diff]` in key order, keys at `runs`; offsets, entries: the other
+    side's selection for those keys `[val (vo) | time | rounds (entry_depth) | diff]`. Output rows
+    `[origin/index columns | lub of times | lub of now and the entry's rounds | product of diffs]`, not consolidated.
+    Keys with long histories on both sides are replayed in time order against accumulated values, so the cost follows the output.
+    Returns (rows, status).
+    """
+    width = origin.shape[0]
+    depth = now.shape[0]
+    guess = 0
+    for q in range(runs.shape[0] - 1):
+        guess += (runs[q + 1] - runs[q]) * (offsets[q + 1] - offsets[q])
+    out = np.empty((min(guess, 1 << 16), width + depth + 2), np.int64)
+    count = 0
+    time_f = 1 + k + vf
+    diff_f = time_f + 1 + fresh_depth
+    diff_e = vo + 1 + entry_depth
+    for q in range(runs.shape[0] - 1):
+        f0, f1, e0, e1 = runs[q], runs[q + 1], offsets[q], offsets[q + 1]
+        n, m = f1 - f0, e1 - e0
+        if n == 0 or m == 0:
+            continue
+        if n * m <= _REPLAY * (n + m) or n < 8 or m < 8:
+            for f in range(f0, f1):
+                for e in range(e0, e1):
+                    diff, wrapped = _multiply(fresh[f, diff_f], entries[e, diff_e])
+                    if wrapped:
+                        return out[:0], OVERFLOW
+                    time = max(fresh[f, time_f], entries[e, vo])
+                    out, count = _emit(
+                        out, count, fresh, f, k, vf, entries, e, origin, index, time, now, vo + 1, entry_depth, diff
+                    )
+            continue
+        # Replay: facts are runs of equal (val) on the fresh side and equal (val, rounds) on the other; each event meets
+        # the facts of the other side that are non-zero by then.
+        fact_f = np.empty(n, np.int64)
+        head_f = np.empty(n, np.int64)
+        facts_f = 0
+        for i in range(n):
+            new = i == 0
+            for c in range(1 + k, 1 + k + vf):
+                if not new and fresh[f0 + i, c] != fresh[f0 + i - 1, c]:
+                    new = True
+            if new:
+                head_f[facts_f] = f0 + i
+                facts_f += 1
+            fact_f[i] = facts_f - 1
+        fact_e = np.empty(m, np.int64)
+        head_e = np.empty(m, np.int64)
+        facts_e = 0
+        for i in range(m):
+            new = i == 0
+            for c in range(diff_e):
+                if c != vo and not new and entries[e0 + i, c] != entries[e0 + i - 1, c]:
+                    new = True
+            if new:
+                head_e[facts_e] = e0 + i
+                facts_e += 1
+            fact_e[i] = facts_e - 1
+        acc_f = np.zeros(facts_f, np.int64)
+        acc_e = np.zeros(facts_e, np.int64)
+        # Non-zero facts of each side, dense: list[position] = fact, place[fact] = position or -1.
+        list_f = np.empty(facts_f, np.int64)
+        place_f = np.full(facts_f, -1, np.int64)
+        live_f = 0
+        list_e = np.empty(facts_e, np.int64)
+        place_e = np.full(facts_e, -1, np.int64)
+        live_e = 0
+        order_f = _time_order(fresh[f0:f1, time_f].copy())
+        order_e = _time_order(entries[e0:e1, vo].copy())
+        i, j = 0, 0
+        while i < n or j < m:
+            take_f = j >= m or (i < n and fresh[f0 + order_f[i], time_f] <= entries[e0 + order_e[j], vo])
+            if take_f:
+                f = f0 + order_f[i]
+                fact = fact_f[order_f[i]]
+                i += 1
+                change = fresh[f, diff_f]
+                for p in range(live_e):
+                    diff, wrapped = _multiply(change, acc_e[list_e[p]])
+                    if wrapped:
+                        return out[:0], OVERFLOW
+                    out, count = _emit(
+                        out, count, fresh, f, k, vf, entries, head_e[list_e[p]], origin, index,
+                        fresh[f, time_f], now, vo + 1, entry_depth, diff,
+                    )  # fmt: skip
+                acc_f[fact] += change
+                if acc_f[fact] != 0 and place_f[fact] < 0:
+                    list_f[live_f] = fact
+                    place_f[fact] = live_f
+                    live_f += 1
+                elif acc_f[fact] == 0 and place_f[fact] >= 0:
+                    live_f -= 1
+                    moved = list_f[live_f]
+                    list_f[place_f[fact]] = moved
+                    place_f[moved] = place_f[fact]
+                    place_f[fact] = -1
+            else:
+                e = e0 + order_e[j]
+                fact = fact_e[order_e[j]]
+                j += 1
+                change = entries[e, diff_e]
+                for p in range(live_f):
+                    diff, wrapped = _multiply(acc_f[list_f[p]], change)
+                    if wrapped:
+                        return out[:0], OVERFLOW
+                    out, count = _emit(
+                        out, count, fresh, head_f[list_f[p]], k, vf, entries, e, origin, index,
+                        entries[e, vo], now, vo + 1, entry_depth, diff,
+                    )  # fmt: skip
+                acc_e[fact] += change
+                if acc_e[fact] != 0 and place_e[fact] < 0:
+                    list_e[live_e] = fact
+                    place_e[fact] = live_e
+                    live_e += 1
+                elif acc_e[fact] == 0 and place_e[fact] >= 0:
+                    live_e -= 1
+                    moved = list_e[live_e]
+                    list_e[place_e[fact]] = moved
+                    place_e[moved] = place_e[fact]
+                    place_e[fact] = -1
+    return out[:count], 0

@@ -1,0 +1,415 @@
+"""Replay keys over the data times of a slice: what a reduction owes at one round.
+
+For every visited key the kernel walks its input and output histories in time order and writes `wanted - had` at each data time
+that was touched at a round <= the current one. The rules (which keys, which times, what may be skipped) are in
+operators/reduce.py; the numbers here are its state: accumulations per val, per fact (val, round), and per live output row.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.sorting import add_checked
+from storage.kernels.status import OVERFLOW
+
+DISTINCT, COUNT, SUM, MIN, MAX = 0, 1, 2, 3, 4
+KIND, WORD, FLAG, OUT, OUT_FLAG = 0, 1, 2, 3, 4
+"""Columns of an aggregation: kind; word and null flag of its input in the val (-1: none); word and flag of its output."""
+
+
+@njit(cache=True)
+def _sorted_by_time(times: np.ndarray, picked: np.ndarray, count: int) -> None:
+    """Sort picked[:count] (positions into times) by time, stably, in place."""
+    if count > 48:
+        chosen = np.empty(count, np.int64)
+        for i in range(count):
+            chosen[i] = times[picked[i]]
+        order = np.argsort(chosen, kind="mergesort")
+        copy = picked[:count].copy()
+        for i in range(count):
+            picked[i] = copy[order[i]]
+        return
+    for i in range(1, count):
+        item = picked[i]
+        time = times[item]
+        j = i
+        while j > 0 and times[picked[j - 1]] > time:
+            picked[j] = picked[j - 1]
+            j -= 1
+        picked[j] = item
+
+
+@njit(cache=True, inline="always")
+def _same_words(a: np.ndarray, i: int, b: np.ndarray, j: int, width: int) -> bool:
+    for c in range(width):
+        if a[i, c] != b[j, c]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _add_live(live, acc, exact, size, words, row, width, diff, at_round):  # type: ignore[no-untyped-def]
+    """Add `diff` copies of an output row to the live rows; returns (size, wrapped)."""
+    for p in range(size):
+        if _same_words(live, p, words, row, width):
+            acc[p], wrapped = add_checked(acc[p], diff)
+            if wrapped:
+                return size, True
+            if at_round:
+                exact[p] += diff
+            if acc[p] == 0 and exact[p] == 0:
+                last = size - 1
+                for c in range(width):
+                    live[p, c] = live[last, c]
+                acc[p] = acc[last]
+                exact[p] = exact[last]
+                return last, False
+            return size, False
+    for c in range(width):
+        live[size, c] = words[row, c]
+    acc[size] = diff
+    exact[size] = diff if at_round else 0
+    return size + 1, False
+
+
+@njit(cache=True)
+def reduce_keys(  # type: ignore[no-untyped-def]
+    keyed, k, in_offsets, inputs, v, out_offsets, outputs, w, now, fold, aggregations
+):
+    """Corrections and further visits of q keys at round `now`.
+
+    keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time), where times
+    equal to `fold` are older than the slice; w: words of an output val; aggregations[a, 5] (one DISTINCT row, or COUNT … MAX).
+    Returns (corrections: keyed rows `[hash | key | out val | time | now | diff]`, visits `[rounds | hash | key]`, status, key at
+    fault). O(history log history) per key, plus the vals scanned when a minimum or maximum leaves.
+    """
+    d = now.shape[0]
+    q = keyed.shape[0]
+    out = np.empty((4 * q + 16, 3 + k + w + d), np.int64)
+    count = 0
+    visits = np.empty((q + 16, d + 1 + k), np.int64)
+    visit_count = 0
+    most_in, most_out = 1, 1
+    for i in range(q):
+        most_in = max(most_in, in_offsets[i + 1] - in_offsets[i])
+        most_out = max(most_out, out_offsets[i + 1] - out_offsets[i])
+    val_of = np.empty(most_in, np.int64)
+    fact_of = np.empty(most_in, np.int64)
+    head = np.empty(most_in, np.int64)  # first entry of each val
+    levels = np.empty((most_in, d), np.int64)  # of each fact: 1 where its round agrees with `now`
+    in_time = np.empty(most_in, np.int64)
+    in_fresh = np.empty(most_in, np.int64)
+    out_time = np.empty(most_out, np.int64)
+    out_fresh = np.empty(most_out, np.int64)
+    val_acc = np.empty(most_in, np.int64)
+    fact_acc = np.empty(most_in, np.int64)
+    seen = np.empty((most_in, d), np.int64)
+    level_facts = np.empty(d, np.int64)
+    live = np.empty((most_in + most_out + 2, w), np.int64)
+    live_acc = np.empty(most_in + most_out + 2, np.int64)
+    live_exact = np.empty(most_in + most_out + 2, np.int64)
+    wanted = np.empty((1, w), np.int64)
+    aggs = aggregations.shape[0]
+    sums = np.empty(aggs, np.int64)
+    counts = np.empty(aggs, np.int64)
+    marks = np.empty(aggs, np.int64)
+    time_in, time_out = v, w
+    diff_in, diff_out = v + 1 + d, w + 1 + d
+
+    for key in range(q):
+        base, stop = in_offsets[key], in_offsets[key + 1]
+        obase, ostop = out_offsets[key], out_offsets[key + 1]
+        vals, facts, fresh, seen_count = 0, 0, 0, 0
+        size, live_now = 0, 0
+        present = 0
+        for c in range(d):
+            level_facts[c] = 0
+        for a in range(aggs):
+            sums[a] = 0
+            counts[a] = 0
+            marks[a] = -1
+
+        # Histories: number the vals and facts, set visits, find what is of this slice.
+        for e in range(base, stop):
+            i = e - base
+            new_val = i == 0 or not _same_words(inputs, e, inputs, e - 1, v)
+            new_fact = new_val
+            if not new_fact:
+                for c in range(v + 1, v + 1 + d):
+                    if inputs[e, c] != inputs[e - 1, c]:
+                        new_fact = True
+                        break
+            if new_val:
+                head[vals] = e
+                val_acc[vals] = 0
+                vals += 1
+            below = True
+            for c in range(d):
+                if inputs[e, v + 1 + c] > now[c]:
+                    below = False
+                    break
+            if new_fact:
+                fact_acc[facts] = 0
+                for c in range(d):
+                    levels[facts, c] = 1 if inputs[e, v + 1 + c] == now[c] else 0
+                facts += 1
+                if not below:
+                    # A visit at the least upper bound, once.
+                    known = False
+                    for p in range(seen_count - 1, -1, -1):
+                        known = True
+                        for c in range(d):
+                            if seen[p, c] != max(now[c], inputs[e, v + 1 + c]):
+                                known = False
+                                break
+                        if known:
+                            break
+                    if not known:
+                        if visit_count == visits.shape[0]:
+                            more = np.empty((2 * visit_count, visits.shape[1]), np.int64)
+                            more[:visit_count] = visits
+                            visits = more
+                        for c in range(d):
+                            seen[seen_count, c] = max(now[c], inputs[e, v + 1 + c])
+                            visits[visit_count, c] = seen[seen_count, c]
+                        for c in range(1 + k):
+                            visits[visit_count, d + c] = keyed[key, c]
+                        seen_count += 1
+                        visit_count += 1
+            val_of[i] = vals - 1
+            fact_of[i] = facts - 1 if below else -1
+            in_time[i] = inputs[e, time_in]
+            if below and in_time[i] > fold:
+                in_fresh[fresh] = i
+                fresh += 1
+        if fresh == 0:
+            continue
+        _sorted_by_time(in_time, in_fresh, fresh)
+        out_fresh_count = 0
+        for e in range(obase, ostop):
+            i = e - obase
+            below, exact = True, True
+            for c in range(d):
+                coordinate = outputs[e, w + 1 + c]
+                if coordinate != now[c]:
+                    exact = False
+                    if coordinate > now[c]:
+                        below = False
+            out_time[i] = outputs[e, time_out]
+            if not below:
+                continue
+            if out_time[i] > fold:
+                out_fresh[out_fresh_count] = i
+                out_fresh_count += 1
+            else:
+                size, wrapped = _add_live(
+                    live, live_acc, live_exact, size, outputs, e, w, outputs[e, diff_out], exact
+                )
+                if wrapped:
+                    return out[:0], visits[:0], OVERFLOW, key
+        _sorted_by_time(out_time, out_fresh, out_fresh_count)
+
+        # Sweep: first all that is old, then every touched data time in order.
+        cursor, out_cursor = 0, 0
+        old = 0
+        total = stop - base
+        settled = False
+        while not settled or cursor < fresh:
+            time = fold
+            if settled:
+                time = in_time[in_fresh[cursor]]
+            while True:
+                if not settled:
+                    while old < total and (fact_of[old] < 0 or in_time[old] > fold):
+                        old += 1
+                    if old == total:
+                        break
+                    i = old
+                    old += 1
+                else:
+                    if cursor == fresh or in_time[in_fresh[cursor]] != time:
+                        break
+                    i = in_fresh[cursor]
+                    cursor += 1
+                diff = inputs[base + i, diff_in]
+                val = val_of[i]
+                before = val_acc[val]
+                after, wrapped = add_checked(before, diff)
+                if wrapped:
+                    return out[:0], visits[:0], OVERFLOW, key
+                val_acc[val] = after
+                if before == 0 and after != 0:
+                    present += 1
+                elif before != 0 and after == 0:
+                    present -= 1
+                fact = fact_of[i]
+                fact_before = fact_acc[fact]
+                fact_acc[fact] = fact_before + diff
+                if fact_before == 0:
+                    for c in range(d):
+                        level_facts[c] += levels[fact, c]
+                elif fact_acc[fact] == 0:
+                    for c in range(d):
+                        level_facts[c] -= levels[fact, c]
+                entry = head[val]
+                for a in range(aggs):
+                    kind = aggregations[a, KIND]
+                    flag = aggregations[a, FLAG]
+                    if kind == DISTINCT or (flag >= 0 and inputs[entry, flag] == 0):
+                        continue
+                    if kind == COUNT or kind == SUM:
+                        counts[a], wrapped = add_checked(counts[a], diff)
+                        if wrapped:
+                            return out[:0], visits[:0], OVERFLOW, key
+                        if kind == SUM:
+                            word = inputs[entry, aggregations[a, WORD]]
+                            product = word * diff
+                            if diff != 0 and word != 0:
+                                if product // diff != word or (diff == -1 and product == word):
+                                    return out[:0], visits[:0], OVERFLOW, key
+                            sums[a], wrapped = add_checked(sums[a], product)
+                            if wrapped:
+                                return out[:0], visits[:0], OVERFLOW, key
+                    # marks: vals below (above) it are known not to be present, so a minimum need not rescan them.
+                    elif kind == MIN:
+                        if after > 0 and val < marks[a]:
+                            marks[a] = val
+                    elif after > 0 and val > marks[a]:
+                        marks[a] = val
+            if not settled:
+                settled = True
+                for a in range(aggs):
+                    marks[a] = 0 if aggregations[a, KIND] == MIN else vals - 1
+                continue
+
+            while out_cursor < out_fresh_count and out_time[out_fresh[out_cursor]] <= time:
+                e = obase + out_fresh[out_cursor]
+                out_cursor += 1
+                exact = True
+                for c in range(d):
+                    if outputs[e, w + 1 + c] != now[c]:
+                        exact = False
+                        break
+                size, wrapped = _add_live(
+                    live, live_acc, live_exact, size, outputs, e, w, outputs[e, diff_out], exact
+                )
+                if wrapped:
+                    return out[:0], visits[:0], OVERFLOW, key
+
+            # Skip where nothing can be owed: no output at this round, and some level of the loop without input.
+            if d > 0:
+                live_now = 0
+                for p in range(size):
+                    if live_exact[p] != 0:
+                        live_now += 1
+                if live_now == 0:
+                    idle = False
+                    for c in range(d):
+                        if level_facts[c] == 0:
+                            idle = True
+                            break
+                    if idle:
+                        continue
+
+            exists = present > 0
+            if exists:
+                for a in range(aggs):
+                    kind = aggregations[a, KIND]
+                    target = aggregations[a, OUT]
+                    out_flag = aggregations[a, OUT_FLAG]
+                    if kind == DISTINCT:
+                        exists = val_acc[0] > 0
+                    elif kind == COUNT:
+                        wanted[0, target] = counts[a]
+                    elif kind == SUM:
+                        # Null when no value weighs in; a sum of values that cancel is 0.
+                        has = aggregations[a, FLAG] < 0
+                        if not has:
+                            for val in range(vals):
+                                if val_acc[val] != 0 and inputs[head[val], aggregations[a, FLAG]] != 0:
+                                    has = True
+                                    break
+                        wanted[0, target] = sums[a] if has else 0
+                        if out_flag >= 0:
+                            wanted[0, out_flag] = 1 if has else 0
+                    else:
+                        flag = aggregations[a, FLAG]
+                        best = -1
+                        if kind == MIN:
+                            val = marks[a]
+                            while val < vals and (
+                                val_acc[val] <= 0 or (flag >= 0 and inputs[head[val], flag] == 0)
+                            ):
+                                val += 1
+                            marks[a] = val
+                            best = val if val < vals else -1
+                        else:
+                            val = marks[a]
+                            while val >= 0 and (
+                                val_acc[val] <= 0 or (flag >= 0 and inputs[head[val], flag] == 0)
+                            ):
+                                val -= 1
+                            marks[a] = val
+                            best = val
+                        if best < 0:
+                            wanted[0, target] = 0
+                            if out_flag >= 0:
+                                wanted[0, out_flag] = 0
+                            else:
+                                exists = False
+                        else:
+                            wanted[0, target] = inputs[head[best], aggregations[a, WORD]]
+                            if out_flag >= 0:
+                                wanted[0, out_flag] = 1
+
+            # wanted - had, at (time, now).
+            p = 0
+            matched = False
+            if count + size + 1 > out.shape[0]:
+                more = np.empty((2 * count + size + 16, out.shape[1]), np.int64)
+                more[:count] = out[:count]
+                out = more
+            while p < size:
+                goal = 0
+                if exists and not matched and _same_words(live, p, wanted, 0, w):
+                    matched = True
+                    goal = 1
+                owed, wrapped = add_checked(goal, -live_acc[p])
+                if wrapped:
+                    return out[:0], visits[:0], OVERFLOW, key
+                if owed != 0:
+                    out[count, 0] = keyed[key, 0]
+                    for c in range(k):
+                        out[count, 1 + c] = keyed[key, 1 + c]
+                    for c in range(w):
+                        out[count, 1 + k + c] = live[p, c]
+                    out[count, 1 + k + w] = time
+                    for c in range(d):
+                        out[count, 2 + k + w + c] = now[c]
+                    out[count, 2 + k + w + d] = owed
+                    count += 1
+                    live_acc[p] = goal
+                    live_exact[p] += owed
+                    if goal == 0 and live_exact[p] == 0:
+                        size -= 1
+                        for c in range(w):
+                            live[p, c] = live[size, c]
+                        live_acc[p] = live_acc[size]
+                        live_exact[p] = live_exact[size]
+                        continue
+                p += 1
+            if exists and not matched:
+                out[count, 0] = keyed[key, 0]
+                for c in range(k):
+                    out[count, 1 + c] = keyed[key, 1 + c]
+                for c in range(w):
+                    out[count, 1 + k + c] = wanted[0, c]
+                    live[size, c] = wanted[0, c]
+                out[count, 1 + k + w] = time
+                for c in range(d):
+                    out[count, 2 + k + w + c] = now[c]
+                out[count, 2 + k + w + d] = 1
+                count += 1
+                live_acc[size] = 1
+                live_exact[size] = 1
+                size += 1
+    return out[:count], visits[:visit_count], 0, -1

@@ -1,0 +1,83 @@
+"""Round coordinates: which rows belong to which round, and which keys stand where."""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.sorting import sort_order
+
+
+@njit(cache=True)
+def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
+    """Offsets of the runs of equal keys in keyed rows `[hash | key (k) | …]` sorted by key: int64[keys + 1]."""
+    n = rows.shape[0]
+    offsets = np.empty(n + 1, np.int64)
+    count = 0
+    for i in range(n):
+        fresh = i == 0
+        if not fresh:
+            for c in range(1 + k):
+                if rows[i, c] != rows[i - 1, c]:
+                    fresh = True
+                    break
+        if fresh:
+            offsets[count] = i
+            count += 1
+    offsets[count] = n
+    return offsets[: count + 1]
+
+
+@njit(cache=True)
+def split_rounds(data: np.ndarray, first: int, depth: int):  # type: ignore[no-untyped-def]
+    """Group rows by their round coordinates `data[:, first : first + depth]`.
+
+    Returns (rows grouped, offsets[groups + 1], rounds[groups, depth]); groups ascend lexicographically, stable within. Rows that
+    share one round already are returned as they are.
+    """
+    n = data.shape[0]
+    same = True
+    for i in range(1, n):
+        for c in range(first, first + depth):
+            if data[i, c] != data[0, c]:
+                same = False
+                break
+        if not same:
+            break
+    if same:
+        rounds = np.empty((1, depth), np.int64)
+        for c in range(depth):
+            rounds[0, c] = data[0, first + c]
+        return data, np.array([0, n]), rounds
+    order = sort_order(data, np.arange(first, first + depth))
+    out = np.empty_like(data)
+    offsets = np.empty(n + 1, np.int64)
+    rounds = np.empty((n, depth), np.int64)
+    groups = 0
+    for i in range(n):
+        out[i] = data[order[i]]
+        fresh = i == 0
+        if not fresh:
+            for c in range(first, first + depth):
+                if out[i, c] != out[i - 1, c]:
+                    fresh = True
+                    break
+        if fresh:
+            offsets[groups] = i
+            for c in range(depth):
+                rounds[groups, c] = out[i, first + c]
+            groups += 1
+    offsets[groups] = n
+    return out, offsets[: groups + 1], rounds[:groups]
+
+
+@njit(cache=True)
+def relocate(data: np.ndarray, width: int, depth: int, coordinates: np.ndarray, sign: int) -> np.ndarray:
+    """Updates `[row (width) | time | rounds (depth) | diff]` with the rounds replaced by `coordinates` and diffs times `sign`."""
+    n, target = data.shape[0], coordinates.shape[0]
+    out = np.empty((n, width + target + 2), np.int64)
+    for i in range(n):
+        for c in range(width + 1):
+            out[i, c] = data[i, c]
+        for c in range(target):
+            out[i, width + 1 + c] = coordinates[c]
+        out[i, width + 1 + target] = data[i, width + 1 + depth] * sign
+    return out

@@ -1,0 +1,124 @@
+"""Row-wise operators: inputs, fused chains, unions, and the step into a loop.
+
+Source: seed 002: linear operators change rows, keep times, and need no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from operators.evaluate import predicate, project
+from operators.exchange import Round
+from operators.kernels.rounds import relocate
+from operators.operator import Operator
+from operators.plan import Compute, EnterOp, InputOp, Keep, LinearOp, Negated, Stage, Take, UnionOp
+from operators.scope import ScopeRun
+from storage.diff import negate
+from storage.updates import Ints
+
+Run = Callable[[Ints], Ints]
+
+
+class Input(Operator):
+    """The updates of a source in the current slice; the worker sets them."""
+
+    def __init__(self, op: InputOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.waiting: Ints | None = None
+
+    def step(self, now: Round) -> None:
+        """Give what the worker has set, once."""
+        self.out, self.waiting = self.waiting, None
+
+
+class Linear(Operator):
+    """A fused chain of picks, filters, computed columns and negations. O(rows) numpy work a stage."""
+
+    def __init__(self, op: LinearOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = scope.operator(op.input)
+        tail = self.depth + 2
+        self.stages = [_compile(stage, tail) for stage in op.stages]
+
+    def step(self, now: Round) -> None:
+        """Send the input's updates through all stages."""
+        data = self.input.out
+        if data is not None:
+            for stage in self.stages:
+                data = stage(data)
+                if len(data) == 0:
+                    data = None
+                    break
+        self.out = data
+
+
+def _compile(stage: Stage, tail: int) -> Run:
+    """A function of updates `[row | tail columns]` for one stage."""
+    match stage:
+        case Take():
+            words = list(stage.words)
+
+            def take(data: Ints) -> Ints:
+                width = data.shape[1] - tail
+                picked: Ints = data[:, words + list(range(width, width + tail))]
+                return picked
+
+            return take
+        case Keep():
+            test = predicate(stage.predicate, stage.schema)
+            kept_width = stage.schema.width
+
+            def keep(data: Ints) -> Ints:
+                kept: Ints = data[test(data[:, :kept_width])]
+                return kept
+
+            return keep
+        case Compute():
+            compute = project(stage.exprs, stage.schema)
+            in_width = stage.schema.width
+
+            def build(data: Ints) -> Ints:
+                return np.concatenate((compute(data[:, :in_width]), data[:, in_width:]), axis=1)
+
+            return build
+        case Negated():
+
+            def flip(data: Ints) -> Ints:
+                flipped = data.copy()
+                flipped[:, -1] = negate(data[:, -1])
+                return flipped
+
+            return flip
+
+
+class Union(Operator):
+    """All updates of its inputs."""
+
+    def __init__(self, op: UnionOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.inputs = [scope.operator(i) for i in op.inputs]
+
+    def step(self, now: Round) -> None:
+        """Concatenate what the inputs gave."""
+        full = [data for data in (operator.out for operator in self.inputs) if data is not None]
+        self.out = None if not full else full[0] if len(full) == 1 else np.concatenate(full)
+
+
+class Enter(Operator):
+    """A collection of the parent scope, inside a loop: its updates at the parent's round i come at (i, 0)."""
+
+    def __init__(self, op: EnterOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = scope.operator(op.input)
+
+    def step(self, now: Round) -> None:
+        """At round 0 of the loop, give what the parent's step gave."""
+        data = self.input.out
+        self.out = None
+        if data is not None and now[-1] == 0:
+            self.out = relocate(data, self.op.width, self.input.depth, np.array(now, np.int64), 1)
+
+
+KINDS = {InputOp: Input, LinearOp: Linear, UnionOp: Union, EnterOp: Enter}

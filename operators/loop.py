@@ -1,0 +1,131 @@
+"""Loops: variables, the rounds of a scope, and what leaves it.
+
+The variable is X0 at round 0, −X0 at round 1, plus the body's output one round later; so the rounds' sum is the limit taken from X0
+afresh at every data time. A loop is one operator of its parent: at the parent's round i it runs every (i, j) that has work, j
+ascending, and what it leaves for outer rounds i' > i makes the parent visit i'. Source: DESIGN, "the order of work".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.arrange import exchange_updates
+from operators.exchange import Round
+from operators.failures import LoopDidNotSettle
+from operators.kernels.rounds import relocate
+from operators.operator import Buckets, Operator
+from operators.plan import LeaveOp, LoopOp, VariableOp
+from operators.scope import ScopeRun
+from storage.updates import Ints, consolidate_rows, sort_columns
+
+
+class Variable(Operator):
+    """A loop variable, by round."""
+
+    def __init__(self, op: VariableOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.variable = op
+        self.initial = scope.operator(op.initial)
+        self.buckets = Buckets()
+        self.columns = sort_columns(0, op.width, self.depth)
+        self.feedback: Operator | None = None
+
+    def pending(self) -> list[Round]:
+        """Rounds that the variable has values for."""
+        return list(self.buckets.rows)
+
+    def begin(self, outer: Round) -> None:
+        """Take X0 as the parent's step at `outer` changed it. Every worker calls it."""
+        data = self.initial.out
+        op = self.variable
+        if op.initial_exchange is not None and self.scope.exchange.workers > 1:
+            data = exchange_updates(self.scope.exchange, data, op.initial_exchange, op.width, self.initial.depth)
+        if data is not None:
+            first, second = np.array((*outer, 0), np.int64), np.array((*outer, 1), np.int64)
+            data = np.ascontiguousarray(data)
+            self.buckets.put((*outer, 0), relocate(data, op.width, self.initial.depth, first, 1))
+            # Not noted: it counts as pending only with the body's answer to it, at the end of round 0.
+            self.buckets.put((*outer, 1), relocate(data, op.width, self.initial.depth, second, -1))
+            self.scope.note((*outer, 0))
+
+    def step(self, now: Round) -> None:
+        """Give the variable's changes at this round."""
+        parts = self.buckets.take(now)
+        self.out = None if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def collect(self, now: Round, limit: int, truncate: bool, loop: str) -> None:
+        """At the end of a round, take the body's output into the next one; consolidated, so that nothing is not work."""
+        op = self.variable
+        if self.feedback is None:
+            self.feedback = self.scope.operator(op.feedback)
+        data = self.feedback.out
+        if op.feedback_exchange is not None and self.scope.exchange.workers > 1:
+            data = exchange_updates(self.scope.exchange, data, op.feedback_exchange, op.width, self.depth)
+        later = (*now[:-1], now[-1] + 1)
+        parts = self.buckets.take(later)
+        if data is not None:
+            parts.append(relocate(np.ascontiguousarray(data), op.width, self.depth, np.array(later, np.int64), 1))
+        if not parts:
+            return
+        rows = consolidate_rows(parts[0] if len(parts) == 1 else np.concatenate(parts), self.columns)
+        if len(rows) == 0 or (later[-1] >= limit and truncate):
+            return
+        if later[-1] >= limit:
+            sample = "; ".join(f"{row[: op.width]} at {row[op.width]}" for row in rows[:3].tolist())
+            raise LoopDidNotSettle(loop=loop, round=later[-1], sample=sample)
+        self.buckets.put(later, rows)
+        self.scope.note(later)
+
+
+class Loop(Operator):
+    """Runs its inner scope at each round of the parent."""
+
+    def __init__(self, op: LoopOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.loop = op
+        self.inner: ScopeRun = scope.inner(op.inner)
+        self.rounds = 0
+
+    def step(self, now: Round) -> None:
+        """Run every round (now, j) that any worker has work for, j ascending."""
+        inner, exchange = self.inner, self.scope.exchange
+        variables = [operator for operator in inner.operators if isinstance(operator, Variable)]
+        leaves = [self.scope.operator(i) for i in self.loop.leaves]
+        for leave in leaves:
+            assert isinstance(leave, Leave)
+            leave.collected.clear()
+        for variable in variables:
+            variable.begin(now)
+        if inner.woken(now):
+            inner.note((*now, 0))
+        while (at := exchange.agree_min(inner.next_round(now))) is not None:
+            inner.run(at)
+            self.rounds += 1
+            for variable in variables:
+                variable.collect(at, self.loop.max_rounds, self.loop.truncate, self.loop.label)
+            for leave in leaves:
+                assert isinstance(leave, Leave)
+                leave.collect(now)
+
+
+class Leave(Operator):
+    """The body's output over all rounds of the loop, at the parent's round."""
+
+    def __init__(self, op: LeaveOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.body = scope.operator(op.input)
+        self.collected: list[Ints] = []
+
+    def collect(self, outer: Round) -> None:
+        """Take what the body gave in the round just run."""
+        if self.body.out is not None:
+            data = np.ascontiguousarray(self.body.out)
+            self.collected.append(relocate(data, self.op.width, self.body.depth, np.array(outer, np.int64), 1))
+
+    def step(self, now: Round) -> None:
+        """Give what the loop's run at this round has changed."""
+        parts, self.collected = self.collected, []
+        self.out = None if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+KINDS = {VariableOp: Variable, LoopOp: Loop, LeaveOp: Leave}

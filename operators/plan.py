@@ -1,0 +1,274 @@
+"""The physical plan: operators in scopes, as data.
+
+A plan is what `planner.compile_app` makes of a program and what every worker builds its operators from. Operators stand
+in the topological order of their scope; a loop is one operator of its parent (`LoopOp`) whose inner scope runs to its fixed
+point at each round of the parent. Rows are words here; columns are word positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from operators.expr import Expr
+from operators.schema import RowType
+
+Words = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Take:
+    """Keep the words at these positions, in this order."""
+
+    words: Words
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Keep the rows for which the predicate is true (not false, not null)."""
+
+    predicate: Expr
+    schema: RowType
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Make new rows from expressions."""
+
+    exprs: tuple[Expr, ...]
+    schema: RowType
+    width: int
+
+
+@dataclass(frozen=True)
+class Negated:
+    """Multiply diffs by -1."""
+
+
+Stage = Take | Keep | Compute | Negated
+
+
+@dataclass
+class Op:
+    """An operator. id: its place in the plan; scope: where it runs; width: words of its rows; name: for people; part: the words by
+    whose hash its rows are placed on workers, or None where that is not known."""
+
+    id: int
+    scope: int
+    width: int
+    name: str
+    part: Words | None = field(default=None, init=False)
+
+
+@dataclass
+class InputOp(Op):
+    """The updates of a source."""
+
+    source: str
+
+
+@dataclass
+class LinearOp(Op):
+    """A fused chain of row-wise steps."""
+
+    input: int
+    stages: tuple[Stage, ...]
+
+
+@dataclass
+class UnionOp(Op):
+    """All updates of its inputs."""
+
+    inputs: Words
+
+
+@dataclass
+class EnterOp(Op):
+    """Brings a collection of the parent scope in, at round 0."""
+
+    input: int
+
+
+@dataclass
+class ArrangeOp(Op):
+    """Keeps its input in a trace, by key; rows are key words then val words. exchange: rows must move to their key's owner."""
+
+    input: int
+    key: Words
+    val: Words
+    trace: str
+    exchange: bool = True
+
+
+@dataclass
+class JoinOp(Op):
+    """Pairs two arrangements with the same key. columns: for each output word (side, position): 0 key, 1 left val, 2 right val."""
+
+    left: int
+    right: int
+    columns: tuple[tuple[int, int], ...]
+
+
+@dataclass
+class ReduceOp(Op):
+    """One output row a key while the key has input. aggregations: rows of kernels/reducing.py; its output is arranged by key."""
+
+    input: int
+    key_width: int
+    aggregations: tuple[tuple[int, int, int, int, int], ...]
+    trace: str
+
+
+@dataclass
+class VariableOp(Op):
+    """A loop variable: X0 at round 0, -X0 at round 1, and the body's output one round later."""
+
+    loop: int
+    initial: int
+    feedback: int = -1
+    initial_exchange: Words | None = None
+    feedback_exchange: Words | None = None
+
+
+@dataclass
+class LoopOp(Op):
+    """Runs an inner scope to its fixed point."""
+
+    inner: int
+    label: str
+    max_rounds: int
+    truncate: bool
+    variables: list[int] = field(default_factory=list)
+    leaves: list[int] = field(default_factory=list)
+
+
+@dataclass
+class LeaveOp(Op):
+    """The body's output over all rounds, as a collection of the parent scope."""
+
+    loop: int
+    input: int
+
+
+@dataclass
+class ViewOp(Op):
+    """A named answer, arranged by its key (words `key`); rows come back in the order of the view's schema."""
+
+    input: int
+    view: str
+    trace: str
+
+
+@dataclass
+class Scope:
+    """Operators that share rounds. ops: in topological order; captures: arrangements and loop inputs from outer scopes."""
+
+    id: int
+    parent: int | None
+    depth: int
+    ops: list[int] = field(default_factory=list)
+    captures: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ArrangementPlan:
+    """A trace's shape. retained: a view's history is kept for the retention window; others follow the frontier."""
+
+    trace: str
+    label: str
+    key_width: int
+    val_width: int
+    depth: int
+    retained: bool
+
+
+@dataclass(frozen=True)
+class ViewPlan:
+    """A view: its schema, its key columns, the trace that holds it and how trace words map to row words."""
+
+    name: str
+    schema: RowType
+    key: tuple[str, ...]
+    trace: str
+    words: Words
+
+
+@dataclass
+class Plan:
+    """All that a worker needs to run a program."""
+
+    app: str
+    retain_ns: int
+    fingerprint: str
+    sources: dict[str, RowType]
+    views: dict[str, ViewPlan]
+    ops: list[Op]
+    scopes: list[Scope]
+    arrangements: dict[str, ArrangementPlan]
+    consumers: dict[int, int] = field(default_factory=dict)
+
+    def explain(self) -> dict[str, Any]:
+        """The plan as JSON: operators with inputs, scopes, arrangements and who shares them."""
+        return {
+            "app": self.app,
+            "fingerprint": self.fingerprint,
+            "sources": {name: schema.to_json() for name, schema in self.sources.items()},
+            "views": {
+                name: {"schema": view.schema.to_json(), "key": list(view.key), "trace": view.trace}
+                for name, view in self.views.items()
+            },
+            "operators": [self._describe(op) for op in self.ops],
+            "arrangements": [
+                {
+                    "trace": name,
+                    "label": shape.label,
+                    "key_words": shape.key_width,
+                    "val_words": shape.val_width,
+                    "depth": shape.depth,
+                    "retained": shape.retained,
+                    "readers": [op.id for op in self.ops if any(self.trace_of(i) == name for i in inputs_of(op))],
+                }
+                for name, shape in self.arrangements.items()
+            ],
+        }
+
+    def trace_of(self, op_id: int) -> str | None:
+        """The trace that an operator keeps, if any."""
+        op = self.ops[op_id]
+        return op.trace if isinstance(op, (ArrangeOp, ReduceOp)) else None
+
+    def _describe(self, op: Op) -> dict[str, Any]:
+        scope = self.scopes[op.scope]
+        about: dict[str, Any] = {
+            "id": op.id,
+            "kind": type(op).__name__.removesuffix("Op").lower(),
+            "name": op.name,
+            "scope": op.scope,
+            "depth": scope.depth,
+            "inputs": list(inputs_of(op)),
+            "time": "total" if scope.depth == 0 else "product",
+            "partitioned_by": None if op.part is None else list(op.part),
+        }
+        if isinstance(op, LinearOp):
+            about["fused"] = len(op.stages)
+        if isinstance(op, ArrangeOp):
+            about["exchange"] = op.exchange
+        if isinstance(op, LoopOp):
+            about["inner_scope"] = op.inner
+            about["max_rounds"] = op.max_rounds
+        return about
+
+
+def inputs_of(op: Op) -> Words:
+    """The ids of the operators that feed `op`."""
+    match op:
+        case LinearOp() | EnterOp() | ArrangeOp() | ReduceOp() | LeaveOp() | ViewOp():
+            return (op.input,)
+        case UnionOp():
+            return op.inputs
+        case JoinOp():
+            return (op.left, op.right)
+        case VariableOp():
+            return (op.initial, op.feedback)
+        case _:
+            return ()

@@ -1,0 +1,176 @@
+"""The runtime: one worker's share of a dataflow, epoch by epoch.
+
+An epoch [lower, upper) is cut into slices of about `slice_updates` updates, at the same data times on all workers and never inside
+one time, because answers do not depend on cuts and the cost per update stays flat. In each slice the root scope runs once and loops run
+to their end; then every trace folds the slice's layers into one and compacts to the next slice's lower (views: to the start of
+their history window). All of it happens on a fork of the state: a worker that fails in the middle has changed nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from operators import arrange, join, linear, loop, reduce
+from operators.exchange import Exchange, Single
+from operators.failures import VisitLeft
+from operators.operator import Operator, Slice
+from operators.plan import InputOp, Op, Plan, ViewOp
+from operators.scope import ScopeRun
+from storage.trace import Trace
+from storage.updates import MIN_TIME, Ints, Updates
+
+SLICE_UPDATES = 1024
+"""Updates a slice holds, all workers together: few enough for histories to stay in the cache."""
+
+_KINDS: dict[type[Op], Callable[..., Operator]] = {
+    **linear.KINDS,
+    **arrange.KINDS,
+    **join.KINDS,
+    **reduce.KINDS,
+    **loop.KINDS,
+}  # type: ignore[dict-item]
+
+
+@dataclass
+class WorkerState:
+    """The traces of one shard, by name, complete up to `upper`."""
+
+    traces: dict[str, Trace]
+    upper: int = MIN_TIME
+
+    @staticmethod
+    def empty(plan: Plan) -> WorkerState:
+        """No updates yet."""
+        return WorkerState(
+            {
+                name: Trace(name, shape.key_width, shape.val_width, shape.depth)
+                for name, shape in plan.arrangements.items()
+            }
+        )
+
+    def fork(self) -> WorkerState:
+        """A copy that can be changed; O(layers)."""
+        return WorkerState({name: trace.fork() for name, trace in self.traces.items()}, self.upper)
+
+
+@dataclass
+class EpochResult:
+    """What an epoch did on one worker. changes: per view, updates whose rows are in schema order, consolidated by slice."""
+
+    changes: dict[str, Updates]
+    slices: int = 0
+    stats: dict[str, Any] = field(default_factory=dict)
+
+
+class Worker:
+    """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go back."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        exchange: Exchange | None = None,
+        state: WorkerState | None = None,
+        *,
+        slice_updates: int = SLICE_UPDATES,
+    ) -> None:
+        self.plan = plan
+        self.exchange: Exchange = Single() if exchange is None else exchange
+        self.state = WorkerState.empty(plan) if state is None else state
+        self.slice_updates = slice_updates
+        self.slice = Slice()
+        scopes: list[ScopeRun] = []
+        for spec in plan.scopes:
+            parent = None if spec.parent is None else scopes[spec.parent]
+            scopes.append(ScopeRun(plan, spec.id, parent, self.exchange, self.state.traces, self.slice))
+        self.root = scopes[0]
+        self.operators: list[Operator] = []
+        for op in plan.ops:
+            operator = _KINDS[type(op)](op, scopes[op.scope])
+            self.root.by_id[op.id] = operator
+            self.operators.append(operator)
+        for scope in scopes:
+            scope.operators = [self.root.by_id[i] for i in scope.spec.ops]
+        self.inputs = {op.source: self.root.by_id[op.id] for op in plan.ops if isinstance(op, InputOp)}
+        self.views = {op.view: self.root.by_id[op.id] for op in plan.ops if isinstance(op, ViewOp)}
+
+    def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
+        """Take in updates with lower <= time < upper (any order, this worker's part) and bring every trace up to `upper`.
+
+        Every worker calls it with the same interval. Answers do not depend on how updates are spread over workers.
+        """
+        started = time.perf_counter()
+        sources = {name: _by_time(updates) for name, updates in inputs.items() if len(updates)}
+        cuts = self._cuts(sources, lower, upper)
+        result = EpochResult({})
+        for view in self.views.values():
+            view.changes.clear()
+        merged = sum(trace.merged for trace in self.state.traces.values())
+        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+            self._run_slice(start, stop, sources)
+            result.slices += 1
+        self.state.upper = upper
+        for name, view in self.views.items():
+            plan = self.plan.views[name]
+            width = plan.schema.width
+            rows = np.concatenate(view.changes) if view.changes else np.empty((0, width + 2), np.int64)
+            order = [*plan.words, width, width + 1]
+            result.changes[name] = Updates(np.ascontiguousarray(rows[:, order]), width, 0)
+        result.stats = {
+            "seconds": time.perf_counter() - started,
+            "slices": result.slices,
+            "merged": sum(trace.merged for trace in self.state.traces.values()) - merged,
+            "rounds": {op.loop.label: op.rounds for op in self.operators if isinstance(op, loop.Loop)},
+            "operators": {
+                str(op.op.id): [round(op.counters.seconds, 6), op.counters.updates_out] for op in self.operators
+            },
+        }
+        return result
+
+    def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> list[int]:
+        """Where the slices begin and end; the same on all workers. An epoch without updates has none."""
+        workers = self.exchange.workers
+        times = np.sort(np.concatenate([data[:, -2] for data in sources.values()])) if sources else np.empty(0, np.int64)
+        step = max(1, self.slice_updates // workers)
+        # Every step-th time of each worker; every `workers`-th of all of them starts a slice.
+        sample = np.concatenate((times[:1], times[step::step]))
+        gathered = self.exchange.allgather(sample.tobytes())
+        first = [np.frombuffer(part, np.int64)[:1] for part in gathered]
+        if not any(len(part) for part in first):
+            return [lower]
+        rest = np.sort(np.concatenate([np.frombuffer(part, np.int64)[1:] for part in gathered]))
+        inner = np.unique(rest[workers - 1 :: workers])
+        return [lower, *(int(cut) for cut in inner if lower < cut < upper), upper]
+
+    def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
+        self.slice.lower, self.slice.upper = start, stop
+        for name, data in sources.items():
+            times = data[:, -2]
+            a, b = np.searchsorted(times, start), np.searchsorted(times, stop)
+            self.inputs[name].waiting = data[a:b] if b > a else None
+        for operator in self.operators:
+            operator.begin_slice()
+        self.root.run(())
+        for operator in self.operators:
+            rounds = operator.pending()
+            if rounds:
+                raise VisitLeft(operator=operator.op.name, rounds=str(sorted(rounds)[:5]))
+        for name, trace in self.state.traces.items():
+            since = stop
+            if self.plan.arrangements[name].retained:
+                since = max(MIN_TIME, stop - self.plan.retain_ns)
+            trace.close_slice(since)
+
+
+def _by_time(updates: Updates) -> Ints:
+    """The updates' matrix sorted by time."""
+    data = updates.data
+    times = data[:, -2]
+    if len(times) > 1 and bool((times[1:] < times[:-1]).any()):
+        data = data[np.argsort(times, kind="stable")]
+    return data
+

@@ -1,0 +1,75 @@
+"""A scope of a running dataflow: its operators in order, and the rounds that have work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from operators.exchange import Exchange, Round
+from operators.operator import Slice
+from operators.plan import Plan
+from storage.trace import Trace
+
+if TYPE_CHECKING:
+    from operators.operator import Operator
+
+
+class ScopeRun:
+    """Runs the operators of one scope, round by round.
+
+    `pending` are the rounds with work on this worker. A round that is noted here is noted in all outer scopes too, so that they
+    visit the outer rounds on the way to it.
+    """
+
+    def __init__(
+        self, plan: Plan, index: int, parent: ScopeRun | None, exchange: Exchange, traces: Mapping[str, Trace], slice_: Slice
+    ) -> None:
+        spec = plan.scopes[index]
+        self.plan, self.spec, self.parent = plan, spec, parent
+        self.depth = spec.depth
+        self.exchange, self.traces, self.slice = exchange, traces, slice_
+        self.operators: list[Operator] = []
+        self.by_id: dict[int, Operator] = {} if parent is None else parent.by_id
+        self.scopes: dict[int, ScopeRun] = {} if parent is None else parent.scopes
+        self.scopes[index] = self
+        self.pending: set[Round] = set()
+
+    def operator(self, op_id: int) -> Operator:
+        """The running operator of the plan's op."""
+        return self.by_id[op_id]
+
+    def inner(self, index: int) -> ScopeRun:
+        """The scope of a loop in this one."""
+        return self.scopes[index]
+
+    def note(self, at: Round) -> None:
+        """There is work at a round of this scope."""
+        if at not in self.pending:
+            self.pending.add(at)
+            if self.parent is not None and self.parent.depth > 0:
+                self.parent.note(at[:-1])
+
+    def next_round(self, outer: Round) -> Round | None:
+        """The least pending round inside the parent's round `outer`."""
+        return min((at for at in self.pending if at[:-1] == outer), default=None)
+
+    def woken(self, outer: Round) -> bool:
+        """Whether a collection captured from outside has changed in its current step, which is new at (outer, 0)."""
+        for op_id in self.spec.captures:
+            operator = self.by_id[op_id]
+            if operator.active() and not any(outer[operator.depth :]):
+                return True
+        return False
+
+    def run(self, now: Round) -> None:
+        """One step: every operator, in topological order, at round `now`. Every worker runs the same steps."""
+        self.pending.discard(now)
+        for operator in self.operators:
+            started = time.perf_counter()
+            operator.step(now)
+            counters = operator.counters
+            counters.seconds += time.perf_counter() - started
+            counters.steps += 1
+            if operator.out is not None:
+                counters.updates_out += len(operator.out)
