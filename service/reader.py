@@ -1,0 +1,250 @@
+"""Reader: follows the committed epochs of a state directory, read-only.
+
+It needs nothing of the service that writes: it works while that is down, and never makes it wait. A snapshot is immutable;
+following an epoch maps its new segments and applies its changes, nothing else. The newest manifest is held by lease, so that
+collection removes no file which is still to be opened; what is mapped stays readable by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from operators.schema import RowType
+from service.stats import Histogram, Stats
+from service.viewstate import Interval, ViewState, by_time, changes_between
+from storage.errors import EpochGone, StorageError
+from storage.layer import Layer
+from storage.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
+from storage.segment import Segment
+from storage.state import ReadLease, StateDirectory
+from storage.updates import Updates
+
+LATENCY = "view_latency_seconds"
+_HISTORY = 1200
+_LISTED_EVERY_NS = 1_000_000_000
+_log = logging.getLogger("vernier.reader")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochNote:
+    """What is remembered of an epoch: its interval of data times, its commit, and by view its changes and latencies.
+
+    noticed_ns: wall clock when this reader had it; None for what was committed before the reader was there.
+    """
+
+    epoch: int
+    lower: int
+    upper: int
+    committed_ns: int
+    noticed_ns: int | None
+    changes: Mapping[str, int]
+    latency: Mapping[str, Histogram]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A committed epoch as readers see it. history: the epochs that this reader saw, oldest first, this one last."""
+
+    manifest: Manifest
+    views: Mapping[str, ViewState]
+    stats: Stats
+    history: tuple[EpochNote, ...]
+
+    @property
+    def frontier(self) -> int:
+        """Data times before it are final."""
+        return self.manifest.upper
+
+    def age_ns(self, now_ns: int) -> int:
+        """How long ago the epoch was committed, by the wall clock."""
+        return max(0, now_ns - self.manifest.committed_ns)
+
+
+class Reader:
+    """Follows a state directory. One thread calls `poll`; any thread may read `snapshot` and `failure`.
+
+    snapshot: the newest readable epoch, None before the first. failure: why the newest state cannot be read, None when it can.
+    log_bytes: memory for each view's recent changes, from which subscribers and reads of the recent past are served.
+    """
+
+    def __init__(self, path: str | Path, *, log_bytes: int = 64 << 20) -> None:
+        self.path = Path(path)
+        self.snapshot: Snapshot | None = None
+        self.failure: str | None = None
+        self._log_bytes = log_bytes
+        self._state = StateDirectory(self.path)
+        self._listed_at = -_LISTED_EVERY_NS
+        self._lease: ReadLease | None = None
+        self._segments: dict[str, Segment] = {}
+        self._layers: dict[tuple[str, str], Layer] = {}
+
+    def poll(self) -> bool:
+        """Look for another epoch than the snapshot's and read it; True when there was one. One small read otherwise.
+
+        Whatever is wrong with the files is kept in `failure` and the snapshot stays: readers go on with what was final.
+        """
+        try:
+            epoch = self._newest()
+            if epoch == NO_EPOCH or (self._lease is not None and epoch == self._lease.epoch):
+                return False
+            self._follow(epoch)
+        except (StorageError, EpochGone) as error:
+            if self.failure != str(error):
+                _log.warning("cannot read the newest state: %s", error)
+            self.failure = str(error)
+            return False
+        self.failure = None
+        return True
+
+    def close(self) -> None:
+        """Give back the lease and let go of the files; the snapshot stays readable for those who have it."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        self._segments.clear()
+        self._layers.clear()
+
+    def manifests(self) -> Iterator[Manifest]:
+        """The manifests that are still kept, newest first."""
+        snapshot = self.snapshot
+        if snapshot is None:
+            return
+        yield snapshot.manifest
+        for epoch in range(snapshot.manifest.epoch - 1, NO_EPOCH, -1):
+            try:
+                yield self._state.manifest(epoch)
+            except (StorageError, EpochGone):
+                return
+
+    def segment(self, name: str) -> Segment:
+        """A segment that a kept manifest names. Raises StorageError leaves; one that was collected is FileMissing."""
+        opened = self._segments.get(name)
+        return opened if opened is not None else self._state.open(name)
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    def _newest(self) -> int:
+        """The newest epoch. HEAD is a hint, which a service that died in its commit may have left behind; so list, too."""
+        now = time.monotonic_ns()
+        if now - self._listed_at < _LISTED_EVERY_NS:
+            return self._state.head()
+        self._listed_at = now
+        return max(self._state.epochs(), default=NO_EPOCH)
+
+    def _follow(self, epoch: int) -> None:
+        lease = self._state.lease(epoch)
+        try:
+            snapshot = self._read(lease.manifest)
+        except BaseException:
+            lease.release()
+            raise
+        held, self._lease, self.snapshot = self._lease, lease, snapshot
+        if held is not None:
+            held.release()
+        self._let_go(lease.manifest)
+
+    def _read(self, newest: Manifest) -> Snapshot:
+        """The snapshot of a manifest on lease: from the one before where it continues that, else from the traces alone."""
+        before = self.snapshot
+        if before is None or not _continues(before.manifest, newest):
+            views = {name: self._load(name, newest) for name in newest.views}
+            stats = Stats.from_json(newest.stats)
+            return Snapshot(newest, views, stats, (_note(newest, stats, Stats(), None),))
+        noticed = time.time_ns()
+        steps = self._steps(before.manifest, newest)
+        views, stats, history = {}, before.stats, list(before.history)
+        for name, entry in newest.views.items():
+            views[name] = self._advance(before.views[name], entry, newest, [(m, parts[name]) for m, parts in steps])
+        for manifest, _ in steps or [(newest, {})]:
+            after = Stats.from_json(manifest.stats)
+            history.append(_note(manifest, after, stats, noticed))
+            stats = after
+        return Snapshot(newest, views, stats, tuple(history[-_HISTORY:]))
+
+    def _steps(self, old: Manifest, newest: Manifest) -> list[tuple[Manifest, dict[str, list[Layer]]]]:
+        """The epochs after `old`, each with its change layers by view; none when one of them was collected already."""
+        found: list[tuple[Manifest, dict[str, list[Layer]]]] = []
+        for epoch in range(newest.epoch, old.epoch, -1):
+            try:
+                manifest = newest if epoch == newest.epoch else self._state.manifest(epoch)
+                refs = {name: manifest.changes.get(name, []) for name in newest.views}
+                found.append((manifest, {name: [self._layer(ref) for ref in part] for name, part in refs.items()}))
+            except (StorageError, EpochGone):
+                if epoch == newest.epoch:
+                    raise
+                return []
+        return found[::-1]
+
+    def _advance(
+        self, view: ViewState, entry: ViewEntry, newest: Manifest, steps: list[tuple[Manifest, list[Layer]]]
+    ) -> ViewState:
+        """A view's next state: step by step, or, where there are no steps, by what its trace has had since."""
+        layers = self._trace(newest, entry)
+        width = view.stored.width
+        for manifest, parts in steps:
+            changes = by_time(Updates.concat([layer.to_updates() for layer in parts], width))
+            interval = Interval(view.frontier, manifest.upper, changes, manifest.committed_ns)
+            view = view.follow(interval, entry.since, layers, self._log_bytes)
+        if view.frontier < newest.upper:
+            if view.frontier <= entry.since:
+                return ViewState.load(view.name, view.schema, view.key, entry.since, newest.upper, layers)
+            missed = changes_between(layers, width, view.frontier, newest.upper)
+            interval = Interval(view.frontier, newest.upper, missed, newest.committed_ns)
+            view = view.follow(interval, entry.since, layers, self._log_bytes)
+        return view
+
+    def _load(self, name: str, manifest: Manifest) -> ViewState:
+        entry = manifest.views[name]
+        schema = RowType.from_json(entry.schema)
+        return ViewState.load(name, schema, entry.key, entry.since, manifest.upper, self._trace(manifest, entry))
+
+    def _trace(self, manifest: Manifest, entry: ViewEntry) -> list[Layer]:
+        return [self._layer(ref) for shard in manifest.traces[entry.trace].shards for ref in shard]
+
+    def _layer(self, ref: LayerRef) -> Layer:
+        layer = self._layers.get((ref.segment, ref.label))
+        if layer is None:
+            segment = self._segments.get(ref.segment)
+            if segment is None:
+                segment = self._segments[ref.segment] = self._state.open(ref.segment)
+            entry = segment.entry(ref.label)
+            layer = self._layers[ref.segment, ref.label] = Layer.open(entry.meta, entry.arrays)
+        return layer
+
+    def _let_go(self, manifest: Manifest) -> None:
+        """Unmap what the manifest does not need any more; states that still use a layer keep its mapping alive."""
+        needed = manifest.segments()
+        self._segments = {name: segment for name, segment in self._segments.items() if name in needed}
+        self._layers = {key: layer for key, layer in self._layers.items() if key[0] in needed}
+
+
+def _continues(old: Manifest, new: Manifest) -> bool:
+    """Whether the new manifest is a later epoch of the same program on the same data."""
+    return (
+        new.epoch > old.epoch
+        and new.upper >= old.upper
+        and (new.app, new.program) == (old.app, old.program)
+        and {name: (view.schema, view.key) for name, view in new.views.items()}
+        == {name: (view.schema, view.key) for name, view in old.views.items()}
+    )
+
+
+def _note(manifest: Manifest, stats: Stats, before: Stats, noticed_ns: int | None) -> EpochNote:
+    earlier = before.histograms.get(LATENCY, {})
+    latency = {
+        labels[0]: histogram.minus(earlier[labels]) if labels in earlier else histogram
+        for labels, histogram in stats.histograms.get(LATENCY, {}).items()
+    }
+    return EpochNote(
+        epoch=manifest.epoch,
+        lower=manifest.lower,
+        upper=manifest.upper,
+        committed_ns=manifest.committed_ns,
+        noticed_ns=noticed_ns,
+        changes={name: sum(ref.updates for ref in refs) for name, refs in manifest.changes.items()},
+        latency=latency if noticed_ns is not None else {},
+    )

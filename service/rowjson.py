@@ -1,0 +1,136 @@
+"""Rows as JSON values and back: what HTTP and the console show of words.
+
+Int64 is a number, TimestampNs a decimal string of nanoseconds (JSON numbers break above 2**53), Date `YYYY-MM-DD`, Bool a
+boolean, Float64 a number, or "NaN", "Infinity" and "-Infinity", which JSON has no numbers for; null is null. Columns come in the
+order of the program; a row whose multiplicity is not 1 carries it as `_diff` (no column can have that name).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+
+from operators.errors import BadValue
+from operators.schema import Field, RowType
+from operators.types import Bool, Date, Float64, Int64, TimestampNs
+from service.instants import parse_instant
+from storage.updates import Ints
+
+DIFF = "_diff"
+_BOOLS = {"true": True, "false": False, "1": True, "0": False}
+
+
+def column_values(field: Field, words: Ints) -> list[Any]:
+    """The JSON values of one column of int64[n, width] rows. O(n)."""
+    if field.nullable:
+        block = words[:, field.value_offset : field.offset + field.words]
+        values = _plain_values(field, block)
+        valid = (words[:, field.offset] != 0).tolist()
+        return [value if present else None for value, present in zip(values, valid, strict=True)]
+    return _plain_values(field, words[:, field.offset : field.offset + field.words])
+
+
+def _plain_values(field: Field, block: Ints) -> list[Any]:
+    match field.type:
+        case Int64():
+            return block[:, 0].tolist()
+        case TimestampNs():
+            return [str(value) for value in block[:, 0].tolist()]
+        case Bool():
+            return [value != 0 for value in block[:, 0].tolist()]
+        case Float64():
+            return [value if math.isfinite(value) else _name(value) for value in field.type.from_words(block).tolist()]
+        case Date():
+            return [value.isoformat() for value in field.type.decode(block).to_pylist()]
+        case _:
+            return list(field.type.decode(block).to_pylist())
+
+
+def _name(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+class RowJson:
+    """Turns rows of one stored row type into dicts of the chosen columns."""
+
+    def __init__(self, stored: RowType, columns: Sequence[str]) -> None:
+        self.columns = tuple(columns)
+        self._fields = [stored.field(name) for name in columns]
+
+    def dicts(self, words: Ints, counts: Ints | None = None) -> list[dict[str, Any]]:
+        """One dict a row; counts: int64[n] multiplicities, None when they do not matter."""
+        names = self.columns
+        columns = [column_values(field, words) for field in self._fields]
+        rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        if counts is not None and bool((counts != 1).any()):
+            for row, count in zip(rows, counts.tolist(), strict=True):
+                if count != 1:
+                    row[DIFF] = count
+        return rows
+
+    def arrow(self, words: Ints, counts: Ints | None = None) -> pa.RecordBatch:
+        """The rows as an Arrow record batch; `_diff` is a column when some multiplicity is not 1."""
+        arrays = [field.decode(words[:, field.offset : field.offset + field.words]) for field in self._fields]
+        fields = [pa.field(field.name, field.type.arrow, nullable=field.nullable) for field in self._fields]
+        if counts is not None and bool((counts != 1).any()):
+            arrays.append(pa.array(counts))
+            fields.append(pa.field(DIFF, pa.int64(), nullable=False))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def encode_value(field: Field, given: object) -> tuple[int, ...]:
+    """The words of one value that a person gave, as text or JSON. Raises BadValue naming the column."""
+    if isinstance(field.type, Int64) and not field.nullable:
+        return (_integer(field, given),)
+    if given is None or given == "null":
+        if not field.nullable:
+            raise BadValue(column=field.name, problem="null, but its type has no `| None`")
+        return (0,) * field.words
+    array = pa.array([_python_value(field, given)], field.type.arrow)
+    return tuple(field.encode(array)[0].tolist())
+
+
+def _integer(field: Field, given: object) -> int:
+    try:
+        if isinstance(given, (bool, float)) or not isinstance(given, (int, str)):
+            raise ValueError
+        value = int(given) if isinstance(given, int) else _strict_int(given)
+    except ValueError:
+        raise BadValue(column=field.name, problem=f"{given!r} is not an integer") from None
+    if not -(2**63) <= value < 2**63:
+        raise BadValue(column=field.name, problem=f"{value} is outside 64-bit integers")
+    return value
+
+
+def _strict_int(text: str) -> int:
+    if len(text) > 20 or not (text.isascii() and text.lstrip("+-").isdigit()):
+        raise ValueError
+    return int(text)
+
+
+def _python_value(field: Field, given: object) -> object:
+    """The Python value that Arrow takes for the field's type."""
+    try:
+        match field.type:
+            case Int64():
+                return _integer(field, given)
+            case TimestampNs():
+                return parse_instant(given if isinstance(given, int) else str(given))
+            case Bool():
+                return given if isinstance(given, bool) else _BOOLS[str(given).lower()]
+            case Float64():
+                if isinstance(given, bool):
+                    raise ValueError
+                return float(given if isinstance(given, (int, float)) else str(given))
+            case Date():
+                return date.fromisoformat(str(given))
+            case _:
+                return given
+    except (ValueError, KeyError, OverflowError):
+        raise BadValue(column=field.name, problem=f"{given!r} is not {field.type}") from None
