@@ -35,9 +35,9 @@ class ViewDecl:
 class App:
     """A program: sources that change, and views on what follows from them.
 
-    name: lower-case letters, digits, _ and -; names topics and state. retain: how long the past of views can be read, e.g.
-    "10m" (`retain_ns` in nanoseconds of data time). on_late: what happens to an update behind the frontier: "dead_letter"
-    sends it to the dead-letter topic, "advance" moves it to the frontier; both are counted.
+    name: lower-case letters, digits, _ and -; names topics and state. retain: how long the past of views can be read,
+    e.g. "10m" (`retain_ns` in nanoseconds of data time). on_late: what happens to an update behind the frontier:
+    "dead_letter" sends it to the dead-letter topic, "advance" moves it to the frontier; both are counted.
     """
 
     def __init__(self, name: str, *, retain: str | int = "10m", on_late: str = "dead_letter") -> None:
@@ -63,7 +63,7 @@ class App:
         return Collection(self.sources[name])
 
     def view(self, name: str, collection: Collection, *, key: str | Sequence[str] | None = None) -> Collection:
-        """Declare an answer that is kept up to date; `key` names the columns that rows are looked up by (default: all)."""
+        """Declare an answer that is kept up to date; `key`: the columns that rows are looked up by (default: all)."""
         _checked_name(name, "a view")
         if not isinstance(collection, Collection):
             raise WrongType(problem=f"view {name!r} needs a collection, not {collection!r}")
@@ -100,8 +100,8 @@ class App:
 def load_program(program: str | Path, name: str = "<program>") -> App:
     """Run a program and return its App. `program` is a path, or the program's text (then `name` stands for the file).
 
-    The program runs as a module of its own, with its directory on the import path meanwhile. Raises ProgramError, with the
-    program's line, when it cannot be read, raises, or does not build exactly one App with a view.
+    The program runs as a module of its own, with its directory on the import path meanwhile. Raises ProgramError,
+    with the program's line, when it cannot be read, raises, or does not build exactly one App with a view.
     """
     text = str(program)
     if isinstance(program, Path) or "\n" not in text:

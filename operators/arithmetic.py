@@ -1,7 +1,7 @@
 """Checked arithmetic on numpy arrays: what the operators of expressions compute, and where they overflow.
 
-All functions take arrays of n values, `valid` (False where an operand is null; None when none is) and the expression for the
-error's text. Null rows hold anything and never raise. O(n), a few passes.
+All functions take arrays of n values, `valid` (False where an operand is null; None when none is) and the expression
+for the error's text. Null rows hold anything and never raise. O(n), a few passes.
 """
 
 import operator

@@ -1,7 +1,7 @@
 """Collections: what a program composes. Each method checks its arguments, and returns a new collection.
 
-A collection is a multiset of rows that changes over time. Methods are named as Spark's DataFrame has them, in snake_case;
-they build nodes of the logical plan (operators/logical.py) and compute nothing.
+A collection is a multiset of rows that changes over time. Methods are named as Spark's DataFrame has them, in
+snake_case; they build nodes of the logical plan (operators/logical.py) and compute nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +74,7 @@ class Collection:
         return self._project([(name, Column(name)) for name in self.columns if name not in columns])
 
     def cast(self, mapping: Mapping[str, Any] | None = None, /, **types: Any) -> "Collection":
-        """Convert columns: `cast(a=vn.Float64)`; `cast(a=vn.Int64 | None)` also lets the column hold nulls (Expr.cast)."""
+        """Convert columns (see Expr.cast): `cast(a=vn.Float64)`; with `a=vn.Int64 | None` it may hold nulls."""
         changes = {**(mapping or {}), **types}
         exprs: dict[str, Expr] = {}
         for name, annotation in changes.items():
@@ -96,7 +96,7 @@ class Collection:
         return result
 
     def union(self, *others: "Collection") -> "Collection":
-        """All rows of all collections; multiplicities add up. Columns go together by name; their types must be equal."""
+        """All rows of all collections; multiplicities add up. Columns go by name; their types must be equal."""
         return union(self, *others)
 
     def negate(self) -> "Collection":
@@ -145,14 +145,11 @@ class Collection:
         return Collection(node)
 
     def group_by(self, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped":
-        """Group rows by columns or named values, then `.agg(...)`; nulls are one group. Without keys: all rows together."""
+        """Group rows by columns or named values, for `.agg(...)`; nulls are one group. Without keys: all rows."""
         pairs = named(keys, named_keys, "group_by")
         for name, expr in pairs:
-            if expr.column is None or expr.column != name:
-                check_name(name, "a key of group_by")
-        for name, expr in pairs:
-            if expr.column is not None:
-                self.schema.field(expr.column)
+            check_name(name, "a key of group_by")
+            bind(expr, self.schema)
         return Grouped(self, pairs)
 
     def _project(self, pairs: list[tuple[str, Expr]]) -> "Collection":
@@ -230,7 +227,7 @@ class Grouped:
 
 
 def union(first: Collection, *others: Collection) -> Collection:
-    """All rows of all collections; multiplicities add up. Columns go together by name; their types must be equal."""
+    """All rows of all collections; multiplicities add up. Columns go by name; their types must be equal."""
     everything = (first, *others)
     for collection in everything:
         _collection(collection, "union")
@@ -247,7 +244,8 @@ def union(first: Collection, *others: Collection) -> Collection:
 def conform(node: Node, target: RowType, what: str) -> Node:
     """The collection with exactly the columns of `target`: reordered by name, non-null columns made nullable.
 
-    Raises WrongType, naming `what`, when columns are missing, too many, of another type, or nullable where `target` is not.
+    Raises WrongType, naming `what`, when columns are missing, too many, of another type, or nullable where `target`
+    is not.
     """
     found = node.schema
     if found == target:

@@ -1,10 +1,11 @@
 """Expressions on words: give an expression its type against a row type, and compute it for many rows at once.
 
-Meaning is Spark SQL's, with 64-bit integers that never wrap: null in an operator gives null; `&`, `|`, `~` are three-valued;
-a comparison with null is null; NaN equals NaN and is the greatest Float64, -0.0 equals 0.0; `//` and `%` truncate towards
-zero (Spark's `div` and `%`), `/` is Float64, and all three give null for a zero divisor. Integer results that do not fit
-raise ArithmeticOverflow. What could raise is computed only for the rows that reach it: the branch of a `when`, the right side
-of `&` behind false and of `|` behind true. Everything is vectorised, O(rows) for each part; only the columns used are decoded.
+Meaning is Spark SQL's, with 64-bit integers that never wrap: null in an operator gives null; `&`, `|`, `~` are three-
+valued; a comparison with null is null; NaN equals NaN and is the greatest Float64, -0.0 equals 0.0; `//` and `%`
+truncate towards zero (Spark's `div` and `%`), `/` is Float64, and all three give null for a zero divisor. Integer
+results that do not fit raise ArithmeticOverflow. What could raise is computed only for the rows that reach it: the
+branch of a `when`, the right side of `&` behind false and of `|` behind true. Everything is vectorised, O(rows) for
+each part; only the columns used are decoded.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ _INT, _FLOAT, _BOOL, _DATE, _TIME = Int64(), Float64(), Bool(), Date(), Timestam
 
 
 class Vector(NamedTuple):
-    """The values of an expression for n rows: `data` of its type's numpy dtype, `valid` False where null (None: no nulls)."""
+    """An expression's values for n rows: `data` of its type's numpy dtype, `valid` False where null (None: nowhere)."""
 
     data: Values
     valid: Values | None
@@ -63,12 +64,12 @@ class Bound:
 
 
 def evaluate(expr: Expr, row: RowType, words: Words) -> Words:
-    """Compute one expression for rows int64[n, width] -> int64[n, k]; to compute it often, keep `bind(expr, row).words`."""
+    """Compute one expression for int64[n, width] -> int64[n, k]; to compute it often, keep `bind(expr, row).words`."""
     return bind(expr, row).words(words)
 
 
 def project(exprs: Sequence[Expr], row: RowType) -> Callable[[Words], Words]:
-    """A function from rows int64[n, width] to the words of all `exprs` side by side; an index take when all are columns."""
+    """A function from rows int64[n, width] to the words of all `exprs` side by side; a mere take of columns is one."""
     if all(expr.column is not None for expr in exprs):
         index = row.index([str(expr.column) for expr in exprs])
         if np.array_equal(index, np.arange(row.width)):
@@ -169,7 +170,7 @@ def _as(bound: Bound, kind: Type) -> Bound:
 
 
 def _common(bounds: Sequence[Bound], what: str) -> Type | None:
-    """The one type that all values can have: equal types, or Float64 for Int64 and Float64; None if all are bare nulls."""
+    """The one type that all values can have: theirs, Float64 for Int64 and Float64, None if all are bare nulls."""
     found: Type | None = None
     for bound in bounds:
         if bound.kind is None or bound.kind == found:

@@ -1,22 +1,23 @@
 """Expressions over columns, as a program writes them: `col("a") + 1`, `when(col("d") > 3, lit(0)).otherwise(col("d"))`.
 
 Expressions are immutable trees without types; operators/binding.py gives them types against a row type and
-operators/evaluate.py computes them. Their meaning is Spark SQL's: see there. `==` builds an expression, so two trees are
-compared by `key()`, a hashable tuple that is equal for equal structure and the same in every process.
+operators/evaluate.py computes them. Their meaning is Spark SQL's: see there. `==` builds an expression, so two trees
+are compared by `key()`, a hashable tuple that is equal for equal structure and the same in every process.
 """
+
+from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Union, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
 from operators.errors import NotInThisRelease, ProgramError, UnknownName, WrongType, listed, meant
 from operators.types import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
 
-Scalar = Union[int, float, bool, datetime.date, datetime.datetime, None]
-ExprLike = Union["Expr", Scalar]
+Scalar = int | float | bool | datetime.date | datetime.datetime | None
 Key = tuple[Any, ...]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -53,13 +54,14 @@ _SPELLINGS = {
 class Expr:
     """A value computed from the columns of one row. Build it with `col`, `lit`, `when` and Python's operators.
 
-    `&`, `|` and `~` are three-valued as in SQL (`and`, `or`, `not` cannot be overloaded and are refused). `//` and `%`
-    truncate towards zero like Spark's `div` and `%` (Python's would round down); `/` is Float64; division by zero is null.
+    `&`, `|` and `~` are three-valued as in SQL (`and`, `or`, `not` cannot be overloaded and are refused). `//` and
+    `%` truncate towards zero like Spark's `div` and `%` (Python's would round down); `/` is Float64; division by zero
+    is null.
     """
 
     @property
     def column(self) -> str | None:
-        """The name of the column that this expression just repeats, else None; the planner turns it into a word index."""
+        """The column that this expression just repeats, else None; the planner turns it into a word index."""
         return None
 
     @property
@@ -67,7 +69,7 @@ class Expr:
         """The name that a `select` gives the value without being told: its alias, or the column's."""
         return self.column
 
-    def children(self) -> tuple["Expr", ...]:
+    def children(self) -> tuple[Expr, ...]:
         """The direct parts of this expression."""
         return ()
 
@@ -75,7 +77,7 @@ class Expr:
         """The names of all columns that the value depends on."""
         return frozenset(name for part in self.walk() if isinstance(part, Column) for name in [part.name])
 
-    def walk(self) -> Iterator["Expr"]:
+    def walk(self) -> Iterator[Expr]:
         """This expression and all its parts."""
         yield self
         for child in self.children():
@@ -92,11 +94,11 @@ class Expr:
     def __repr__(self) -> str:
         return self.text()
 
-    def alias(self, name: str) -> "Expr":
+    def alias(self, name: str) -> Expr:
         """The same value under a name, for `select` and `with_columns`."""
         return Alias(self, name)
 
-    def cast(self, kind: type[Type] | Type) -> "Expr":
+    def cast(self, kind: type[Type] | Type) -> Expr:
         """The value as another type: Int64, Float64, Bool and TimestampNs among each other where it makes sense.
 
         Float64 to Int64 truncates towards zero and raises ArithmeticOverflow for NaN and what does not fit; Date to
@@ -104,15 +106,15 @@ class Expr:
         """
         return Cast(self, as_type(kind, "the target of cast")[0])
 
-    def is_null(self) -> "Expr":
+    def is_null(self) -> Expr:
         """True where the value is null, else false; never null."""
         return IsNull(self)
 
-    def is_not_null(self) -> "Expr":
+    def is_not_null(self) -> Expr:
         """True where the value is not null, else false; never null."""
         return Unary("~", IsNull(self))
 
-    def is_in(self, *values: ExprLike) -> "Expr":
+    def is_in(self, *values: ExprLike) -> Expr:
         """Whether the value equals one of `values` (three-valued: null when it is null or only a null could match)."""
         if not values:
             raise WrongType(problem="is_in needs at least one value")
@@ -121,80 +123,80 @@ class Expr:
             found = found | (self == value)
         return found
 
-    def between(self, low: ExprLike, high: ExprLike) -> "Expr":
+    def between(self, low: ExprLike, high: ExprLike) -> Expr:
         """low <= value <= high, both ends included."""
         return (self >= low) & (self <= high)
 
-    def __add__(self, other: ExprLike) -> "Expr":
+    def __add__(self, other: ExprLike) -> Expr:
         return Binary("+", self, as_expr(other))
 
-    def __radd__(self, other: ExprLike) -> "Expr":
+    def __radd__(self, other: ExprLike) -> Expr:
         return Binary("+", as_expr(other), self)
 
-    def __sub__(self, other: ExprLike) -> "Expr":
+    def __sub__(self, other: ExprLike) -> Expr:
         return Binary("-", self, as_expr(other))
 
-    def __rsub__(self, other: ExprLike) -> "Expr":
+    def __rsub__(self, other: ExprLike) -> Expr:
         return Binary("-", as_expr(other), self)
 
-    def __mul__(self, other: ExprLike) -> "Expr":
+    def __mul__(self, other: ExprLike) -> Expr:
         return Binary("*", self, as_expr(other))
 
-    def __rmul__(self, other: ExprLike) -> "Expr":
+    def __rmul__(self, other: ExprLike) -> Expr:
         return Binary("*", as_expr(other), self)
 
-    def __truediv__(self, other: ExprLike) -> "Expr":
+    def __truediv__(self, other: ExprLike) -> Expr:
         return Binary("/", self, as_expr(other))
 
-    def __rtruediv__(self, other: ExprLike) -> "Expr":
+    def __rtruediv__(self, other: ExprLike) -> Expr:
         return Binary("/", as_expr(other), self)
 
-    def __floordiv__(self, other: ExprLike) -> "Expr":
+    def __floordiv__(self, other: ExprLike) -> Expr:
         return Binary("//", self, as_expr(other))
 
-    def __rfloordiv__(self, other: ExprLike) -> "Expr":
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
         return Binary("//", as_expr(other), self)
 
-    def __mod__(self, other: ExprLike) -> "Expr":
+    def __mod__(self, other: ExprLike) -> Expr:
         return Binary("%", self, as_expr(other))
 
-    def __rmod__(self, other: ExprLike) -> "Expr":
+    def __rmod__(self, other: ExprLike) -> Expr:
         return Binary("%", as_expr(other), self)
 
-    def __neg__(self) -> "Expr":
+    def __neg__(self) -> Expr:
         return Unary("-", self)
 
-    def __invert__(self) -> "Expr":
+    def __invert__(self) -> Expr:
         return Unary("~", self)
 
-    def __and__(self, other: ExprLike) -> "Expr":
+    def __and__(self, other: ExprLike) -> Expr:
         return Binary("&", self, as_expr(other))
 
-    def __rand__(self, other: ExprLike) -> "Expr":
+    def __rand__(self, other: ExprLike) -> Expr:
         return Binary("&", as_expr(other), self)
 
-    def __or__(self, other: ExprLike) -> "Expr":
+    def __or__(self, other: ExprLike) -> Expr:
         return Binary("|", self, as_expr(other))
 
-    def __ror__(self, other: ExprLike) -> "Expr":
+    def __ror__(self, other: ExprLike) -> Expr:
         return Binary("|", as_expr(other), self)
 
-    def __eq__(self, other: object) -> "Expr":  # type: ignore[override]
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return Binary("==", self, as_expr(other))
 
-    def __ne__(self, other: object) -> "Expr":  # type: ignore[override]
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
         return Binary("!=", self, as_expr(other))
 
-    def __lt__(self, other: ExprLike) -> "Expr":
+    def __lt__(self, other: ExprLike) -> Expr:
         return Binary("<", self, as_expr(other))
 
-    def __le__(self, other: ExprLike) -> "Expr":
+    def __le__(self, other: ExprLike) -> Expr:
         return Binary("<=", self, as_expr(other))
 
-    def __gt__(self, other: ExprLike) -> "Expr":
+    def __gt__(self, other: ExprLike) -> Expr:
         return Binary(">", self, as_expr(other))
 
-    def __ge__(self, other: ExprLike) -> "Expr":
+    def __ge__(self, other: ExprLike) -> Expr:
         return Binary(">=", self, as_expr(other))
 
     __hash__ = object.__hash__
@@ -214,6 +216,9 @@ class Expr:
         known = [method for method in dir(Expr) if not method.startswith("_")]
         hint = f"; did you mean {_SPELLINGS[name]!r}?" if name in _SPELLINGS else meant(name, known)
         raise UnknownName(problem=f"an expression has no {name!r}{hint}")
+
+
+ExprLike: TypeAlias = Expr | Scalar
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -374,13 +379,13 @@ class Case(Expr):
     branches: tuple[tuple[Expr, Expr], ...]
     default: Expr | None = None
 
-    def when(self, condition: ExprLike, value: ExprLike) -> "Case":
+    def when(self, condition: ExprLike, value: ExprLike) -> Case:
         """One more branch, tried when no earlier condition is true."""
         if self.default is not None:
             raise ProgramError(problem="when(...) comes before otherwise(...)")
         return Case((*self.branches, (as_expr(condition), as_expr(value))))
 
-    def otherwise(self, value: ExprLike) -> "Case":
+    def otherwise(self, value: ExprLike) -> Case:
         """The value where no condition is true."""
         if self.default is not None:
             raise ProgramError(problem="this expression has an otherwise(...) already")
@@ -408,7 +413,7 @@ def col(name: str) -> Expr:
 
 
 def lit(value: Scalar) -> Expr:
-    """A constant: an integer, float, bool, date (Date), datetime (TimestampNs; without a zone it is UTC) or None (null)."""
+    """A constant: an integer, float, bool, date (Date), datetime (TimestampNs, UTC unless it has a zone) or None."""
     given: object = value.item() if isinstance(value, np.generic) else value
     if isinstance(given, Expr):
         raise WrongType(problem=f"lit takes a Python value, but {given} is an expression already")
@@ -458,8 +463,8 @@ def as_column(value: object) -> Expr:
     return Column(value) if isinstance(value, str) else as_expr(value)
 
 
-def named(positional: tuple[object, ...], keyword: dict[str, object], what: str) -> list[tuple[str, Expr]]:
-    """The (name, expression) pairs of a call such as select("a", col("b") + 1, c=...); raises ProgramError without a name."""
+def named(positional: Sequence[object], keyword: Mapping[str, object], what: str) -> list[tuple[str, Expr]]:
+    """The (name, expression) pairs of a call such as select("a", c=col("b") + 1); ProgramError if one has no name."""
     pairs: list[tuple[str, Expr]] = []
     for value in positional:
         if isinstance(value, (list, tuple)):

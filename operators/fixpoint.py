@@ -1,9 +1,9 @@
 """Loops: `@fixpoint` turns a function on collections into its iteration to the limit.
 
 Positional parameters of the function are the loop's variables; keyword-only ones are brought in from outside, as are
-captured collections. With X0 what is passed and X(i+1) = body(Xi), the result is the limit: the Xi that stays. It is taken
-from X0 afresh at every data time (in inner loops, at every outer round too), never from the previous answer. Several
-variables step together; the body returns a tuple, one collection for each. Bodies may call other fixpoints.
+captured collections. With X0 what is passed and X(i+1) = body(Xi), the result is the limit: the Xi that stays. It is
+taken from X0 afresh at every data time (in inner loops, at every outer round too), never from the previous answer.
+Several variables step together; the body returns a tuple, one collection for each. Bodies may call other fixpoints.
 """
 
 import functools
@@ -46,7 +46,7 @@ class Fixpoint:
             raise BadLoop(problem=f"fixpoint {self.name!r} needs a positional parameter: the variable of the loop")
 
     def __call__(self, *initials: Collection, **captured: Any) -> Any:
-        """Build the loop: a Collection for one variable, a tuple of them for several. Raises BadLoop, naming variables."""
+        """Build the loop: a Collection for one variable, a tuple of them for several. Raises BadLoop and WrongType."""
         try:
             arguments = self.signature.bind(*initials, **captured).arguments
         except TypeError as error:
@@ -101,8 +101,8 @@ class Fixpoint:
             never = self.variables[len(results) :]
             missing = f"; {listed(never)} would never be returned" if never else ""
             raise BadLoop(
-                problem=f"the body of fixpoint {self.name!r} has {len(starts)} variables ({listed(self.variables)}) but "
-                f"returned {len(results)} collections{missing}: return one for each variable, in their order",
+                problem=f"the body of fixpoint {self.name!r} has {len(starts)} variables ({listed(self.variables)}) "
+                f"but returned {len(results)} collections{missing}: return one for each variable, in their order",
                 where=at,
             )
         bodies = []
@@ -112,8 +112,8 @@ class Fixpoint:
                 bodies.append(conform(result.node, start.schema, f"variable {name!r} of fixpoint {self.name!r}"))
             except WrongType as error:
                 raise BadLoop(
-                    problem=f"variable {name!r} of fixpoint {self.name!r} starts as {start.schema} but the body returns "
-                    f"{result.schema}; select, rename or cast until they are equal",
+                    problem=f"variable {name!r} of fixpoint {self.name!r} starts as {start.schema} but the body "
+                    f"returns {result.schema}; select, rename or cast until they are equal",
                     where=result.node.where,
                 ) from error
         return tuple(bodies)
@@ -135,8 +135,8 @@ def fixpoint(
 ) -> Fixpoint | Callable[[Callable[..., Any]], Fixpoint]:
     """Decorate a loop's body, with or without arguments (see the module's text).
 
-    max_rounds: the greatest round; a loop that has not settled there stops the epoch with an error that names it or, with
-    on_limit="truncate", gives that round's value.
+    max_rounds: the greatest round; a loop that has not settled there stops the epoch with an error that names it or,
+    with on_limit="truncate", gives that round's value.
     """
     if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or not 1 <= max_rounds < 2**62:
         raise WrongType(problem=f"max_rounds must be a positive integer, not {max_rounds!r}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 _ROOT = Path(__file__).resolve().parent.parent
-_OURS = tuple(str(_ROOT / part) + "/" for part in ("operators", "storage", "service")) + (str(_ROOT / "vernier.py"),)
+_OURS = (*(f"{_ROOT / part}/" for part in ("operators", "storage", "service")), str(_ROOT / "vernier.py"))
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class RowType:
         return RowType((f.name, f.type, f.nullable) for f in map(self.field, names))
 
     def encode(self, columns: Mapping[str, "pa.Array | pa.ChunkedArray | Values"]) -> Words:
-        """Encode n values a column as int64[n, width], C-contiguous; raises BadValue naming the column. O(n * width)."""
+        """Encode n values a column as int64[n, width], C-contiguous, O(n * width). Raises BadValue for a column."""
         for name in self.names:
             if name not in columns:
                 raise BadValue(column=name, problem="missing")
@@ -178,7 +178,8 @@ class Schema:
         dst: vn.Int64
         weight: vn.Float64 | None
 
-    A subclass of such a class adds columns behind its own. Columns have types alone: no defaults, no leading underscore.
+    A subclass of such a class adds columns behind its own. Columns have types alone: no defaults, no leading
+    underscore.
     """
 
     row_type: ClassVar[RowType]
