@@ -236,7 +236,6 @@ class EmbeddedBroker:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            "controlled.shutdown.enable": "false",
             # after a kill the node is let in again only when its old session has run out (9 s by default)
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
@@ -360,7 +359,10 @@ def create_topics(
     """
     try:
         admin = KafkaAdminClient(
-            bootstrap_servers=bootstrap, client_id="vernier-admin", request_timeout_ms=int(timeout_seconds * 1000)
+            bootstrap_servers=bootstrap,
+            client_id="vernier-admin",
+            request_timeout_ms=int(timeout_seconds * 1000),
+            bootstrap_timeout_ms=int(timeout_seconds * 1000),
         )
     except KafkaError as error:
         raise BrokerError(problem=f"no kafka broker answers on {bootstrap}: {_first_line(error)}") from error
@@ -391,7 +393,9 @@ def _listens(port: int) -> bool:
 def _answers(bootstrap: str) -> bool:
     """Whether a metadata request is answered with a live broker and a controller."""
     try:
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap, client_id="vernier-ready", request_timeout_ms=5000)
+        admin = KafkaAdminClient(
+            bootstrap_servers=bootstrap, client_id="vernier-ready", request_timeout_ms=5000, bootstrap_timeout_ms=5000
+        )
     except KafkaError:
         return False
     try:
