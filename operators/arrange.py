@@ -7,11 +7,13 @@ Source: seed 000, constraint 2 (shared index structures).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from operators.exchange import Exchange, Round
 from operators.operator import Operator
-from operators.plan import ArrangeOp, ViewOp, Words
+from operators.plan import ArrangeOp, Op, ViewOp, Words
 from operators.scope import ScopeRun
 from storage.kernels.hashing import key_rows, partition_rows
 from storage.layer import Layer, keyed_columns
@@ -30,7 +32,8 @@ def exchange_rows(exchange: Exchange, keyed: Ints) -> Ints:
 
 
 def exchange_updates(exchange: Exchange, data: Ints | None, part: Words, width: int, depth: int) -> Ints | None:
-    """Place updates by the hash of their words `part`; None for nothing. Every worker calls it, with data or without."""
+    """Place updates by the hash of their words `part`; None for nothing. Every worker calls it, with data or
+    without."""
     if data is None:
         data = np.empty((0, width + depth + 2), np.int64)
     key = np.array(part, np.int64)
@@ -91,4 +94,4 @@ class View(Operator):
             self.changes.append(self.out)
 
 
-KINDS = {ArrangeOp: Arrange, ViewOp: View}
+KINDS: dict[type[Op], Callable[..., Operator]] = {ArrangeOp: Arrange, ViewOp: View}

@@ -1,7 +1,7 @@
 """How the workers of one dataflow talk: everyone to everyone, in lock step.
 
-Every worker makes the same calls in the same order. `Single` is one worker; `Threads` are workers in one process (tests, replay
-without Spark); service/exchange.py joins processes and hosts.
+Every worker makes the same calls in the same order. `Single` is one worker; `Threads` are workers in one process
+(tests, replay without Spark); service/exchange.py joins processes and hosts.
 """
 
 from __future__ import annotations

@@ -6,7 +6,10 @@ from storage.errors import CallerError, InvariantError
 class ExchangeBroken(InvariantError):
     """A worker left while the others waited for it; the epoch is void."""
 
-    message = "worker {index} of {workers} lost its peers in the middle of an epoch; the epoch is repeated from the last commit"
+    message = (
+        "worker {index} of {workers} lost its peers in the middle of an epoch; "
+        "the epoch is repeated from the last commit"
+    )
     index: int
     workers: int
 
@@ -16,8 +19,8 @@ class LoopDidNotSettle(CallerError):
 
     message = (
         "loop {loop} did not settle: at round {round} it still changes, for example {sample}; "
-        'raise max_rounds, or say on_limit="truncate" to take the round reached (inputs with negative multiplicities can '
-        "keep a loop from settling: .distinct() them first)"
+        'raise max_rounds, or say on_limit="truncate" to take the round reached '
+        "(negative multiplicities in an input can keep a loop from settling: .distinct() it first)"
     )
     loop: str
     round: int

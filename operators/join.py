@@ -1,13 +1,14 @@
 """Join: pairs of rows with equal keys, doing work only for what changed.
 
-Bilinear: dA ⋈ B_before, then (A_before + dA) ⋈ dB. "Before" means sealed before this step, at any round: old values of every round
-meet fresh rows, and the outputs go to the round that is the least upper bound, now or later. A mark per side says how
-many layers had been seen; a trace that is shared (or joined with itself) already holds this step's layer.
-Source: seed 004 (join replayed in time order), DESIGN of differential dataflow's join.
+Bilinear: dA ⋈ B_before, then (A_before + dA) ⋈ dB. "Before" means sealed before this step, at any round: old values
+of every round meet fresh rows, and the outputs go to the round that is the least upper bound, now or later. A mark
+per side says how many layers had been seen; a trace that is shared (or joined with itself) already holds this step's
+layer. Source: seed 004 (join replayed in time order), DESIGN of differential dataflow's join.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from operators.kernels.rounds import key_runs, split_rounds
 from operators.operator import Arranged, Buckets, Operator
-from operators.plan import JoinOp
+from operators.plan import JoinOp, Op
 from operators.scope import ScopeRun
 from storage.updates import Ints
 
@@ -92,8 +93,9 @@ class Join(Operator):
 
 
 def _fresh(side: Arranged, now: Round) -> Ints | None:
-    """What a side added in this step. An arrangement of an outer scope is new at round 0 of the loops inside it only."""
+    """What a side added in this step. An arrangement of an outer scope is new at round 0 of the loops inside it
+    only."""
     return side.fresh if not any(now[side.depth :]) else None
 
 
-KINDS = {JoinOp: Join}
+KINDS: dict[type[Op], Callable[..., Operator]] = {JoinOp: Join}

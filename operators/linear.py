@@ -13,7 +13,7 @@ from operators.evaluate import predicate, project
 from operators.exchange import Round
 from operators.kernels.rounds import relocate
 from operators.operator import Operator
-from operators.plan import Compute, EnterOp, InputOp, Keep, LinearOp, Negated, Stage, Take, UnionOp
+from operators.plan import Compute, EnterOp, InputOp, Keep, LinearOp, Negated, Op, Stage, Take, UnionOp
 from operators.scope import ScopeRun
 from storage.diff import negate
 from storage.updates import Ints
@@ -121,4 +121,4 @@ class Enter(Operator):
             self.out = relocate(data, self.op.width, self.input.depth, np.array(now, np.int64), 1)
 
 
-KINDS = {InputOp: Input, LinearOp: Linear, UnionOp: Union, EnterOp: Enter}
+KINDS: dict[type[Op], Callable[..., Operator]] = {InputOp: Input, LinearOp: Linear, UnionOp: Union, EnterOp: Enter}

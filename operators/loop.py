@@ -1,11 +1,14 @@
 """Loops: variables, the rounds of a scope, and what leaves it.
 
-The variable is X0 at round 0, −X0 at round 1, plus the body's output one round later; so the rounds' sum is the limit taken from X0
-afresh at every data time. A loop is one operator of its parent: at the parent's round i it runs every (i, j) that has work, j
-ascending, and what it leaves for outer rounds i' > i makes the parent visit i'. Source: DESIGN, "the order of work".
+The variable is X0 at round 0, −X0 at round 1, plus the body's output one round later; so the rounds' sum is the limit
+taken from X0 afresh at every data time. A loop is one operator of its parent: at the parent's round i it runs every
+(i, j) that has work, j ascending, and what it leaves for outer rounds i' > i makes the parent visit i'. Source:
+DESIGN, "the order of work".
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,7 +17,7 @@ from operators.exchange import Round
 from operators.failures import LoopDidNotSettle
 from operators.kernels.rounds import relocate
 from operators.operator import Buckets, Operator
-from operators.plan import LeaveOp, LoopOp, VariableOp
+from operators.plan import LeaveOp, LoopOp, Op, VariableOp
 from operators.scope import ScopeRun
 from storage.updates import Ints, consolidate_rows, sort_columns
 
@@ -54,7 +57,8 @@ class Variable(Operator):
         self.out = None if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def collect(self, now: Round, limit: int, truncate: bool, loop: str) -> None:
-        """At the end of a round, take the body's output into the next one; consolidated, so that nothing is not work."""
+        """At the end of a round, take the body's output into the next one; consolidated, so that nothing is not
+        work."""
         op = self.variable
         if self.feedback is None:
             self.feedback = self.scope.operator(op.feedback)
@@ -128,4 +132,4 @@ class Leave(Operator):
         self.out = None if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-KINDS = {VariableOp: Variable, LoopOp: Loop, LeaveOp: Leave}
+KINDS: dict[type[Op], Callable[..., Operator]] = {VariableOp: Variable, LoopOp: Loop, LeaveOp: Leave}

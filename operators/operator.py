@@ -40,8 +40,8 @@ class Slice:
 class Operator:
     """One operator on one worker.
 
-    In each step (slice, round) of its scope, `step(now)` reads what its inputs gave in the same step and sets `out`: updates
-    `[row | time | rounds | diff]`, all at round `now`, or None. `counters` feed the metrics.
+    In each step (slice, round) of its scope, `step(now)` reads what its inputs gave in the same step and sets `out`:
+    updates `[row | time | rounds | diff]`, all at round `now`, or None. `counters` feed the metrics.
     """
 
     def __init__(self, op: Op, scope: ScopeRun) -> None:

@@ -1,8 +1,8 @@
 """The physical plan: operators in scopes, as data.
 
 A plan is what `planner.compile_app` makes of a program and what every worker builds its operators from. Operators stand
-in the topological order of their scope; a loop is one operator of its parent (`LoopOp`) whose inner scope runs to its fixed
-point at each round of the parent. Rows are words here; columns are word positions.
+in the topological order of their scope; a loop is one operator of its parent (`LoopOp`) whose inner scope runs to its
+fixed point at each round of the parent. Rows are words here; columns are word positions.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ Stage = Take | Keep | Compute | Negated
 
 @dataclass
 class Op:
-    """An operator. id: its place in the plan; scope: where it runs; width: words of its rows; name: for people; part: the words by
-    whose hash its rows are placed on workers, or None where that is not known."""
+    """An operator. id: its place in the plan; scope: where it runs; width: words of its rows; name: for people; part:
+    the words by whose hash its rows are placed on workers, or None where that is not known."""
 
     id: int
     scope: int
@@ -91,7 +91,8 @@ class EnterOp(Op):
 
 @dataclass
 class ArrangeOp(Op):
-    """Keeps its input in a trace, by key; rows are key words then val words. exchange: rows must move to their key's owner."""
+    """Keeps its input in a trace, by key; rows are key words then val words. exchange: rows must move to their key's
+    owner."""
 
     input: int
     key: Words
@@ -102,7 +103,8 @@ class ArrangeOp(Op):
 
 @dataclass
 class JoinOp(Op):
-    """Pairs two arrangements with the same key. columns: for each output word (side, position): 0 key, 1 left val, 2 right val."""
+    """Pairs two arrangements with the same key. columns: for each output word (side, position): 0 key, 1 left val, 2
+    right val."""
 
     left: int
     right: int
@@ -111,7 +113,8 @@ class JoinOp(Op):
 
 @dataclass
 class ReduceOp(Op):
-    """One output row a key while the key has input. aggregations: rows of kernels/reducing.py; its output is arranged by key."""
+    """One output row a key while the key has input. aggregations: rows of kernels/reducing.py; its output is arranged
+    by key."""
 
     input: int
     key_width: int
@@ -161,7 +164,8 @@ class ViewOp(Op):
 
 @dataclass
 class Scope:
-    """Operators that share rounds. ops: in topological order; captures: arrangements and loop inputs from outer scopes."""
+    """Operators that share rounds. ops: in topological order; captures: arrangements and loop inputs from outer
+    scopes."""
 
     id: int
     parent: int | None

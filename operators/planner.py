@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import xxhash
 
 from operators import logical
-from operators.app import App
+from operators.app import App, ViewDecl
 from operators.expr import Expr, col
 from operators.kernels.reducing import COUNT, DISTINCT, MAX, MIN, SUM
 from operators.plan import (
@@ -205,7 +205,9 @@ class _Planner:
             source = self.ops[below]
             label = f"{source.name} by {_positions(key)}" if key else f"{source.name} (all)"
             scope_id = source.scope
-            op = ArrangeOp(len(self.ops), scope_id, len(key) + len(val), label, below, key, val, f"arrange-{print_[:16]}")
+            op = ArrangeOp(
+                len(self.ops), scope_id, len(key) + len(val), label, below, key, val, f"arrange-{print_[:16]}"
+            )
             self.arrangements[op.trace] = ArrangementPlan(
                 op.trace, label, len(key), len(val), self.scopes[scope_id].depth, False
             )
@@ -224,7 +226,14 @@ class _Planner:
         print_ = self._hash("reduce", self.prints[arranged], key_width, aggregations)
         scope = self._scope(node.scope)
         op = ReduceOp(
-            len(self.ops), scope, key_width + out_width, name, arranged, key_width, aggregations, f"reduce-{print_[:16]}"
+            len(self.ops),
+            scope,
+            key_width + out_width,
+            name,
+            arranged,
+            key_width,
+            aggregations,
+            f"reduce-{print_[:16]}",
         )
         self.arrangements[op.trace] = ArrangementPlan(
             op.trace, f"{name} output", key_width, out_width, self.scopes[scope].depth, False
@@ -299,9 +308,7 @@ class _Planner:
             label = "join on " + ", ".join(
                 a if a == b else f"{a} = {b}" for a, b in zip(node.left_on, node.right_on, strict=True)
             )
-            op = JoinOp(
-                len(self.ops), self._scope(node.scope), len(columns), label, sides[0], sides[1], tuple(columns)
-            )
+            op = JoinOp(len(self.ops), self._scope(node.scope), len(columns), label, sides[0], sides[1], tuple(columns))
             self.memo[memo] = self._add(op, self._hash("join", prints, columns))
         return self.memo[memo]
 
@@ -337,7 +344,7 @@ class _Planner:
             loop_op.leaves.append(self._add(leave, self._hash("leave", print_, variable.name, self.prints[body])))
         return loop_op.id
 
-    def _view(self, name: str, view: logical.ViewDecl) -> ViewPlan:
+    def _view(self, name: str, view: ViewDecl) -> ViewPlan:
         row = view.node.schema
         key = tuple(int(w) for w in row.index(view.key))
         val = tuple(w for w in range(row.width) if w not in key)
@@ -414,7 +421,8 @@ class _Planner:
                 return None
 
     def _captures(self) -> None:
-        """Tell each loop which outer operators can wake it: what is entered, arrangements joined inside, and initials."""
+        """Tell each loop which outer operators can wake it: what is entered, arrangements joined inside, and
+        initials."""
         for op in self.ops:
             for i in inputs_of(op):
                 scope = self.scopes[op.scope]

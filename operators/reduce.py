@@ -1,15 +1,19 @@
 """Reduce: one output row a key, corrected at every data time at which it changes.
 
-At round r and data time t of a key: `wanted = logic(input accumulated at <= (t, r))`; emit `wanted − output accumulated`.
-*Which visits*: a key visited at r is scheduled at r ∨ r' for every round r' ≰ r in its input history, old and new, at each visit.
+At round r and data time t of a key: `wanted = logic(input accumulated at <= (t, r))`; emit `wanted − output
+accumulated`.
+*Which visits*: a key visited at r is scheduled at r ∨ r' for every round r' ≰ r in its input history, old and new, at
+each visit.
 *Which times*: at a visit, every data time of the slice at which the key was touched at any round <= r.
-*What is skipped*: (t, r) owes nothing when the key has no output at exactly r by then and, for some level of the loop, no input at
-rounds <= r that agree with r at that level. It needs logic(∅) = ∅.
-For a fixed round the data times are totally ordered, so each key is a linear replay. Sources: seed 004; DESIGN, "reduce".
+*What is skipped*: (t, r) owes nothing when the key has no output at exactly r by then and, for some level of the
+loop, no input at rounds <= r that agree with r at that level. It needs logic(∅) = ∅.
+For a fixed round the data times are totally ordered, so each key is a linear replay. Sources: seed 004; DESIGN,
+"reduce".
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -19,7 +23,7 @@ from operators.failures import AggregateOverflow
 from operators.kernels.reducing import reduce_keys
 from operators.kernels.rounds import key_runs, split_rounds
 from operators.operator import Arranged, Buckets, Operator
-from operators.plan import ReduceOp
+from operators.plan import Op, ReduceOp
 from operators.scope import ScopeRun
 from storage.layer import Layer, keyed_columns
 from storage.trace import Trace
@@ -94,4 +98,4 @@ class Reduce(Operator):
             self.scope.note(at)
 
 
-KINDS = {ReduceOp: Reduce}
+KINDS: dict[type[Op], Callable[..., Operator]] = {ReduceOp: Reduce}

@@ -1,9 +1,10 @@
 """The runtime: one worker's share of a dataflow, epoch by epoch.
 
-An epoch [lower, upper) is cut into slices of about `slice_updates` updates, at the same data times on all workers and never inside
-one time, because answers do not depend on cuts and the cost per update stays flat. In each slice the root scope runs once and loops run
-to their end; then every trace folds the slice's layers into one and compacts to the next slice's lower (views: to the start of
-their history window). All of it happens on a fork of the state: a worker that fails in the middle has changed nothing.
+An epoch [lower, upper) is cut into slices of about `slice_updates` updates, at the same data times on all workers and
+never inside one time, because answers do not depend on cuts and the cost per update stays flat. In each slice the
+root scope runs once and loops run to their end; then every trace folds the slice's layers into one and compacts to
+the next slice's lower (views: to the start of their history window). All of it happens on a fork of the state: a
+worker that fails in the middle has changed nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -27,13 +29,9 @@ from storage.updates import MIN_TIME, Ints, Updates
 SLICE_UPDATES = 1024
 """Updates a slice holds, all workers together: few enough for histories to stay in the cache."""
 
-_KINDS: dict[type[Op], Callable[..., Operator]] = {
-    **linear.KINDS,
-    **arrange.KINDS,
-    **join.KINDS,
-    **reduce.KINDS,
-    **loop.KINDS,
-}  # type: ignore[dict-item]
+_KINDS: dict[type[Op], Callable[..., Operator]] = {}
+for _family in (linear.KINDS, arrange.KINDS, join.KINDS, reduce.KINDS, loop.KINDS):
+    _KINDS.update(_family)
 
 
 @dataclass
@@ -60,7 +58,8 @@ class WorkerState:
 
 @dataclass
 class EpochResult:
-    """What an epoch did on one worker. changes: per view, updates whose rows are in schema order, consolidated by slice."""
+    """What an epoch did on one worker. changes: per view, updates whose rows are in schema order, consolidated by
+    slice."""
 
     changes: dict[str, Updates]
     slices: int = 0
@@ -68,7 +67,8 @@ class EpochResult:
 
 
 class Worker:
-    """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go back."""
+    """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go
+    back."""
 
     def __init__(
         self,
@@ -95,11 +95,13 @@ class Worker:
             self.operators.append(operator)
         for scope in scopes:
             scope.operators = [self.root.by_id[i] for i in scope.spec.ops]
-        self.inputs = {op.source: self.root.by_id[op.id] for op in plan.ops if isinstance(op, InputOp)}
-        self.views = {op.view: self.root.by_id[op.id] for op in plan.ops if isinstance(op, ViewOp)}
+        by_id = self.root.by_id
+        self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.ops if isinstance(op, InputOp)}
+        self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
-        """Take in updates with lower <= time < upper (any order, this worker's part) and bring every trace up to `upper`.
+        """Take in updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
+        `upper`.
 
         Every worker calls it with the same interval. Answers do not depend on how updates are spread over workers.
         """
@@ -110,7 +112,7 @@ class Worker:
         for view in self.views.values():
             view.changes.clear()
         merged = sum(trace.merged for trace in self.state.traces.values())
-        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, stop in pairwise(cuts):
             self._run_slice(start, stop, sources)
             result.slices += 1
         self.state.upper = upper
@@ -134,7 +136,8 @@ class Worker:
     def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> list[int]:
         """Where the slices begin and end; the same on all workers. An epoch without updates has none."""
         workers = self.exchange.workers
-        times = np.sort(np.concatenate([data[:, -2] for data in sources.values()])) if sources else np.empty(0, np.int64)
+        none = np.empty(0, np.int64)
+        times = np.sort(np.concatenate([none, *(data[:, -2] for data in sources.values())]))
         step = max(1, self.slice_updates // workers)
         # Every step-th time of each worker; every `workers`-th of all of them starts a slice.
         sample = np.concatenate((times[:1], times[step::step]))
@@ -173,4 +176,3 @@ def _by_time(updates: Updates) -> Ints:
     if len(times) > 1 and bool((times[1:] < times[:-1]).any()):
         data = data[np.argsort(times, kind="stable")]
     return data
-

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 class ScopeRun:
     """Runs the operators of one scope, round by round.
 
-    `pending` are the rounds with work on this worker. A round that is noted here is noted in all outer scopes too, so that they
-    visit the outer rounds on the way to it.
+    `pending` are the rounds with work on this worker. A round that is noted here is noted in all outer scopes too, so
+    that they visit the outer rounds on the way to it.
     """
 
     def __init__(
-        self, plan: Plan, index: int, parent: ScopeRun | None, exchange: Exchange, traces: Mapping[str, Trace], slice_: Slice
+        self,
+        plan: Plan,
+        index: int,
+        parent: ScopeRun | None,
+        exchange: Exchange,
+        traces: Mapping[str, Trace],
+        slice_: Slice,
     ) -> None:
         spec = plan.scopes[index]
         self.plan, self.spec, self.parent = plan, spec, parent

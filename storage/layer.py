@@ -1,10 +1,10 @@
 """Layer: the immutable merge-trie of a batch of updates, split into key and val.
 
 keys → vals → (time, rounds, diff), by offsets. Keys are ordered by (hash, key), so a layer can be built by one sort,
-probed by interpolation, cut into contiguous hash ranges for workers and re-cut when their number changes. The hash of a one-word
-key is a bijection and stands for the key; wider keys are stored and compared in full, so a collision changes no answer. Offsets
-that count 0, 1, 2 … and columns that are constant are elided: one time, all diffs 1 and empty vals cost nothing.
-Source: seed 000, "log-structured merge trie", constraint 1.
+probed by interpolation, cut into contiguous hash ranges for workers and re-cut when their number changes. The hash of
+a one-word key is a bijection and stands for the key; wider keys are stored and compared in full, so a collision
+changes no answer. Offsets that count 0, 1, 2 … and columns that are constant are elided: one time, all diffs 1 and
+empty vals cost nothing. Source: seed 000, "log-structured merge trie", constraint 1.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ def _elide(column: Ints) -> Ints:
 class Layer:
     """An immutable trie for the data times [lower, upper), folded to `since`.
 
-    hashes[K]; keys[K, key_width] (no rows unless key_width > 1); key_offsets[K + 1] and val_offsets[V + 1] (empty: identity); vals[V,
-    val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1]. `ref` says where the layer is persisted, None while nowhere.
+    hashes[K]; keys[K, key_width] (no rows unless key_width > 1); key_offsets[K + 1] and val_offsets[V + 1] (empty:
+    identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1]. `ref` says where the layer is
+    persisted, None while nowhere.
     """
 
     __slots__ = (
@@ -101,7 +102,9 @@ class Layer:
     def of_rows(rows: Ints, key_width: int, depth: int, lower: int, upper: int, since: int) -> Layer:
         """The layer of keyed rows that are sorted and consolidated. O(n)."""
         val_width = rows.shape[1] - 3 - key_width - depth
-        hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = tries.pack(rows, key_width, val_width, depth)
+        hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = tries.pack(
+            rows, key_width, val_width, depth
+        )
         n = len(rows)
         arrays = {
             "hashes": hashes,

@@ -1,8 +1,8 @@
 """Trace: the layers of one arrangement on one worker, few and geometric in size.
 
-A slice appends one layer a step; readers keep marks (how many layers they have seen) while the slice runs, so layers merge only
-when it closes. Closing folds the slice's steps into one layer, compacts it to `since`, and merges neighbours whose sizes are
-within a factor of two; every update is merged O(log n) times in its life.
+A slice appends one layer a step; readers keep marks (how many layers they have seen) while the slice runs, so layers
+merge only when it closes. Closing folds the slice's steps into one layer, compacts it to `since`, and merges
+neighbours whose sizes are within a factor of two; every update is merged O(log n) times in its life.
 Source: seed 000, "log-structured merge trie".
 """
 
@@ -21,7 +21,8 @@ from storage.updates import MIN_TIME, Ints
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Histories of q keys. offsets: int64[q + 1]; entries: int64[n, v + 1 + depth + 1] `[val words | time | rounds | diff]`.
+    """Histories of q keys. offsets: int64[q + 1]; entries: int64[n, v + 1 + depth + 1] `[val words | time | rounds |
+    diff]`.
 
     Within a key entries are sorted by (val, rounds, time), each once, no diff zero.
     """
@@ -77,8 +78,8 @@ class Trace:
     def select(self, keyed: Ints, *, fold: int, before: int | None = None) -> Selection:
         """The histories of many keys, one kernel call.
 
-        keyed: int64[q, >= 1 + key_width], each row `[hash | key words …]`, distinct, sorted by hash. Layers of earlier slices
-        read as time `fold`. `before`: only the first so many layers. Raises DiffOverflow.
+        keyed: int64[q, >= 1 + key_width], each row `[hash | key words …]`, distinct, sorted by hash. Layers of
+        earlier slices read as time `fold`. `before`: only the first so many layers. Raises DiffOverflow.
         """
         count = len(self.layers) if before is None else before
         table = self._table[:count]

@@ -1,8 +1,9 @@
 """Updates: changes to a collection as one int64 matrix.
 
-A row of the matrix is `[row words | time | rounds... | diff]`. Rows are words (see docs/architecture.md): what they mean is the
-schema's business. The time is a data time in nanoseconds; `depth` round coordinates follow, one per enclosing loop,
-outermost first. One matrix makes concatenating, filtering and exchanging updates a single numpy call each.
+A row of the matrix is `[row words | time | rounds... | diff]`. Rows are words (see docs/architecture.md): what they
+mean is the schema's business. The time is a data time in nanoseconds; `depth` round coordinates follow, one per
+enclosing loop, outermost first. One matrix makes concatenating, filtering and exchanging updates a single numpy call
+each.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _PLAIN_SORT = 4096
 
 
 def order_rows(data: Ints, columns: Ints) -> Ints:
-    """The order of the rows of `data` by `columns`: merge sort for few rows, numpy's sort of the first column for many."""
+    """The order of the rows of `data` by `columns`: merge sort for few rows, numpy's sort of the first column for
+    many."""
     if len(data) <= _PLAIN_SORT or len(columns) == 0:
         order: Ints = sort_order(data, columns)
         return order
@@ -62,7 +64,9 @@ class Updates:
         return Updates(np.empty((0, width + depth + 2), np.int64), width, depth)
 
     @staticmethod
-    def of(rows: npt.ArrayLike, time: npt.ArrayLike, diff: npt.ArrayLike, rounds: npt.ArrayLike | None = None) -> Updates:
+    def of(
+        rows: npt.ArrayLike, time: npt.ArrayLike, diff: npt.ArrayLike, rounds: npt.ArrayLike | None = None
+    ) -> Updates:
         """From columns: rows int64[n, width], time int64[n], diff int64[n], rounds int64[n, depth]. Copies once."""
         words = np.asarray(rows, np.int64)
         coordinates = np.empty((len(words), 0), np.int64) if rounds is None else np.asarray(rounds, np.int64)

@@ -63,10 +63,11 @@ def pair_rows(  # type: ignore[no-untyped-def]
 ):
     """Join fresh keyed rows, all at round `now`, with the other side's histories.
 
-    fresh: keyed rows `[hash | key (k) | val (vf) | time | rounds | diff]` in key order, keys at `runs`; offsets, entries: the other
-    side's selection for those keys `[val (vo) | time | rounds (entry_depth) | diff]`. Output rows
+    fresh: keyed rows `[hash | key (k) | val (vf) | time | rounds | diff]` in key order, keys at `runs`; offsets,
+    entries: the other side's selection for those keys `[val (vo) | time | rounds (entry_depth) | diff]`. Output rows
     `[origin/index columns | lub of times | lub of now and the entry's rounds | product of diffs]`, not consolidated.
-    Keys with long histories on both sides are replayed in time order against accumulated values, so the cost follows the output.
+    Keys with long histories on both sides are replayed in time order against accumulated values, so the cost follows
+    the output.
     Returns (rows, status).
     """
     width = origin.shape[0]

@@ -1,8 +1,9 @@
 """Replay keys over the data times of a slice: what a reduction owes at one round.
 
-For every visited key the kernel walks its input and output histories in time order and writes `wanted - had` at each data time
-that was touched at a round <= the current one. The rules (which keys, which times, what may be skipped) are in
-operators/reduce.py; the numbers here are its state: accumulations per val, per fact (val, round), and per live output row.
+For every visited key the kernel walks its input and output histories in time order and writes `wanted - had` at each
+data time that was touched at a round <= the current one. The rules (which keys, which times, what may be skipped) are
+in operators/reduce.py; the numbers here are its state: accumulations per val, per fact (val, round), and per live
+output row.
 """
 
 import numpy as np
@@ -13,7 +14,8 @@ from storage.kernels.status import OVERFLOW
 
 DISTINCT, COUNT, SUM, MIN, MAX = 0, 1, 2, 3, 4
 KIND, WORD, FLAG, OUT, OUT_FLAG = 0, 1, 2, 3, 4
-"""Columns of an aggregation: kind; word and null flag of its input in the val (-1: none); word and flag of its output."""
+"""Columns of an aggregation: kind; word and null flag of its input in the val (-1: none); word and flag of its
+output."""
 
 
 @njit(cache=True)
@@ -77,10 +79,11 @@ def reduce_keys(  # type: ignore[no-untyped-def]
 ):
     """Corrections and further visits of q keys at round `now`.
 
-    keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time), where times
-    equal to `fold` are older than the slice; w: words of an output val; aggregations[a, 5] (one DISTINCT row, or COUNT … MAX).
-    Returns (corrections: keyed rows `[hash | key | out val | time | now | diff]`, visits `[rounds | hash | key]`, status, key at
-    fault). O(history log history) per key, plus the vals scanned when a minimum or maximum leaves.
+    keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time),
+    where times equal to `fold` are older than the slice; w: words of an output val; aggregations[a, 5] (one DISTINCT
+    row, or COUNT … MAX).
+    Returns (corrections: keyed rows `[hash | key | out val | time | now | diff]`, visits `[rounds | hash | key]`,
+    status, key at fault). O(history log history) per key, plus the vals scanned when a minimum or maximum leaves.
     """
     d = now.shape[0]
     q = keyed.shape[0]
@@ -201,9 +204,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 out_fresh[out_fresh_count] = i
                 out_fresh_count += 1
             else:
-                size, wrapped = _add_live(
-                    live, live_acc, live_exact, size, outputs, e, w, outputs[e, diff_out], exact
-                )
+                size, wrapped = _add_live(live, live_acc, live_exact, size, outputs, e, w, outputs[e, diff_out], exact)
                 if wrapped:
                     return out[:0], visits[:0], OVERFLOW, key
         _sorted_by_time(out_time, out_fresh, out_fresh_count)
@@ -289,9 +290,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     if outputs[e, w + 1 + c] != now[c]:
                         exact = False
                         break
-                size, wrapped = _add_live(
-                    live, live_acc, live_exact, size, outputs, e, w, outputs[e, diff_out], exact
-                )
+                size, wrapped = _add_live(live, live_acc, live_exact, size, outputs, e, w, outputs[e, diff_out], exact)
                 if wrapped:
                     return out[:0], visits[:0], OVERFLOW, key
 
@@ -336,17 +335,13 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                         best = -1
                         if kind == MIN:
                             val = marks[a]
-                            while val < vals and (
-                                val_acc[val] <= 0 or (flag >= 0 and inputs[head[val], flag] == 0)
-                            ):
+                            while val < vals and (val_acc[val] <= 0 or (flag >= 0 and inputs[head[val], flag] == 0)):
                                 val += 1
                             marks[a] = val
                             best = val if val < vals else -1
                         else:
                             val = marks[a]
-                            while val >= 0 and (
-                                val_acc[val] <= 0 or (flag >= 0 and inputs[head[val], flag] == 0)
-                            ):
+                            while val >= 0 and (val_acc[val] <= 0 or (flag >= 0 and inputs[head[val], flag] == 0)):
                                 val -= 1
                             marks[a] = val
                             best = val

@@ -30,8 +30,8 @@ def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
 def split_rounds(data: np.ndarray, first: int, depth: int):  # type: ignore[no-untyped-def]
     """Group rows by their round coordinates `data[:, first : first + depth]`.
 
-    Returns (rows grouped, offsets[groups + 1], rounds[groups, depth]); groups ascend lexicographically, stable within. Rows that
-    share one round already are returned as they are.
+    Returns (rows grouped, offsets[groups + 1], rounds[groups, depth]); groups ascend lexicographically, stable
+    within. Rows that share one round already are returned as they are.
     """
     n = data.shape[0]
     same = True
@@ -71,7 +71,8 @@ def split_rounds(data: np.ndarray, first: int, depth: int):  # type: ignore[no-u
 
 @njit(cache=True)
 def relocate(data: np.ndarray, width: int, depth: int, coordinates: np.ndarray, sign: int) -> np.ndarray:
-    """Updates `[row (width) | time | rounds (depth) | diff]` with the rounds replaced by `coordinates` and diffs times `sign`."""
+    """Updates `[row (width) | time | rounds (depth) | diff]` with the rounds replaced by `coordinates` and diffs
+    times `sign`."""
     n, target = data.shape[0], coordinates.shape[0]
     out = np.empty((n, width + target + 2), np.int64)
     for i in range(n):

@@ -115,7 +115,7 @@ def _before(a: np.ndarray, i: int, b: np.ndarray, j: int, v: int, d: int) -> int
 
 
 @njit(cache=True)
-def gather(table: np.ndarray, found: np.ndarray, v: int, d: int, settled: int, fold: int):  # type: ignore[no-untyped-def]
+def gather(table: np.ndarray, found: np.ndarray, v: int, d: int, settled: int, fold: int):  # type: ignore
     """The consolidated histories of q keys over l layers.
 
     Layers `0 .. settled-1` are older than the slice: their times read as `fold`. Returns (offsets[q + 1],

@@ -1,6 +1,7 @@
 """Hashes that order keys: a bijection for one word, a mix for more, and the owner of a hash among workers.
 
-Source of the finaliser: Stafford's "mix13" as used in SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), which is invertible.
+Source of the finaliser: Stafford's "mix13" as used in SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), which is
+invertible.
 """
 
 import numpy as np
@@ -44,8 +45,8 @@ def owner(hashed: int, workers: int) -> int:
 def key_rows(data: np.ndarray, key_columns: np.ndarray, val_columns: np.ndarray, tail: int) -> np.ndarray:
     """Rows `[hash | key words | val words | tail]` of updates `data[n, w + tail]`.
 
-    `tail` counts the columns behind the row's words (time, rounds, diff), copied as they are. The hash of no word is 0, of
-    one word `mix(word)` (so equal hashes are equal keys), of more a chain of mixes.
+    `tail` counts the columns behind the row's words (time, rounds, diff), copied as they are. The hash of no word is
+    0, of one word `mix(word)` (so equal hashes are equal keys), of more a chain of mixes.
     """
     n = data.shape[0]
     k = key_columns.shape[0]

@@ -1,7 +1,7 @@
 """Read int64 words behind an address, so that one kernel call can walk any number of layers.
 
-A numba function is compiled for the types of its arguments; a list of layers of unknown length is none. A table of addresses
-is: its rows say where each layer's arrays begin. The caller keeps the arrays alive while the kernel runs.
+A numba function is compiled for the types of its arguments; a list of layers of unknown length is none. A table of
+addresses is: its rows say where each layer's arrays begin. The caller keeps the arrays alive while the kernel runs.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
 
-if config.DISABLE_JIT:
+if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
 
     def load(address: int, index: int) -> int:
         """Word `index` behind `address` (interpreted twin, for runs with NUMBA_DISABLE_JIT=1)."""

@@ -1,7 +1,7 @@
 """Build, flatten and merge tries.
 
-A keyed row is `[hash | key words (k) | val words (v) | time | rounds (d) | diff]`. Sorted by (hash, key, val, rounds, time) and
-free of duplicates, keyed rows and a trie are two forms of one thing: `pack` and `flatten` go between them.
+A keyed row is `[hash | key words (k) | val words (v) | time | rounds (d) | diff]`. Sorted by (hash, key, val, rounds,
+time) and free of duplicates, keyed rows and a trie are two forms of one thing: `pack` and `flatten` go between them.
 """
 
 import numpy as np
@@ -22,7 +22,8 @@ FIELDS = 14
 def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-def]
     """The trie of sorted, consolidated keyed rows.
 
-    Returns (hashes[K], key words[K, k], key offsets[K + 1], vals[V, v], val offsets[V + 1], times[n], rounds[n, d], diffs[n]).
+    Returns (hashes[K], key words[K, k], key offsets[K + 1], vals[V, v], val offsets[V + 1], times[n], rounds[n, d],
+    diffs[n]).
     """
     n = rows.shape[0]
     hashes = np.empty(n, np.int64)
@@ -79,7 +80,8 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
 
 @njit(cache=True)
 def flatten(table: np.ndarray, k: int, v: int, d: int, fold: int, ceiling: int) -> np.ndarray:
-    """The keyed rows of the layer in `table` (one row of addresses), times raised to `fold` and lowered to `ceiling`."""
+    """The keyed rows of the layer in `table` (one row of addresses), times raised to `fold` and lowered to
+    `ceiling`."""
     n = table[UPDATES]
     out = np.empty((n, 3 + k + v + d), np.int64)
     for key in range(table[KEYS]):
@@ -119,9 +121,11 @@ def _compare(a: np.ndarray, i: int, b: np.ndarray, j: int, columns: np.ndarray) 
 
 @njit(cache=True)
 def merge_rows(a: np.ndarray, b: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]:
-    """Merge two sorted matrices by `columns`; rows equal there become one with the sum of the last column, zeros dropped.
+    """Merge two sorted matrices by `columns`; rows equal there become one with the sum of the last column, zeros
+    dropped.
 
-    Inputs may hold neighbours that are equal (times folded by compaction). O(n + m). Returns (rows, 0) or (none, OVERFLOW).
+    Inputs may hold neighbours that are equal (times folded by compaction). O(n + m). Returns (rows, 0) or (none,
+    OVERFLOW).
     """
     n, m, last = a.shape[0], b.shape[0], a.shape[1] - 1
     out = np.empty((n + m, a.shape[1]), np.int64)
