@@ -102,6 +102,7 @@ class StateDirectory:
         self._newest: Manifest | None = None
         self._kept: dict[int, frozenset[str]] = {}
         self._uses: Counter[str] = Counter()
+        self._garbage: set[str] = set()
         self._broken: StorageError | None = None
         self.damaged: list[StorageError] = []
 
@@ -145,6 +146,7 @@ class StateDirectory:
         self._newest, self._broken = None, None
         self._kept.clear()
         self._uses.clear()
+        self._garbage.clear()
 
     def __enter__(self) -> "StateDirectory":
         self.acquire()
@@ -197,9 +199,7 @@ class StateDirectory:
         self._require("collect")
         keep = max(keep, LEAST_KEPT)
         old = sorted(self._kept)[:-keep]
-        if not old:
-            return Collected(0, 0, frozenset())
-        leased = self._leases.epochs() & set(old)
+        leased = self._leases.epochs() & set(old) if old else set()
         going = [epoch for epoch in old if epoch not in leased]
         for epoch in going:
             # Missing means that an earlier collection failed after hiding it.
@@ -208,17 +208,21 @@ class StateDirectory:
         # A reader takes its lease, then looks for the manifest. Either it saw it and we see the lease now, or we have
         # hidden it in time and the reader looks elsewhere.
         saved = self._leases.epochs() & set(going) if going else set()
-        gone = 0
         for epoch in going:
             if epoch in saved:
                 self._blob.rename(manifest_file(epoch) + _GOING, manifest_file(epoch))
             else:
                 self._blob.delete(manifest_file(epoch) + _GOING)
-                gone += self._forget(epoch)
-        return Collected(len(going) - len(saved), gone, frozenset(leased | saved))
+                self._forget(epoch)
+        # What an earlier collection failed to delete is still among the garbage.
+        segments = len(self._garbage)
+        for name in sorted(self._garbage):
+            self._blob.delete(segment_file(name))
+            self._garbage.discard(name)
+        return Collected(len(going) - len(saved), segments, frozenset(leased | saved))
 
     def sweep(self) -> int:
-        """Remove segments that no manifest names and no running attempt can still commit; returns how many.
+        """Remove segment files that no manifest names and no running attempt can still commit; returns how many.
 
         Lists the folder, so it is for starts and for failed attempts, not for every epoch.
         """
@@ -369,10 +373,9 @@ class StateDirectory:
         for epoch in self.epochs():
             if epoch not in self._kept:
                 self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _DAMAGED)
-        for folder in (manifest.FOLDER, segment.FOLDER):
-            for name in self._blob.list(folder):
-                if name.endswith(TEMPORARY):
-                    self._blob.delete(name)
+        for name in self._blob.list(manifest.FOLDER):
+            if name.endswith(TEMPORARY):
+                self._blob.delete(name)
         self._sweep(None)
         self._leases.epochs()
         self._blob.sync(manifest.FOLDER)
@@ -402,25 +405,23 @@ class StateDirectory:
         self._kept[new.epoch] = names
         self._uses.update(names)
 
-    def _forget(self, epoch: int) -> int:
-        """Stop counting an epoch's uses and delete the segments that fall out; returns how many."""
-        count = 0
+    def _forget(self, epoch: int) -> None:
+        """Stop counting an epoch's uses; segments that fall out are garbage."""
         for name in self._kept.pop(epoch):
             self._uses[name] -= 1
             if not self._uses[name]:
                 del self._uses[name]
-                self._blob.delete(segment_file(name))
-                count += 1
-        return count
+                self._garbage.add(name)
 
     def _sweep(self, through: int | None) -> int:
         """Delete unused segments of epochs up to `through` (None: of all, since nothing of ours is running yet)."""
         count = 0
-        for name in self.segments():
-            epoch, _, _ = name.partition("-")
+        for file in self._blob.list(segment.FOLDER):
+            name = segment_name(file)
+            epoch, _, _ = file.removeprefix(f"{segment.FOLDER}/").partition("-")
             old = through is None or (epoch.isdecimal() and int(epoch) <= through)
-            if old and name not in self._uses:
-                self._blob.delete(segment_file(name))
+            if old and (file.endswith(TEMPORARY) or (name and name not in self._uses)):
+                self._blob.delete(file)
                 count += 1
         return count
 

@@ -1,0 +1,160 @@
+"""A disk that fails on purpose at its n-th call.
+
+`FaultyDisk` stands between a `LocalBlob` and any disk and counts the calls that pass. At the chosen one it does what
+`Fault` says. It plays one process: once that has crashed, no call is answered any more, and its locks are gone.
+"""
+
+import enum
+import errno
+import os
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from storage.blob import Buffer, Disk, Held
+
+Result = TypeVar("Result")
+
+
+class Crash(BaseException):
+    """The process is dead as far as the disk can tell. Not an Exception: nobody may handle it."""
+
+
+class Fault(enum.Enum):
+    """What happens at the chosen call."""
+
+    CRASH_BEFORE = "the process ends before the call"
+    CRASH_AFTER = "the process ends after the call, before it knows"
+    TORN_WRITE = "half of what is written arrives, then the process ends"
+    LOST_REPLY = "the call happens, but is reported as failed"
+    DISK_FULL = "this call and all later ones that need room find none"
+    KILL = "the process kills itself with SIGKILL before the call"
+
+
+NEEDS_ROOM = frozenset({"create", "write", "rename", "link", "make_folder", "overwrite"})
+CHANGES = NEEDS_ROOM | {"sync", "close", "unlink", "sync_folder", "lock"}
+
+
+class FaultyDisk:
+    """Passes calls on, and fails the `at`-th (from 1) of those that change something; never, if `at` is 0."""
+
+    def __init__(self, inner: Disk, fault: Fault = Fault.CRASH_BEFORE, at: int = 0) -> None:
+        self._inner, self._fault, self._at = inner, fault, at
+        self._open: set[int] = set()
+        self._held: list[Held] = []
+        self.calls: list[str] = []
+        self.crashed = False
+
+    @property
+    def reached(self) -> bool:
+        """Whether the chosen call has been made."""
+        return 0 < self._at <= len(self.calls)
+
+    def mend(self) -> None:
+        """Make room again; from here on nothing fails."""
+        self._at = 0
+
+    def end(self) -> None:
+        """The process is gone: the system closes its files and drops its locks."""
+        self.crashed = True
+        for fd in self._open:
+            self._inner.close(fd)
+        for held in self._held:
+            held.release()
+
+    def create(self, path: str) -> int:
+        def call() -> int:
+            fd = self._inner.create(path)
+            self._open.add(fd)
+            return fd
+
+        return self._pass("create", path, call)
+
+    def write(self, fd: int, chunks: Sequence[Buffer]) -> int:
+        def torn() -> None:
+            data = b"".join(chunks)
+            self._inner.write(fd, [data[: len(data) // 2]])
+
+        return self._pass("write", "", self._inner.write, fd, chunks, torn=torn)
+
+    def sync(self, fd: int) -> None:
+        self._pass("sync", "", self._inner.sync, fd)
+
+    def close(self, fd: int) -> None:
+        def call() -> None:
+            self._inner.close(fd)
+            self._open.discard(fd)
+
+        self._pass("close", "", call)
+
+    def rename(self, old: str, new: str) -> None:
+        self._pass("rename", new, self._inner.rename, old, new)
+
+    def link(self, old: str, new: str) -> None:
+        self._pass("link", new, self._inner.link, old, new)
+
+    def unlink(self, path: str) -> None:
+        self._pass("unlink", path, self._inner.unlink, path)
+
+    def sync_folder(self, path: str) -> None:
+        self._pass("sync_folder", path, self._inner.sync_folder, path)
+
+    def make_folder(self, path: str) -> None:
+        self._pass("make_folder", path, self._inner.make_folder, path)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        def torn() -> None:
+            self._inner.overwrite(path, data[: len(data) // 2])
+
+        self._pass("overwrite", path, self._inner.overwrite, path, data, torn=torn)
+
+    def read(self, path: str) -> bytes:
+        return self._pass("read", path, self._inner.read, path)
+
+    def map(self, path: str) -> memoryview:
+        return self._pass("map", path, self._inner.map, path)
+
+    def size(self, path: str) -> int:
+        return self._pass("size", path, self._inner.size, path)
+
+    def names(self, path: str) -> Iterable[str]:
+        return self._pass("names", path, self._inner.names, path)
+
+    def lock(self, path: str, exclusive: bool) -> Held | None:
+        def call() -> Held | None:
+            held = self._inner.lock(path, exclusive)
+            if held is not None:
+                self._held.append(held)
+            return held
+
+        return self._pass("lock", path, call)
+
+    def _pass(
+        self,
+        name: str,
+        path: str,
+        call: Callable[..., Result],
+        *args: object,
+        torn: Callable[[], None] | None = None,
+    ) -> Result:
+        if self.crashed:
+            raise Crash
+        if name not in CHANGES:
+            return call(*args)
+        self.calls.append(f"{name} {os.path.basename(path)}".strip())
+        full = self._fault is Fault.DISK_FULL and self.reached
+        if full and name in NEEDS_ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if len(self.calls) != self._at or full:
+            return call(*args)
+        if self._fault is Fault.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._fault is Fault.LOST_REPLY:
+            call(*args)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        if self._fault is Fault.CRASH_AFTER:
+            call(*args)
+        if self._fault is Fault.TORN_WRITE and torn is not None:
+            torn()
+        self.end()
+        raise Crash
