@@ -29,7 +29,7 @@ from operators.types import Binary, Bool, Date, Decimal, Float64, Int64, List, S
 from storage.errors import VernierError
 
 if TYPE_CHECKING:
-    from operators import testing
+    from operators import testing as testing
 
 __all__ = [
     "App",
@@ -58,7 +58,6 @@ __all__ = [
     "max",
     "min",
     "sum",
-    "testing",
     "union",
     "when",
 ]
@@ -67,9 +66,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "testing":  # loads the engine's kernels, which a program does not need in order to be built
         return import_module("operators.testing")
+    if name == "connect":  # the client of a running service brings an HTTP library
+        return import_module("service.client").connect
     if name.startswith("_"):
         raise AttributeError(f"module 'vernier' has no attribute {name!r}")
-    raise no_function(name, __all__)
+    raise no_function(name, [*__all__, "connect", "testing"])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ METHODS_LATER = _names(
 )
 FUNCTIONS_LATER = _names(
     """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate Variable
-    generate_series repeat_row connect"""
+    generate_series repeat_row"""
 )
 JOINS_LATER = ("left", "right", "full", "semi", "anti")
 

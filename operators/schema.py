@@ -5,6 +5,7 @@ A program writes a Schema class; the engine uses RowType, its immutable form, wh
 
 import inspect
 import keyword
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,12 +139,16 @@ class RowType:
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
     def decode_rows(self, words: Words) -> list[tuple[Any, ...]]:
-        """Decode int64[n, width] to Python tuples in column order; TimestampNs as integers of nanoseconds."""
+        """Decode int64[n, width] to Python tuples in column order; TimestampNs as integers of nanoseconds.
+
+        NaN is always the object math.nan, so that tuples with it compare equal.
+        """
         columns = []
         for field in self.fields:
             block = words[:, field.offset : field.offset + field.words]
             array = field.decode(block)
-            columns.append((array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array).to_pylist())
+            values = (array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array).to_pylist()
+            columns.append([math.nan if value != value else value for value in values])
         return list(zip(*columns, strict=True)) if columns else [()] * len(words)
 
     @cached_property

@@ -1,0 +1,73 @@
+"""All workers of a dataflow in this process, one thread each: tests, replay and notebooks, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+
+from operators.exchange import Exchange, Single, Threads
+from operators.failures import ExchangeBroken
+from operators.plan import Plan
+from operators.runtime import SLICE_UPDATES, EpochResult, Worker
+from storage.updates import Updates
+
+
+class LocalEngine:
+    """Runs a plan epoch by epoch on `workers` threads. A context manager, or call `close()`.
+
+    After an epoch that raised, the state is between two epochs and the engine must not be used any more.
+    """
+
+    def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = SLICE_UPDATES) -> None:
+        if workers < 1:
+            raise ValueError(f"a dataflow needs at least one worker, not {workers}")
+        self.plan = plan
+        self._rooms = Threads.room(workers) if workers > 1 else []
+        exchanges: list[Exchange] = list(self._rooms) or [Single()]
+        self.workers = [Worker(plan, exchange, slice_updates=slice_updates) for exchange in exchanges]
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-worker") if workers > 1 else None
+
+    def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> dict[str, Updates]:
+        """Take in each source's updates with lower <= time < upper, in any order, and return every view's changes.
+
+        The changes are of all workers, consolidated, sorted by row and time. Raises what the workers raise.
+        """
+        results = self._run(lower, upper, inputs)
+        return {
+            name: Updates.concat((result.changes[name] for result in results), view.schema.width).consolidate()
+            for name, view in self.plan.views.items()
+        }
+
+    def _run(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> list[EpochResult]:
+        if self._pool is None:
+            return [self.workers[0].run_epoch(lower, upper, inputs)]
+        count = len(self.workers)
+        futures = []
+        for i in range(count):
+            # Which worker reads an update is arbitrary: the dataflow sends rows where their keys live.
+            part = {name: Updates(updates.data[i::count], updates.width, 0) for name, updates in inputs.items()}
+            futures.append(self._pool.submit(self._run_one, i, lower, upper, part))
+        failures = [failure for failure in (future.exception() for future in futures) if failure is not None]
+        if failures:
+            # The workers that waited for the failed one say so; the cause is the error of another kind.
+            raise min(failures, key=lambda failure: isinstance(failure, ExchangeBroken))
+        return [future.result() for future in futures]
+
+    def _run_one(self, index: int, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
+        try:
+            return self.workers[index].run_epoch(lower, upper, inputs)
+        except BaseException:
+            self._rooms[index].abort()
+            raise
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

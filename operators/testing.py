@@ -1,0 +1,153 @@
+"""Test a program without Spark or Kafka: put updates in, advance time, look at the views' changes and rows.
+
+    import vernier as vn
+    from my_program import app
+
+    def test_reach() -> None:
+        with vn.testing.run(app) as t:
+            t.insert("roots", (1,), at=1)
+            t.insert("edges", (1, 2), at=5)
+            t.delete("edges", (1, 2), at=8)
+            t.advance(10)
+            assert t.changes("reach") == [((1,), 1, +1), ((2,), 5, +1), ((2,), 8, -1)]
+            assert t.rows("reach", at=7) == [(1,), (2,)]
+
+Times are integers of nanoseconds. Answers do not depend on where epochs are cut or on how many workers there are;
+`epochs=` and `workers=` let a test try that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from operators.app import App
+from operators.errors import BadValue, ProgramError, UnknownName, listed, meant
+from operators.local import LocalEngine
+from operators.planner import compile_app
+from storage.updates import CLOSED, MIN_TIME, Updates
+
+Row = tuple[Any, ...]
+Change = tuple[Row, int, int]
+
+
+def run(app: App, *, epochs: Sequence[int] = (), workers: int = 1) -> Run:
+    """Start a program on empty inputs, for use in a `with` statement.
+
+    epochs: data times at which an epoch must end; an `advance` over several of them runs as many epochs. workers: how
+    many workers share the data, each a thread.
+    """
+    return Run(app, sorted(set(epochs)), workers)
+
+
+class Run:
+    """A program that runs in this process. `frontier`: all times before it are final, which `advance` moves."""
+
+    def __init__(self, app: App, epochs: list[int], workers: int) -> None:
+        self.app = app
+        self.frontier = MIN_TIME
+        self._epochs = epochs
+        self._engine = LocalEngine(compile_app(app), workers)
+        self._waiting: dict[str, list[Updates]] = {name: [] for name in app.sources}
+        self._changes: dict[str, list[Change]] = {name: [] for name in app.views}
+
+    def insert(self, source: str, row: Sequence[Any] | Mapping[str, Any], *, at: int) -> None:
+        """Add one copy of a row, a tuple in the order of the schema or a dict, at data time `at`."""
+        self.update(source, [(row, at, 1)])
+
+    def delete(self, source: str, row: Sequence[Any] | Mapping[str, Any], *, at: int) -> None:
+        """Take one copy of a row away at data time `at`."""
+        self.update(source, [(row, at, -1)])
+
+    def update(self, source: str, updates: Iterable[tuple[Sequence[Any] | Mapping[str, Any], int, int]]) -> None:
+        """Many (row, time, diff) at once, in any order; they wait until `advance` passes their times.
+
+        A time before the frontier is refused or, in an app with on_late="advance", moved to it.
+        """
+        if source not in self._waiting:
+            hint = meant(source, self._waiting)
+            raise UnknownName(problem=f"no source {source!r}{hint} (there are {listed(self._waiting)})")
+        changes = list(updates)
+        times = [time for _, time, _ in changes]
+        for time in times:
+            if not MIN_TIME <= time < CLOSED:
+                raise BadValue(column="time", problem=f"{time} is no data time: it must be in [{MIN_TIME}, {CLOSED})")
+            if time < self.frontier and self.app.on_late != "advance":
+                raise ProgramError(problem=f"an update at {time} is late: the frontier is {self.frontier} already")
+        if changes:
+            words = self.app.sources[source].schema.encode_rows(row for row, _, _ in changes)
+            times = [max(time, self.frontier) for time in times]
+            self._waiting[source].append(Updates.of(words, times, [diff for _, _, diff in changes]))
+
+    def advance(self, until: int) -> None:
+        """Say that all updates with times before `until` have come, and bring the views up to there."""
+        if until < self.frontier:
+            raise ProgramError(problem=f"time cannot go back from {self.frontier} to {until}")
+        for cut in [*(cut for cut in self._epochs if self.frontier < cut < until), until]:
+            self._run_epoch(cut)
+
+    def finish(self) -> None:
+        """Say that no more updates come at all, and bring the views to their end."""
+        self.advance(CLOSED)
+
+    def changes(self, view: str, *, since: int = MIN_TIME, until: int = CLOSED) -> list[Change]:
+        """A view's final changes (row, time, diff) with since <= time < until, consolidated, by time and then row."""
+        return [change for change in self._of(view) if since <= change[1] < until]
+
+    def rows(self, view: str, *, at: int | None = None) -> list[Row]:
+        """A view's rows that are present at data time `at` (default: the last final one), in order.
+
+        A row of multiplicity 2 is there twice. Raises ProgramError when `at` is not final yet.
+        """
+        counts = self.counts(view, at=at)
+        return [row for row in sorted(counts, key=_order) for _ in range(counts[row])]
+
+    def counts(self, view: str, *, at: int | None = None) -> dict[Row, int]:
+        """The multiplicity of each row of a view at data time `at`, negative ones too, without zeros."""
+        if at is not None and at >= self.frontier:
+            raise ProgramError(
+                problem=f"time {at} is not final: the frontier is {self.frontier}; advance past it first"
+            )
+        total: Counter[Row] = Counter()
+        for row, time, diff in self._of(view):
+            if at is None or time <= at:
+                total[row] += diff
+        return {row: count for row, count in total.items() if count}
+
+    def close(self) -> None:
+        """End the workers."""
+        self._engine.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _of(self, view: str) -> list[Change]:
+        if view not in self._changes:
+            hint = meant(view, self._changes)
+            raise UnknownName(problem=f"no view {view!r}{hint} (there are {listed(self._changes)})")
+        return self._changes[view]
+
+    def _run_epoch(self, upper: int) -> None:
+        inputs = {}
+        for name, waiting in self._waiting.items():
+            updates = Updates.concat(waiting, self.app.sources[name].schema.width)
+            now = updates.time < upper
+            inputs[name] = updates.take(now.nonzero()[0])
+            self._waiting[name] = [updates.take((~now).nonzero()[0])]
+        changes = self._engine.run_epoch(self.frontier, upper, inputs)
+        self.frontier = upper
+        for name, updates in changes.items():
+            rows = self.app.views[name].node.schema.decode_rows(updates.rows)
+            new = zip(rows, updates.time.tolist(), updates.diff.tolist(), strict=True)
+            # Epochs follow one another in time, so sorting each one keeps all of them sorted.
+            self._changes[name] += sorted(new, key=lambda change: (change[1], _order(change[0])))
+
+
+def _order(row: Row) -> tuple[tuple[bool, bool, Any], ...]:
+    """Sort nulls before values and NaN behind them, as Spark does."""
+    return tuple((value is not None, value != value, 0 if value is None or value != value else value) for value in row)
