@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = ROOT / ".make" / "kernels"
+COMPILED = ("storage", "operators", "service")
 
 
 def missing_packages(lock: Path = ROOT / "requirements.lock") -> list[str]:
@@ -62,9 +63,9 @@ def _marker(text: str) -> "Marker":
 
 
 def kernel_sources() -> list[Path]:
-    """Return the files that numba compiles: those of storage/ and operators/ that speak of it, sorted."""
-    files = (path for folder in ("storage", "operators") for path in sorted((ROOT / folder).rglob("*.py")))
-    return [path for path in files if b"numba" in path.read_bytes()]
+    """Return the files that numba compiles, by their imports, sorted within each package."""
+    files = (path for folder in COMPILED for path in sorted((ROOT / folder).rglob("*.py")))
+    return [path for path in files if re.search(rb"^\s*(from|import) numba\b", path.read_bytes(), re.MULTILINE)]
 
 
 def kernels(*, force: bool = False) -> float:
@@ -79,7 +80,7 @@ def kernels(*, force: bool = False) -> float:
     now = digest.hexdigest()
     if not force and STAMP.is_file() and STAMP.read_text(encoding="utf-8") == now:
         return 0.0
-    for folder in ("storage", "operators"):
+    for folder in COMPILED:
         for cached in [*(ROOT / folder).rglob("*.nbi"), *(ROOT / folder).rglob("*.nbc")]:
             cached.unlink(missing_ok=True)
     try:
