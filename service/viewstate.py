@@ -47,6 +47,13 @@ def matrix_of(updates: Updates) -> Ints:
     return np.delete(updates.data, updates.width, axis=1)
 
 
+def key_first(updates: Updates, schema: RowType, key: Sequence[str]) -> Updates:
+    """Changes in the program's column order as the words of the view's trace, which begin with the key."""
+    order = schema.index(ViewState.stored_type(schema, key).names)
+    columns = np.concatenate((order, np.arange(schema.width, updates.data.shape[1])))
+    return Updates(np.ascontiguousarray(updates.data[:, columns]), updates.width, updates.depth)
+
+
 def by_time(updates: Updates) -> Updates:
     """The changes ordered by time, then by row."""
     columns = [updates.data[:, i] for i in range(updates.width)]

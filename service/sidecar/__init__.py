@@ -1,0 +1,1 @@
+"""The sidecar: committed answers over HTTP, in a process of its own that only reads."""

@@ -1,0 +1,81 @@
+"""`python -m service.sidecar`: serve the committed answers of a state directory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from service.sidecar.app import build
+from service.sidecar.options import Options
+
+
+class Server(uvicorn.Server):
+    """Tells on stdout, in one line, when and where it accepts: whoever started it may wait for that."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            print(f"sidecar listening on http://{host}:{port}", flush=True)
+
+
+def parse(arguments: list[str] | None = None) -> tuple[Options, str]:
+    """The options of a command line, and the log level."""
+    parser = argparse.ArgumentParser(prog="python -m service.sidecar", description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="state directory, also one to come")
+    parser.add_argument("--host", default=Options.host if isinstance(Options.host, str) else "127.0.0.1")
+    parser.add_argument("--port", type=int, default=8642, help="0 for any free one")
+    parser.add_argument("--settings", type=Path, metavar="FILE", help="JSON of the service's settings, for /v1/config")
+    parser.add_argument("--stale-after-ms", type=int, default=10_000, help="age of an epoch from which /readyz says no")
+    parser.add_argument("--max-rows", type=int, default=100_000, help="rows a page")
+    parser.add_argument("--subscriber-bytes", type=int, default=8 << 20, help="changes a subscriber may be behind")
+    parser.add_argument("--heartbeat", type=float, default=15, metavar="SECONDS", help="silence in a change stream")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    given = parser.parse_args(arguments)
+    settings: dict[str, Any] = {}
+    if given.settings is not None:
+        try:
+            settings = json.loads(given.settings.read_text())
+        except (OSError, ValueError) as error:
+            parser.error(f"--settings {given.settings}: {error}")
+    options = Options(
+        state=given.state,
+        host=given.host,
+        port=given.port,
+        settings=settings,
+        stale_after_ms=given.stale_after_ms,
+        max_rows=given.max_rows,
+        subscriber_bytes=given.subscriber_bytes,
+        heartbeat_s=given.heartbeat,
+    )
+    return options, given.log_level
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit status."""
+    options, level = parse(arguments)
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((options.host, options.port))
+    except OSError as error:
+        print(f"sidecar: cannot listen on {options.host}:{options.port}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    config = uvicorn.Config(
+        build(options), log_level=level, access_log=False, timeout_graceful_shutdown=3, server_header=False
+    )
+    Server(config).run(sockets=[listener])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

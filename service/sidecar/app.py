@@ -1,0 +1,100 @@
+"""The FastAPI application of a sidecar."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.answers import Answers
+from service.reader import Reader
+from service.sidecar import problems, rows, schemas, status
+from service.sidecar.changes import ChangeStreams
+from service.sidecar.context import Context
+from service.sidecar.follower import Follower
+from service.sidecar.metrics import SidecarMetrics, release
+from service.sidecar.options import Options
+
+STATIC = Path(__file__).parent / "static"
+_ABOUT = """Standing queries' answers, exact at every nanosecond. *since* is inclusive, *until* exclusive; a frontier `F` means that
+all times before `F` are final. Times are nanoseconds since 1970: decimal strings in answers; strings, integers or RFC 3339 with up to nine
+decimals in requests. A view is a multiset: each distinct row comes once, with `_diff` when its multiplicity is not 1."""
+
+
+class Observed:
+    """Counts and times every request by its route; a change stream is observed when it begins."""
+
+    def __init__(self, app: ASGIApp, metrics: SidecarMetrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+
+        async def observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", "other")
+                self.metrics.observe(route, scope["method"], message["status"], time.perf_counter() - started)
+            await send(message)
+
+        await self.app(scope, receive, observed)
+
+
+def build(options: Options) -> FastAPI:
+    """The application; following starts with its lifespan. `app.state.context` has its parts."""
+    follower = Follower(Reader(options.state, log_bytes=options.log_bytes), options.poll_ms)
+    answers = Answers(options.cache_bytes)
+    context = Context(options, follower, answers, ChangeStreams(follower, answers, options))
+    metrics = SidecarMetrics(context)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        follower.start(asyncio.get_running_loop())
+        yield
+        context.streams.close()
+        follower.stop()
+
+    app = FastAPI(
+        title="Vernier", version=release(), description=_ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
+    app.state.context = context
+    app.add_middleware(Observed, metrics=metrics)
+    problems.install(app)
+    app.include_router(rows.router(context))
+    app.include_router(status.router(context))
+
+    @app.get("/metrics", summary="Prometheus metrics; OpenMetrics by Accept", tags=["health"])
+    async def exposition(request: Request) -> Response:
+        body, content_type = metrics.render(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
+
+    @app.get("/", include_in_schema=False)
+    async def console() -> Response:
+        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    _describe_problems(app)
+    return app
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Give OpenAPI the model that its problem answers refer to."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, object]:
+        document = generate()
+        components = document.setdefault("components", {}).setdefault("schemas", {})
+        for model in schemas.models:
+            components.setdefault(model.__name__, model.model_json_schema(ref_template="#/components/schemas/{model}"))
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,89 @@
+"""Follower: keeps the reader at the newest epoch in a thread of its own and wakes the requests that wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+
+from service.reader import Reader, Snapshot
+from service.sidecar.problems import NoEpoch
+
+_log = logging.getLogger("vernier.sidecar")
+
+
+class Follower:
+    """Polls a reader every few milliseconds. `snapshot` and `failure` are the reader's, for any thread."""
+
+    def __init__(self, reader: Reader, poll_ms: float) -> None:
+        self.reader = reader
+        self._pause = poll_ms / 1000
+        self._stop = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fresh = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest epoch; None before the first."""
+        return self.reader.snapshot
+
+    @property
+    def failure(self) -> str | None:
+        """Why the newest state cannot be read."""
+        return self.reader.failure
+
+    def require(self) -> Snapshot:
+        """The newest epoch. Raises NoEpoch."""
+        snapshot = self.reader.snapshot
+        if snapshot is None:
+            raise NoEpoch(path=str(self.reader.path))
+        return snapshot
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to follow; the first look happens before this returns, so that what is there can be asked for at once."""
+        self._loop = loop
+        self._look()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and let go of the files."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.reader.close()
+
+    async def woken(self, timeout: float) -> None:
+        """Wait for the next snapshot (or `wake`), at most `timeout` seconds. Look at `snapshot` before and after."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._fresh.wait(), timeout)
+
+    async def after(self, seen: Snapshot | None, timeout: float) -> Snapshot | None:
+        """The newest snapshot as soon as it is another one than `seen`; after `timeout` seconds whatever there is."""
+        deadline = time.monotonic() + timeout
+        while self.snapshot is seen and (left := deadline - time.monotonic()) > 0:
+            await self.woken(left)
+        return self.snapshot
+
+    def wake(self) -> None:
+        """Let everyone who waits look again; on the event loop."""
+        waiting, self._fresh = self._fresh, asyncio.Event()
+        waiting.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            changed = self.reader.poll()
+        except Exception as error:
+            # Following must go on whatever one epoch holds; readers are told through `failure`.
+            if self.reader.failure != str(error):
+                _log.exception("cannot follow the state directory")
+            self.reader.failure = str(error) or type(error).__name__
+            return
+        if changed and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.wake)

@@ -1,0 +1,133 @@
+"""Prometheus metrics: the totals that came with the newest epoch, and what this process counts itself.
+
+Everything about the pipeline is exported from the committed stats, so a scrape after a restart goes on where it was. What is not
+known is absent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from service.reader import Snapshot
+from service.sidecar.context import Context
+from service.stats import CATALOGUE, Metric, Stats
+from storage.updates import CLOSED, MIN_TIME
+
+PREFIX = "vernier_"
+_REQUEST_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class SidecarMetrics:
+    """The registry of one sidecar."""
+
+    def __init__(self, context: Context) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Histogram(
+            "http_request_duration_seconds",
+            "Time to answer; of a change stream, to begin it.",
+            ("route", "method", "code"),
+            namespace="vernier",
+            registry=self.registry,
+            buckets=_REQUEST_BOUNDS,
+        )
+        self.registry.register(_Committed(context))
+
+    def observe(self, route: str, method: str, code: int, seconds: float) -> None:
+        """Count an answered request."""
+        self.requests.labels(route, method, str(code)).observe(seconds)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The text in the format that the scraper accepts, and its content type."""
+        encoder, content_type = choose_encoder(accept)
+        return encoder(self.registry), content_type
+
+
+class _Committed(Collector):
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def describe(self) -> Iterable[Family]:
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        yield InfoMetricFamily(f"{PREFIX}build", "The release.", {"version": release()})
+        snapshot, now_ns = self.context.follower.snapshot, time.time_ns()
+        streams = self.context.streams
+        subscribers = GaugeMetricFamily(f"{PREFIX}subscribers", "Open change streams.", labels=("view",))
+        for view, count in streams.counts.items():
+            subscribers.add_metric((view,), count)
+        yield subscribers
+        dropped = CounterMetricFamily(f"{PREFIX}subscribers_dropped", "Change streams ended as too slow.", labels=("view",))
+        for view, count in streams.dropped.items():
+            dropped.add_metric((view,), count)
+        yield dropped
+        if snapshot is None:
+            return
+        numbers = {name: dict(rows) for name, rows in snapshot.stats.numbers.items()} | self._derived(snapshot, now_ns)
+        for metric in CATALOGUE.values():
+            if metric.kind == "histogram":
+                family = _histogram(metric, snapshot.stats)
+            else:
+                family = _plain(metric, numbers.get(metric.name, {}))
+            if family.samples:
+                yield family
+        state = GaugeMetricFamily(f"{PREFIX}dataflow_state", "1 for the state it is in.", labels=("dataflow", "state"))
+        stalled = self.context.stale_ms(snapshot) > self.context.options.stale_after_ms
+        for name in ("running", "stalled"):
+            state.add_metric((snapshot.manifest.app, name), float((name == "stalled") == stalled))
+        yield state
+
+    @staticmethod
+    def _derived(snapshot: Snapshot, now_ns: int) -> dict[str, dict[tuple[str, ...], float]]:
+        """What the manifest itself tells: frontiers, lags, rows, traces."""
+        manifest, derived = snapshot.manifest, {}
+        known = {name: v for name, v in snapshot.views.items() if MIN_TIME < v.frontier < CLOSED}
+        derived["view_frontier_timestamp_seconds"] = {(name,): view.frontier / 1e9 for name, view in known.items()}
+        derived["view_lag_seconds"] = {(name,): (now_ns - view.frontier) / 1e9 for name, view in known.items()}
+        derived["view_rows"] = {(name,): float(len(view.rows)) for name, view in snapshot.views.items()}
+        derived["commit_timestamp_seconds"] = {(): manifest.committed_ns / 1e9}
+        updates: dict[tuple[str, ...], float] = {}
+        layers: dict[tuple[str, ...], float] = {}
+        disk: dict[tuple[str, ...], float] = {}
+        for name, trace in manifest.traces.items():
+            refs = [ref for shard in trace.shards for ref in shard]
+            updates[name,], layers[name,] = sum(ref.updates for ref in refs), len(refs)
+            disk[name, "disk"] = sum(ref.nbytes for ref in refs)
+        derived["trace_updates"], derived["trace_layers"], derived["trace_bytes"] = updates, layers, disk
+        return derived
+
+
+def _plain(metric: Metric, rows: dict[tuple[str, ...], float]) -> Family:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family: Family = kind(PREFIX + metric.name.removesuffix("_total"), metric.help, labels=metric.labels)
+    for labels, value in rows.items():
+        family.add_metric(labels, value)  # type: ignore[attr-defined]
+    return family
+
+
+def _histogram(metric: Metric, stats: Stats) -> Family:
+    family = HistogramMetricFamily(PREFIX + metric.name, metric.help, labels=metric.labels)
+    for labels, histogram in stats.histograms.get(metric.name, {}).items():
+        running, buckets = 0, []
+        bounds = [*(str(bound) for bound in histogram.bounds), "+Inf"]
+        for bound, count in zip(bounds, histogram.counts, strict=True):
+            running += count
+            buckets.append((bound, running))
+        family.add_metric(labels, buckets, histogram.total)
+    return family
+
+
+def release() -> str:
+    """The installed version of vernier; "unknown" in a bare checkout."""
+    try:
+        return version("vernier")
+    except PackageNotFoundError:
+        return "unknown"

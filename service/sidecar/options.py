@@ -1,0 +1,38 @@
+"""What a sidecar is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Limits in the unit of their names. settings: the service's own settings, shown at /v1/config with secrets masked.
+
+    poll_ms: how often the state directory is looked at. stale_after_ms: age of the newest epoch from which /readyz says no.
+    lag_limit: unread messages of a source from which /readyz says no. default_rows, max_rows: rows a page. max_wait_ms: longest
+    wait_ms. max_keys: keys a request. event_changes: changes an event (more only if one data time has more).
+    subscriber_bytes: changes that a subscriber may be behind. max_subscribers: open change streams. heartbeat_s: silence
+    in a change stream at most. stall_s: how long a subscriber may read nothing at all.
+    """
+
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = 8642
+    settings: dict[str, Any] = field(default_factory=dict)
+    poll_ms: float = 5
+    stale_after_ms: int = 10_000
+    lag_limit: int = 100_000
+    default_rows: int = 1_000
+    max_rows: int = 100_000
+    max_keys: int = 10_000
+    max_wait_ms: int = 60_000
+    event_changes: int = 1_000
+    subscriber_bytes: int = 8 << 20
+    max_subscribers: int = 2_000
+    heartbeat_s: float = 15
+    stall_s: float = 60
+    log_bytes: int = 64 << 20
+    cache_bytes: int = 128 << 20

@@ -1,0 +1,116 @@
+"""Errors over HTTP: RFC 9457 problem+json, one status and one stable code for each family of errors."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from operators.errors import meant
+from service.viewstate import Compacted, NotYetFinal
+from storage.errors import CallerError, StorageError, VernierError
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class UnknownView(CallerError):
+    """No view of that name."""
+
+    message = "there is no view {view!r}{hint}"
+    view: str
+    hint: str
+
+    @classmethod
+    def of(cls, view: str, known: list[str]) -> UnknownView:
+        """The error with the nearest name, or the names there are."""
+        listed = f"; there are {', '.join(known)}" if known else "; there are no views"
+        return cls(view=view, hint=meant(view, known) or listed)
+
+
+class NoEpoch(StorageError):
+    """Nothing was committed yet."""
+
+    message = "no epoch has been committed in {path} yet; start the service, or wait until its first epoch is done"
+    path: str
+
+
+class Problem(VernierError):
+    """An answer that is an error, where no other class of error says it: status, code, detail, and further members."""
+
+    status: int
+    kind: str
+    detail: str
+    extra: dict[str, Any]
+
+    def describe(self) -> str:
+        return self.detail
+
+    @classmethod
+    def of(cls, status: int, kind: str, detail: str, **extra: Any) -> Problem:  # noqa: ANN401
+        """The problem in one line."""
+        return cls(status=status, kind=kind, detail=detail, extra=extra)
+
+
+def problem_response(
+    status: int, code: str, detail: str, extra: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    """A problem+json answer."""
+    body = {
+        "type": f"urn:vernier:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        **(extra or {}),
+    }
+    return Response(msgspec.json.encode(body), status, headers, MEDIA_TYPE)
+
+
+def of_error(error: VernierError) -> Response:
+    """The answer to an error of ours; times as decimal strings."""
+    match error:
+        case Problem():
+            return problem_response(error.status, error.kind, error.detail, error.extra)
+        case Compacted():
+            extra = {"view": error.view, "as_of": str(error.as_of), "since": str(error.since)}
+            return problem_response(410, error.code, str(error), extra)
+        case NotYetFinal():
+            extra = {"view": error.view, "as_of": str(error.as_of), "frontier": str(error.frontier)}
+            return problem_response(409, error.code, str(error), extra)
+        case UnknownView():
+            return problem_response(404, error.code, str(error), {"view": error.view})
+        case CallerError():
+            return problem_response(400, error.code, str(error))
+        case StorageError():
+            return problem_response(503, error.code, str(error), headers={"retry-after": "1"})
+        case _:
+            return problem_response(500, error.code, str(error))
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of the app a problem."""
+
+    @app.exception_handler(VernierError)
+    async def of_vernier(_: Request, error: VernierError) -> Response:
+        return of_error(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def of_validation(_: Request, error: RequestValidationError) -> Response:
+        errors = [{"in": [str(part) for part in one["loc"]], "problem": one["msg"]} for one in error.errors()]
+        detail = "; ".join(f"{'.'.join(one['in'])}: {one['problem']}" for one in errors)
+        return problem_response(422, "invalid_request", detail, {"errors": errors})
+
+    @app.exception_handler(HTTPException)
+    async def of_http(request: Request, error: HTTPException) -> Response:
+        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+        detail = f"{request.method} {request.url.path}: {error.detail}"
+        return problem_response(error.status_code, code, detail, headers=dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def of_anything(request: Request, error: Exception) -> Response:
+        return problem_response(500, "internal_error", f"{request.method} {request.url.path}: {type(error).__name__}")

@@ -1,0 +1,53 @@
+"""Readiness: whether every view is caught up, and if not, who lags and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.reader import Snapshot
+from service.sidecar.options import Options
+
+
+def laggards(snapshot: Snapshot | None, failure: str | None, options: Options, now_ns: int) -> list[dict[str, Any]]:
+    """What keeps the answers from being current, each as {laggard, why}; nothing when all is well.
+
+    The pipeline lags when it commits nothing (it commits on every heartbeat, input or not), a source when many of its messages
+    are unread. With the event clock a quiet source holds the frontier back by design, so that alone is not lag, unless updates
+    wait behind it.
+    """
+    reasons = []
+    if failure is not None:
+        reasons.append({"laggard": "sidecar", "why": failure})
+    if snapshot is None:
+        reasons.append({"laggard": "pipeline", "why": f"no epoch has been committed in {options.state} yet"})
+        return reasons
+    age_ms = snapshot.age_ns(now_ns) // 1_000_000
+    if age_ms > options.stale_after_ms:
+        why = f"its newest epoch {snapshot.manifest.epoch} was committed {age_ms / 1000:.1f} s ago"
+        views = ", ".join(snapshot.views)
+        reasons.append({"laggard": "pipeline", "why": f"{why}; views {views} stand at {snapshot.frontier}"})
+    for (source, partition), lag in snapshot.stats.numbers.get("source_lag_messages", {}).items():
+        if lag > options.lag_limit:
+            reasons.append({"laggard": f"source {source}", "why": f"partition {partition} has {int(lag)} unread messages"})
+    reasons += _held_back(snapshot, options)
+    return reasons
+
+
+def _held_back(snapshot: Snapshot, options: Options) -> list[dict[str, Any]]:
+    """The source whose frontier has not moved for as long as an epoch may be old while updates wait for it."""
+    held = sum(int(about.get("held", 0)) for about in snapshot.stats.facts.get("sources", {}).values())
+    newest = snapshot.history[-1]
+    still = next((note for note in reversed(snapshot.history) if note.upper != newest.upper), None)
+    if not held or still is None:
+        return []
+    since_ms = (newest.committed_ns - still.committed_ns) // 1_000_000
+    frontiers = {
+        name: int(about["frontier"])
+        for name, about in snapshot.stats.facts.get("sources", {}).items()
+        if about.get("frontier") is not None
+    }
+    if since_ms <= options.stale_after_ms or not frontiers:
+        return []
+    name = min(frontiers, key=frontiers.__getitem__)
+    why = f"its frontier has been at {frontiers[name]} for {since_ms / 1000:.1f} s while {held} updates wait"
+    return [{"laggard": f"source {name}", "why": why}]

@@ -1,0 +1,186 @@
+"""Routes that answer with rows: a view, one key, many keys, several views at one time, and a view's changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from service.answers import key_parts, key_words
+from service.instants import parse_instant
+from service.rowquery import BadCursor, Cursor, RowQuery, split_list
+from service.sidecar import schemas
+from service.sidecar.changes import EventResponse
+from service.sidecar.context import Context, find_view
+from service.sidecar.negotiate import choose, page_body, page_response
+from service.sidecar.problems import Problem
+from service.viewstate import Compacted, ViewState
+from storage.updates import Ints
+
+Result = TypeVar("Result")
+
+_INLINE_ROWS = 20_000
+_JSON = "application/json"
+
+AsOf = Annotated[
+    str | None,
+    Query(description="Data time: nanoseconds or RFC 3339; the newest final one by default", examples=["1767225600000000000"]),
+]
+WaitMs = Annotated[int, Query(ge=0, le=3_600_000, description="Wait so long for `as_of` to become final")]
+Limit = Annotated[int | None, Query(ge=1, description="Rows a page")]
+Columns = Annotated[str | None, Query(description="Columns of the answer, comma-separated", examples=["node"])]
+
+
+class Keys(BaseModel):
+    """Many keys of a view: a value, a list of values, or an object by key column each."""
+
+    keys: list[Any] = Field(examples=[[1, 2, 3]])
+    as_of: str | int | None = Field(None, description="Data time; the newest final one by default")
+    wait_ms: int = Field(0, ge=0, le=3_600_000)
+
+
+async def run(view: ViewState, as_of: int, work: Callable[[], Result]) -> Result:
+    """Small answers at once, large ones in a thread, so that they do not hold up the others."""
+    if len(view.rows) <= _INLINE_ROWS and as_of + 1 >= view.log_start:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+def router(context: Context) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["rows"])
+    options, answers = context.options, context.answers
+
+    def limit_of(limit: int | None) -> int:
+        return min(limit or options.default_rows, options.max_rows)
+
+    @routes.get("/v1/views/{view}/rows/{key:path}", responses=schemas.rows_of_key, summary="The rows of one key")
+    async def one_key(
+        request: Request, view: str, key: str, as_of: AsOf = None, wait_ms: WaitMs = 0
+    ) -> Response:
+        snapshot, (state,), at = await context.at([view], as_of, wait_ms)
+        # Split what the client sent, so that a comma inside a value can be written %2C.
+        raw = request.scope["raw_path"].split(b"/rows/", 1)[1].decode("latin-1")
+        words = key_words(state, [unquote(part) for part in raw.split(",")])
+        rows, counts = answers.key(state, at, words)
+        return _key_response(context.stale_ms(snapshot), state, at, rows, counts, context)
+
+    @routes.get("/v1/views/{view}", responses=schemas.rows, summary="Rows of a view")
+    async def rows_of_view(
+        request: Request,
+        view: str,
+        where: Annotated[
+            list[str] | None, Query(description="column:operator:value, repeatable", examples=[["node:lt:100"]])
+        ] = None,
+        columns: Columns = None,
+        order: Annotated[str | None, Query(description="Columns, `-` in front for descending", examples=["-node"])] = None,
+        limit: Limit = None,
+        cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
+        as_of: AsOf = None,
+        wait_ms: WaitMs = 0,
+    ) -> Response:
+        form = choose(request.headers.get("accept"), ("json", "ndjson", "csv", "arrow"))
+        query, offset = RowQuery(tuple(where or ()), split_list(order)), 0
+        if cursor is not None:
+            begun = Cursor.decode(cursor)
+            query, offset = _go_on(begun, view, query), begun.offset
+            as_of = str(begun.as_of)
+        snapshot, (state,), at = await context.at([view], as_of, wait_ms)
+        page = await run(
+            state, at, lambda: answers.page(state, at, query, offset, limit_of(limit), split_list(columns))
+        )
+        return page_response(page, form, context.stale_ms(snapshot))
+
+    @routes.post("/v1/views/{view}/rows", responses=schemas.rows_of_keys, summary="The rows of many keys")
+    async def many_keys(view: str, body: Keys) -> Response:
+        if len(body.keys) > options.max_keys:
+            raise Problem.of(413, "too_many_keys", f"{len(body.keys)} keys; at most {options.max_keys} in one request")
+        snapshot, (state,), at = await context.at([view], body.as_of, body.wait_ms)
+        keys = [key_words(state, key_parts(state, key)) for key in body.keys]
+        rows, counts, missing = await run(state, at, lambda: answers.keys(state, at, keys))
+        answer = {
+            "view": state.name,
+            "as_of": str(at),
+            "since": str(state.since),
+            "frontier": str(state.frontier),
+            "stale_ms": context.stale_ms(snapshot),
+            "rows": answers.codec(state).dicts(rows, counts),
+            "missing": [body.keys[i] for i in missing],
+        }
+        return Response(msgspec.json.encode(answer), media_type=_JSON)
+
+    @routes.get("/v1/read", responses=schemas.read, summary="Several views at one time")
+    async def read(
+        views: Annotated[str, Query(description="Names, comma-separated", examples=["reach,by_out_degree"])],
+        as_of: AsOf = None,
+        wait_ms: WaitMs = 0,
+        limit: Limit = None,
+    ) -> Response:
+        names = list(dict.fromkeys(split_list(views)))
+        snapshot, states, at = await context.at(names, as_of, wait_ms)
+        stale_ms, bodies = context.stale_ms(snapshot), {}
+        for state in states:
+            page = await run(state, at, lambda: answers.page(state, at, RowQuery(), 0, limit_of(limit)))  # noqa: B023
+            bodies[state.name] = page_body(page, stale_ms)
+        answer = {"as_of": str(at), "frontier": str(snapshot.frontier), "stale_ms": stale_ms, "views": bodies}
+        return Response(msgspec.json.encode(answer), media_type=_JSON)
+
+    @routes.get(
+        "/v1/views/{view}/changes",
+        responses=schemas.changes,
+        summary="Every change of a view, as it becomes final",
+        response_class=Response,
+    )
+    async def changes(
+        request: Request,
+        view: str,
+        since: Annotated[str | None, Query(description="Frontier to begin at: all changes at times not before it")] = None,
+        until: Annotated[str | None, Query(description="End when all changes before this time were sent")] = None,
+        snapshot: Annotated[bool | None, Query(description="Send the rows first; true unless since is given")] = None,
+        last_event_id: Annotated[str | None, Header(description="Resume behind this event")] = None,
+    ) -> Any:
+        form = choose(request.headers.get("accept"), ("sse", "ndjson"))
+        newest = context.follower.require()
+        state = find_view(newest, view)
+        begin = last_event_id or since
+        start = state.frontier if begin is None else parse_instant(begin)
+        end = None if until is None else parse_instant(until)
+        if last_event_id and end is not None and start >= end:
+            return Response(status_code=204)
+        with_rows = (snapshot is True or (snapshot is None and since is None)) and not last_event_id
+        if with_rows:
+            state.check(start - 1)
+        elif start < state.frontier and not state.can_resume(start):
+            raise Compacted(view=view, as_of=start, since=state.since)
+        if context.streams.open >= options.max_subscribers:
+            raise Problem.of(503, "too_many_subscribers", f"{context.streams.open} change streams are open already")
+        return EventResponse(context.streams, view, form, context.streams.events(newest, state, form, start, end, with_rows))
+
+    return routes
+
+
+def _go_on(begun: Cursor, view: str, query: RowQuery) -> RowQuery:
+    if begun.view != view:
+        raise BadCursor(problem=f"belongs to view {begun.view}")
+    for given, kept in ((query.where, begun.where), (query.order, begun.order)):
+        if given and given != kept:
+            raise BadCursor(problem="belongs to a request with another where or order")
+    return RowQuery(begun.where, begun.order)
+
+
+def _key_response(stale_ms: int, view: ViewState, at: int, rows: Ints, counts: Ints, context: Context) -> Response:
+    answer = {
+        "view": view.name,
+        "as_of": str(at),
+        "since": str(view.since),
+        "frontier": str(view.frontier),
+        "stale_ms": stale_ms,
+        "rows": context.answers.codec(view).dicts(rows, counts),
+    }
+    return Response(msgspec.json.encode(answer), media_type=_JSON)

@@ -1,0 +1,287 @@
+"""Routes about the service: views, frontiers, latency, epochs, sources, traces, dead letters, plan, settings, health."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from service.instants import format_instant
+from service.reader import EpochNote, Snapshot
+from service.sidecar import schemas
+from service.sidecar.context import Context, frontier_list
+from service.sidecar.masking import masked
+from service.sidecar.problems import Problem, problem_response
+from service.sidecar.readiness import laggards
+from service.stats import LATENCY_BOUNDS, Histogram
+from service.viewstate import ViewState
+from storage.errors import StorageError
+from storage.manifest import LayerRef
+
+_QUANTILES = (0.5, 0.9, 0.99, 0.999)
+_PLAN_FILE = "plan.json"
+
+
+def reply(body: object, status: int = 200) -> Response:
+    """A JSON answer that nobody may keep."""
+    return Response(msgspec.json.encode(body), status, {"cache-control": "no-store"}, "application/json")
+
+
+def router(context: Context) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["status"])
+    follower = context.follower
+
+    @routes.get("/healthz", summary="The process lives", tags=["health"])
+    async def healthz() -> Response:
+        uptime = (time.time_ns() - context.started_ns) / 1e9
+        return reply({"status": "ok", "pid": os.getpid(), "uptime_seconds": round(uptime, 3)})
+
+    @routes.get("/readyz", summary="Every view is caught up", tags=["health"], responses=schemas.plain)
+    async def readyz() -> Response:
+        snapshot = follower.snapshot
+        reasons = laggards(snapshot, follower.failure, context.options, time.time_ns())
+        if snapshot is None or reasons:
+            detail = "; ".join(f"{reason['laggard']}: {reason['why']}" for reason in reasons)
+            code = "no_epoch" if snapshot is None else "not_ready"
+            return problem_response(503, code, detail, {"ready": False, "laggards": reasons}, {"retry-after": "1"})
+        return reply({
+            "ready": True,
+            "epoch": snapshot.manifest.epoch,
+            "stale_ms": context.stale_ms(snapshot),
+            "views": {name: frontier_list(view.frontier) for name, view in snapshot.views.items()},
+        })  # fmt: skip
+
+    @routes.get("/v1/views", summary="All views", responses=schemas.views)
+    async def views() -> Response:
+        snapshot = follower.require()
+        return reply({
+            "views": [_about(view) for view in snapshot.views.values()],
+            "app": snapshot.manifest.app,
+            "epoch": snapshot.manifest.epoch,
+            "stale_ms": context.stale_ms(snapshot),
+        })  # fmt: skip
+
+    @routes.get("/v1/frontiers", summary="How far everything is final", responses=schemas.plain)
+    async def frontiers() -> Response:
+        snapshot = follower.require()
+        manifest = snapshot.manifest
+        return reply({
+            "epoch": manifest.epoch,
+            "lower": frontier_list(manifest.lower),
+            "upper": frontier_list(manifest.upper),
+            "message_time": format_instant(manifest.committed_ns),
+            "committed": str(manifest.committed_ns),
+            "stale_ms": context.stale_ms(snapshot),
+            "views": {name: frontier_list(view.frontier) for name, view in snapshot.views.items()},
+            "since": {name: frontier_list(view.since) for name, view in snapshot.views.items()},
+            "sources": {name: _source_frontiers(about) for name, about in _sources(snapshot).items()},
+        })  # fmt: skip
+
+    @routes.get("/v1/latency", summary="Received to visible, by view", responses=schemas.plain)
+    async def latency(
+        window_seconds: Annotated[int, Query(ge=1, le=86_400, description="How far back the series goes")] = 300,
+        points: Annotated[int, Query(ge=1, le=1_000, description="Points of the series")] = 150,
+    ) -> Response:
+        snapshot = follower.require()
+        totals = {labels[0]: h for labels, h in snapshot.stats.histograms.get("view_latency_seconds", {}).items()}
+        series = _series(snapshot.history, window_seconds, points)
+        noticed = [(n.noticed_ns - n.committed_ns) / 1e9 for n in snapshot.history if n.noticed_ns is not None]
+        return reply({
+            "unit": "seconds",
+            "meaning": "per update, from its arrival in the source's topic to the commit that makes it visible",
+            "bounds": list(LATENCY_BOUNDS),
+            "views": {
+                name: {
+                    "count": total.observations,
+                    "mean": total.total / total.observations if total.observations else None,
+                    "quantiles": _quantiles(total),
+                    "histogram": total.counts,
+                    "series": series.get(name, []),
+                }
+                for name, total in totals.items()
+            },
+            "notice_seconds": {"median": sorted(noticed)[len(noticed) // 2] if noticed else None, "epochs": len(noticed)},
+        })  # fmt: skip
+
+    @routes.get("/v1/epochs", summary="The newest epochs", responses=schemas.plain)
+    async def epochs(
+        after: Annotated[int, Query(ge=0, description="Only epochs behind this one")] = 0,
+        limit: Annotated[int, Query(ge=1, le=1_200)] = 100,
+    ) -> Response:
+        snapshot = follower.require()
+        notes = [note for note in snapshot.history if note.epoch > after][-limit:]
+        return reply({"epochs": [_epoch(note) for note in notes], "stale_ms": context.stale_ms(snapshot)})
+
+    @routes.get("/v1/sources", summary="Sources with partitions, offsets, counts", responses=schemas.plain)
+    async def sources() -> Response:
+        snapshot = follower.require()
+        return reply({"sources": _source_details(snapshot), "stale_ms": context.stale_ms(snapshot)})
+
+    @routes.get("/v1/traces", summary="Arrangements with their layers", responses=schemas.plain)
+    async def traces() -> Response:
+        snapshot = follower.require()
+        listed = []
+        for name, trace in snapshot.manifest.traces.items():
+            refs = [ref for shard in trace.shards for ref in shard]
+            listed.append({
+                "trace": name,
+                "key_words": trace.key_width,
+                "val_words": trace.val_width,
+                "depth": trace.depth,
+                "updates": sum(ref.updates for ref in refs),
+                "bytes": sum(ref.nbytes for ref in refs),
+                "shards": [[_layer(ref) for ref in shard] for shard in trace.shards],
+            })  # fmt: skip
+        return reply({"traces": listed, "stale_ms": context.stale_ms(snapshot)})
+
+    @routes.get("/v1/dead-letters", summary="The newest refused messages", responses=schemas.plain)
+    async def dead_letters(limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Response:
+        snapshot = follower.require()
+        letters = list(itertools.islice(_letters(context), limit))
+        return reply({"dead_letters": letters, "totals": _numbers(snapshot, "source_errors_total", ("source", "reason"))})
+
+    @routes.get("/v1/dataflow", summary="The plan with counters", responses=schemas.plain)
+    async def dataflow() -> Response:
+        snapshot = follower.require()
+        try:
+            plan = msgspec.json.decode((context.options.state / _PLAN_FILE).read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise Problem.of(404, "no_plan", f"the service has left no plan in {context.options.state}") from error
+        operators = {
+            "updates": _numbers(snapshot, "operator_updates_total", ("operator", "direction")),
+            "seconds": {
+                labels[0]: {"total": h.total, "epochs": h.observations}
+                for labels, h in snapshot.stats.histograms.get("operator_duration_seconds", {}).items()
+            },
+            "rounds": _numbers(snapshot, "fixpoint_rounds", ("operator",)),
+        }
+        return reply({"program": snapshot.manifest.program, "plan": plan, "operators": operators})
+
+    @routes.get("/v1/config", summary="Settings, secrets masked", responses=schemas.plain)
+    async def config() -> Response:
+        options = context.options
+        names = [name for name in options.__dataclass_fields__ if name != "settings"]
+        own = {name: getattr(options, name) for name in names}
+        return reply(masked({"sidecar": own | {"state": str(options.state)}, "service": options.settings}))
+
+    return routes
+
+
+def _about(view: ViewState) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "columns": [{"name": name, "type": spelled} for name, spelled in view.schema.to_json()],
+        "key": list(view.key),
+        "rows": len(view.rows),
+        "since": str(view.since),
+        "frontier": str(view.frontier),
+    }
+
+
+def _sources(snapshot: Snapshot) -> Mapping[str, Any]:
+    sources: Mapping[str, Any] = snapshot.stats.facts.get("sources", {})
+    return sources
+
+
+def _listed(frontier: str | None) -> list[str] | None:
+    return frontier_list(None if frontier is None else int(frontier))
+
+
+def _source_frontiers(about: Mapping[str, Any]) -> dict[str, Any]:
+    partitions = about.get("partitions", {})
+    return {
+        "frontier": _listed(about.get("frontier")),
+        "partitions": {number: _listed(partition.get("frontier")) for number, partition in partitions.items()},
+    }
+
+
+def _source_details(snapshot: Snapshot) -> dict[str, Any]:
+    counted = {
+        "updates": _numbers(snapshot, "source_updates_total", ("source", "sign")),
+        "errors": _numbers(snapshot, "source_errors_total", ("source", "reason")),
+        "late": _numbers(snapshot, "source_late_updates_total", ("source", "action")),
+    }
+    details = {name: dict(about) for name, about in _sources(snapshot).items()}
+    for what, rows in counted.items():
+        for row in rows:
+            name, kind = list(row.values())[:2]
+            details.setdefault(name, {}).setdefault(what, {})[kind] = row["value"]
+    for topic, offsets in snapshot.manifest.offsets.items():
+        for about in details.values():
+            if about.get("topic") == topic:
+                about["offsets"] = {str(partition): offset for partition, offset in offsets.items()}
+    return details
+
+
+def _numbers(snapshot: Snapshot, metric: str, labels: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows = snapshot.stats.numbers.get(metric, {})
+    return [dict(zip(labels, values, strict=True)) | {"value": number} for values, number in rows.items()]
+
+
+def _quantiles(histogram: Histogram) -> dict[str, float | None]:
+    return {str(q): histogram.quantile(q) for q in _QUANTILES}
+
+
+def _series(history: Iterable[EpochNote], window_seconds: int, points: int) -> dict[str, list[dict[str, Any]]]:
+    """By view: p50, p99 and count of steps of time, oldest first; steps without updates are left out."""
+    notes = list(history)
+    step_ns = max(1, window_seconds * 1_000_000_000 // points)
+    begin = (notes[-1].committed_ns if notes else 0) - window_seconds * 1_000_000_000
+    steps: dict[str, dict[int, Histogram]] = {}
+    for note in notes:
+        if note.committed_ns < begin:
+            continue
+        for view, histogram in note.latency.items():
+            step = steps.setdefault(view, {})
+            at = note.committed_ns // step_ns
+            total = step.setdefault(at, Histogram.empty(histogram.bounds))
+            total.counts = [a + b for a, b in zip(total.counts, histogram.counts, strict=True)]
+            total.total += histogram.total
+    return {
+        view: [
+            {"at": str(at * step_ns), "p50": h.quantile(0.5), "p99": h.quantile(0.99), "count": h.observations}
+            for at, h in sorted(step.items())
+            if h.observations
+        ]
+        for view, step in steps.items()
+    }
+
+
+def _epoch(note: EpochNote) -> dict[str, Any]:
+    return {
+        "epoch": note.epoch,
+        "lower": str(note.lower),
+        "upper": str(note.upper),
+        "committed": str(note.committed_ns),
+        "changes": dict(note.changes),
+    }
+
+
+def _layer(ref: LayerRef) -> dict[str, Any]:
+    return {
+        "segment": ref.segment,
+        "updates": ref.updates,
+        "bytes": ref.nbytes,
+        "lower": str(ref.lower),
+        "upper": str(ref.upper),
+        "since": str(ref.since),
+    }
+
+
+def _letters(context: Context) -> Iterable[dict[str, Any]]:
+    """Dead letters of the epochs whose manifests are kept, newest first."""
+    for manifest in context.follower.reader.manifests():
+        for ref in reversed(manifest.dead):
+            try:
+                meta = context.follower.reader.segment(ref.segment).meta(ref.label)
+            except StorageError:
+                return
+            for letter in reversed(meta.get("letters", [])):
+                yield {"epoch": manifest.epoch, **letter}
