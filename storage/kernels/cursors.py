@@ -101,17 +101,58 @@ def find_keys(table: np.ndarray, keyed: np.ndarray, k: int) -> np.ndarray:
 
 
 @njit(cache=True, inline="always")
-def _before(a: np.ndarray, i: int, b: np.ndarray, j: int, v: int, d: int) -> int:
+def _before(rows: np.ndarray, i: int, j: int, v: int, d: int) -> int:
     """Compare histories' rows [vals | time | rounds | diff] by (val, rounds, time)."""
     for c in range(v):
-        if a[i, c] != b[j, c]:
-            return -1 if a[i, c] < b[j, c] else 1
+        if rows[i, c] != rows[j, c]:
+            return -1 if rows[i, c] < rows[j, c] else 1
     for c in range(v + 1, v + 1 + d):
-        if a[i, c] != b[j, c]:
-            return -1 if a[i, c] < b[j, c] else 1
-    if a[i, v] != b[j, v]:
-        return -1 if a[i, v] < b[j, v] else 1
+        if rows[i, c] != rows[j, c]:
+            return -1 if rows[i, c] < rows[j, c] else 1
+    if rows[i, v] != rows[j, v]:
+        return -1 if rows[i, v] < rows[j, v] else 1
     return 0
+
+
+@njit(cache=True, inline="always")
+def _spans(row: np.ndarray, at: int) -> tuple[int, int, int, int]:
+    """The vals [v0, v1) and the histories [h0, h1) of the key at position `at` of a layer."""
+    v0 = at if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at)
+    v1 = at + 1 if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at + 1)
+    h0 = v0 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], v0)
+    h1 = v1 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], v1)
+    return v0, v1, h0, h1
+
+
+@njit(cache=True)
+def _merge_runs(rows: np.ndarray, bounds: np.ndarray, runs: int, order: np.ndarray, spare: np.ndarray, v: int, d: int):  # type: ignore
+    """Order rows whose `runs` consecutive runs (at bounds[: runs + 1]) are sorted: merge neighbours until one is left."""
+    while runs > 1:
+        kept = 0
+        for r in range(0, runs - 1, 2):
+            lo, middle, hi = bounds[r], bounds[r + 1], bounds[r + 2]
+            if _before(rows, order[middle], order[middle - 1], v, d) < 0:
+                i, j, k = lo, middle, lo
+                while i < middle and j < hi:
+                    if _before(rows, order[j], order[i], v, d) < 0:
+                        spare[k] = order[j]
+                        j += 1
+                    else:
+                        spare[k] = order[i]
+                        i += 1
+                    k += 1
+                while i < middle:
+                    spare[k] = order[i]
+                    i += 1
+                    k += 1
+                for c in range(lo, k):
+                    order[c] = spare[c]
+            kept += 1
+            bounds[kept] = hi
+        if runs % 2:
+            kept += 1
+            bounds[kept] = bounds[runs]
+        runs = kept
 
 
 @njit(cache=True)
@@ -120,7 +161,7 @@ def gather(table: np.ndarray, found: np.ndarray, v: int, d: int, settled: int, f
 
     Layers `0 .. settled-1` are older than the slice: their times read as `fold`. Returns (offsets[q + 1],
     entries[n, v + 1 + d + 1], status): rows `[val words | time | rounds | diff]` by key, sorted by (val, rounds, time).
-    O(total history x log of layers) as layers are geometric.
+    O(history x log layers).
     """
     q, layers = found.shape
     offsets = np.zeros(q + 1, np.int64)
@@ -129,77 +170,61 @@ def gather(table: np.ndarray, found: np.ndarray, v: int, d: int, settled: int, f
     for i in range(q):
         here = 0
         for layer in range(layers):
-            at = found[i, layer]
-            if at < 0:
-                continue
-            row = table[layer]
-            v0 = at if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at)
-            v1 = at + 1 if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at + 1)
-            h0 = v0 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], v0)
-            h1 = v1 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], v1)
-            here += h1 - h0
+            if found[i, layer] >= 0:
+                _, _, h0, h1 = _spans(table[layer], found[i, layer])
+                here += h1 - h0
         most = max(most, here)
         total += here
-    width = v + d + 2
-    out = np.empty((total, width), np.int64)
-    run = np.empty((most, width), np.int64)
-    acc = np.empty((most, width), np.int64)
-    spare = np.empty((most, width), np.int64)
+    last = v + d + 1
+    out = np.empty((total, last + 1), np.int64)
+    rows = np.empty((most, last + 1), np.int64)
+    order = np.empty(most, np.int64)
+    spare = np.empty(most, np.int64)
+    bounds = np.empty(layers + 1, np.int64)
     count = 0
     for i in range(q):
-        held = 0
-        for layer in range(layers - 1, -1, -1):
+        n = 0
+        runs = 0
+        bounds[0] = 0
+        for layer in range(layers):
             at = found[i, layer]
             if at < 0:
                 continue
             row = table[layer]
-            v0 = at if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at)
-            v1 = at + 1 if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at + 1)
-            n = 0
-            for val in range(v0, v1):
-                h0 = val if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], val)
-                h1 = val + 1 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], val + 1)
-                for h in range(h0, h1):
-                    for c in range(v):
-                        run[n, c] = load(row[VALS], val * v + c)
-                    run[n, v] = fold if layer < settled else load(row[TIMES], h * row[TIME_STRIDE])
-                    for c in range(d):
-                        run[n, v + 1 + c] = load(row[ROUNDS], h * row[ROUND_STRIDE] + c)
-                    run[n, width - 1] = load(row[DIFFS], h * row[DIFF_STRIDE])
-                    n += 1
-            # Merge this layer's run with what newer layers gave; equal rows become one.
-            a, b, m = 0, 0, 0
-            while a < held or b < n:
-                if a < held and (b >= n or _before(acc, a, run, b, v, d) <= 0):
-                    if m > 0 and _before(spare, m - 1, acc, a, v, d) == 0:
-                        sum_, wrapped = add_checked(spare[m - 1, width - 1], acc[a, width - 1])
-                        if wrapped:
-                            return offsets, out[:0], OVERFLOW
-                        spare[m - 1, width - 1] = sum_
-                    else:
-                        if m > 0 and spare[m - 1, width - 1] == 0:
-                            m -= 1
-                        spare[m] = acc[a]
-                        m += 1
-                    a += 1
-                else:
-                    if m > 0 and _before(spare, m - 1, run, b, v, d) == 0:
-                        sum_, wrapped = add_checked(spare[m - 1, width - 1], run[b, width - 1])
-                        if wrapped:
-                            return offsets, out[:0], OVERFLOW
-                        spare[m - 1, width - 1] = sum_
-                    else:
-                        if m > 0 and spare[m - 1, width - 1] == 0:
-                            m -= 1
-                        spare[m] = run[b]
-                        m += 1
-                    b += 1
-            if m > 0 and spare[m - 1, width - 1] == 0:
-                m -= 1
-            held = m
-            acc, spare = spare, acc
-        for e in range(held):
-            out[count] = acc[e]
-            count += 1
+            v0, v1, h0, h1 = _spans(row, at)
+            val = v0
+            stop = h1
+            for h in range(h0, h1):
+                if h == h0 or h == stop:
+                    if h != h0:
+                        val += 1
+                    stop = val + 1 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], val + 1)
+                for c in range(v):
+                    rows[n, c] = load(row[VALS], val * v + c)
+                rows[n, v] = fold if layer < settled else load(row[TIMES], h * row[TIME_STRIDE])
+                for c in range(d):
+                    rows[n, v + 1 + c] = load(row[ROUNDS], h * row[ROUND_STRIDE] + c)
+                rows[n, last] = load(row[DIFFS], h * row[DIFF_STRIDE])
+                order[n] = n
+                n += 1
+            runs += 1
+            bounds[runs] = n
+        if runs > 1:
+            _merge_runs(rows, bounds, runs, order, spare, v, d)
+        e = 0
+        while e < n:
+            first = order[e]
+            sum_ = rows[first, last]
+            e += 1
+            while e < n and _before(rows, first, order[e], v, d) == 0:
+                sum_, wrapped = add_checked(sum_, rows[order[e], last])
+                if wrapped:
+                    return offsets, out[:0], OVERFLOW
+                e += 1
+            if sum_ != 0:
+                for c in range(last):
+                    out[count, c] = rows[first, c]
+                out[count, last] = sum_
+                count += 1
         offsets[i + 1] = count
     return offsets, out[:count], 0

@@ -1,0 +1,121 @@
+"""How fast the engine alone is: seed 000's benchmark, a random graph in motion, without Spark, Kafka or files.
+
+`python -m bench.engine --program bfs --nodes 1000 --edges 2000 --updates 20000 --batch 1000`: an update puts an edge in and takes the
+oldest out, each update at its own time. Prints one JSON line: CPU and wall microseconds an update, epoch percentiles, shares by operator.
+"""
+
+import argparse
+import json
+import time
+
+import numpy as np
+
+import vernier as vn
+from operators.planner import compile_app
+from operators.runtime import Worker
+from storage.updates import MIN_TIME, Updates
+from vernier import col
+
+
+class Edge(vn.Schema):
+    """A directed edge."""
+
+    src: vn.Int64
+    dst: vn.Int64
+
+
+class Root(vn.Schema):
+    """Where to start."""
+
+    node: vn.Int64
+
+
+def program(name: str) -> vn.App:
+    """bfs (distances by minimum, and their histogram) or reachability."""
+    app = vn.App(name)
+    edges, roots = app.source("edges", Edge), app.source("roots", Root)
+    if name == "bfs":
+        start = roots.with_columns(dist=vn.lit(0))
+
+        @vn.fixpoint
+        def dists(dists, *, edges, start):
+            step = dists.join(edges, left_on="node", right_on="src").select(node=col("dst"), dist=col("dist") + 1)
+            return vn.union(start, step).group_by("node").agg(dist=vn.min("dist"))
+
+        distances = dists(start, edges=edges, start=start)
+        app.view("histogram", distances.group_by("dist").agg(n=vn.count()), key=["dist"])
+    else:
+
+        @vn.fixpoint
+        def reach(reach, *, edges, roots):
+            step = reach.join(edges, left_on="node", right_on="src").select(node=col("dst"))
+            return vn.union(roots, step).distinct()
+
+        app.view("reach", reach(roots, edges=edges, roots=roots), key=["node"])
+    return app
+
+
+def changes(edges: np.ndarray, count: int, first: int, last: int) -> Updates:
+    """Updates first..last-1: edge count+i comes and edge i goes, at time i + 1."""
+    i = np.arange(first, last)
+    rows = np.concatenate((edges[count + i], edges[i]))
+    times = np.concatenate((i + 1, i + 1))
+    diffs = np.concatenate((np.ones(len(i), np.int64), -np.ones(len(i), np.int64)))
+    return Updates.of(rows, times, diffs)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", choices=["bfs", "reachability"], default="bfs")
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--edges", type=int, default=2000)
+    parser.add_argument("--updates", type=int, default=20_000)
+    parser.add_argument("--batch", type=int, default=1000)
+    parser.add_argument("--slice", type=int, default=1024)
+    args = parser.parse_args()
+    plan = compile_app(program(args.program))
+    edges = np.random.default_rng(0).integers(0, args.nodes, (args.edges + args.updates, 2))
+    worker = Worker(plan, slice_updates=args.slice)
+    first = {"roots": Updates.of([[0]], [0], [1]), "edges": Updates.of(edges[: args.edges], 0, 1)}
+    worker.run_epoch(MIN_TIME, 1, first)
+    warm = min(args.updates // 4, max(200, args.batch))
+    at = 0
+    wall: list[float] = []
+    cpu = 0.0
+    while at < args.updates:
+        size = min(args.batch, args.updates - at)
+        batch = changes(edges, args.edges, at, at + size)
+        began, began_cpu = time.perf_counter(), time.process_time()
+        worker.run_epoch(at + 1, at + 1 + size, {"edges": batch})
+        if at >= warm:
+            wall.append(time.perf_counter() - began)
+            cpu += time.process_time() - began_cpu
+        else:
+            for operator in worker.operators:
+                operator.counters.seconds = 0.0
+        at += size
+    counted = args.updates - -(-warm // args.batch) * args.batch
+    shares = {
+        f"{operator.op.id} {operator.op.name}": round(operator.counters.seconds / sum(wall), 3)
+        for operator in worker.operators
+        if operator.counters.seconds > 0.02 * sum(wall)
+    }
+    print(
+        json.dumps(
+            {
+                "program": args.program,
+                "batch": args.batch,
+                "slice": args.slice,
+                "cpu_us_per_update": round(cpu / counted * 1e6, 1),
+                "wall_us_per_update": round(sum(wall) / counted * 1e6, 1),
+                "epoch_ms_p50": round(float(np.percentile(wall, 50)) * 1e3, 2),
+                "epoch_ms_p99": round(float(np.percentile(wall, 99)) * 1e3, 2),
+                "shares": shares,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
