@@ -1,0 +1,139 @@
+"""Clocks of input partitions: when an update happened, and how far a partition is complete.
+
+Two clocks (docs/architecture.md, "Time at the door"). `arrival` stamps every update with a time that strictly increases
+within its partition and depends on the partition's log alone, so that a replay gives the same times. `event` takes the
+producer's time and moves by promises (progress), by a bounded delay, or not at all.
+
+Everything here is a pure function of a partition's clock, of what an epoch brought for it (its Fact) and of the
+broker's time; no wall clock is read, so that all workers, and every replay, come to the same frontiers.
+"""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from storage.updates import CLOSED, MIN_TIME
+
+Ints = npt.NDArray[np.int64]
+
+NS_PER_MS = 1_000_000
+MAX_TIME = CLOSED - 1
+_LATEST_MS = CLOSED // NS_PER_MS - 1_000
+"""Broker times are clamped to this, a second before data times end, which leaves room to count upwards from it."""
+
+Resolution = Literal["exact", "millisecond"]
+
+
+class Statement(msgspec.Struct, frozen=True, array_like=True):
+    """Counted progress: the updates of [lower, upper) are `counts` many at each of its times, and none at other
+    times."""
+
+    lower: int
+    upper: int
+    counts: tuple[tuple[int, int], ...]
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one epoch brought for one partition; workers tell each other these.
+
+    next: the offset behind the last record. ms: the newest broker time. updates, peak: how many updates and their
+    `peak_of`. newest: the greatest event time. promise: the greatest time before which nothing follows. statements:
+    counted progress.
+    """
+
+    next: int
+    ms: int
+    updates: int = 0
+    peak: int = MIN_TIME
+    newest: int = MIN_TIME
+    promise: int = MIN_TIME
+    statements: tuple[Statement, ...] = ()
+
+
+class PartitionClock(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a partition stands after an epoch.
+
+    frontier: its updates before this time are all here. active_ms: the broker's time when it last had records, or when
+    the service began to wait for it. idle: it has given way to the others. last: its last arrival stamp.
+    """
+
+    active_ms: int
+    frontier: int = MIN_TIME
+    idle: bool = False
+    last: int = MIN_TIME - 1
+
+
+def broker_ms(timestamps: Ints) -> Ints:
+    """Broker times in ms that can be carried as ns: none is before 1970 or so late that a stamp would overflow."""
+    return np.clip(timestamps, 0, _LATEST_MS)
+
+
+def stamp(last: int, ms: Ints) -> Ints:
+    """Arrival times of a partition's next updates: each the greater of its broker time and one more than the stamp
+    before.
+
+    last: the partition's last stamp; ms: int64[n], the broker times of its next n updates in offset order. O(n).
+    """
+    index = np.arange(len(ms), dtype=np.int64)
+    return index + np.maximum(np.maximum.accumulate(ms * NS_PER_MS - index), last + 1)
+
+
+def peak_of(ms: Ints) -> int:
+    """The one number from which `last_stamp` tells the last of these updates' stamps: max(broker ns - position)."""
+    return int((ms * NS_PER_MS - np.arange(len(ms), dtype=np.int64)).max(initial=MIN_TIME))
+
+
+def last_stamp(last: int, updates: int, peak: int) -> int:
+    """The last of the stamps that `stamp` gives to `updates` updates of this peak, without their broker times."""
+    return last if updates == 0 else updates - 1 + max(last + 1, peak)
+
+
+def advance_arrival(clock: PartitionClock, fact: Fact | None, now_ms: int, slack_ms: int) -> PartitionClock:
+    """The clock after an epoch whose newest broker time was `now_ms`.
+
+    A partition with records is complete up to its last stamp. One without had nothing when the epoch's offsets were
+    fixed, and what is appended later carries a later broker time, up to the skew of brokers and of that moment:
+    `slack_ms`.
+    """
+    if fact is None:
+        frontier = min(max(now_ms - slack_ms, 0), _LATEST_MS) * NS_PER_MS
+        return msgspec.structs.replace(clock, frontier=max(clock.frontier, frontier))
+    last = last_stamp(clock.last, fact.updates, fact.peak)
+    reached = last + 1 if fact.updates else clock.frontier
+    return PartitionClock(active_ms=now_ms, frontier=max(clock.frontier, reached), last=last)
+
+
+def advance_event(
+    clock: PartitionClock, fact: Fact | None, now_ms: int, lateness_ns: int | None, idle_timeout_ms: int | None
+) -> PartitionClock:
+    """The clock after an epoch: as far as promised, and as the newest time less the bounded lateness, if there is
+    one."""
+    if fact is None:
+        # Should the broker's clock have jumped back, the partition's rest is counted from the new, earlier time.
+        active_ms = min(clock.active_ms, now_ms)
+        idle = clock.idle or (idle_timeout_ms is not None and now_ms - active_ms > idle_timeout_ms)
+        return msgspec.structs.replace(clock, active_ms=active_ms, idle=idle)
+    frontier = max(clock.frontier, fact.promise)
+    if lateness_ns is not None:
+        frontier = max(frontier, fact.newest - lateness_ns)
+    return PartitionClock(active_ms=now_ms, frontier=frontier)
+
+
+def round_up(time: Ints, resolution: Resolution) -> Ints:
+    """Times at a resolution: never earlier than they were, int64[n]."""
+    if resolution == "exact":
+        return time
+    last = MAX_TIME - MAX_TIME % NS_PER_MS
+    up = np.minimum(time, last)
+    return np.where(time > last, MAX_TIME, up + (-up) % NS_PER_MS)
+
+
+def cut_at(frontier: int, resolution: Resolution) -> int:
+    """The time from which on `round_up` gives a time not before `frontier`: round_up(t) < frontier iff t <
+    cut_at(frontier)."""
+    if resolution == "exact" or frontier in (MIN_TIME, CLOSED):
+        return frontier
+    before = frontier - 1
+    return max(before - before % NS_PER_MS + 1, MIN_TIME)

@@ -1,0 +1,73 @@
+"""Sources' settings: the topic a source is read from, its format, and how its time runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from operators.schema import RowType
+from service.clocks import Resolution
+from service.formats import FORMATS
+from storage.errors import CallerError
+
+
+class SourceMisfit(CallerError):
+    """Sources' settings do not fit the program or one another."""
+
+    message = "{problem}"
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """Where a source comes from and how its time runs.
+
+    lateness_ns: without progress, an event clock is complete up to its newest time less this. idle_timeout_ms: a
+    partition of an event clock without records for so long of the broker's time gives way to the others; None: never.
+    on_late: what happens to an update before the frontier.
+    """
+
+    topic: str
+    format: Literal["vernier", "json"] = "vernier"
+    clock: Literal["arrival", "event"] = "arrival"
+    lateness_ns: int | None = None
+    idle_timeout_ms: int | None = 30_000
+    on_late: Literal["reject", "advance"] = "reject"
+    resolution: Resolution = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class DoorConfig:
+    """sources: by name. partitions: how many each topic has (1 where it is not said). slack_ms: see advance_arrival.
+    max_message_bytes: a longer message is refused."""
+
+    sources: Mapping[str, SourceConfig]
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    heartbeat_topic: str | None = None
+    slack_ms: int = 1
+    max_message_bytes: int = 8 << 20
+
+
+def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, list[str]]:
+    """The sources of each topic, in name order. Raises SourceMisfit."""
+    topics: dict[str, list[str]] = {}
+    for name in sorted(sources):
+        if name not in config.sources:
+            raise SourceMisfit(problem=f"source {name} has no settings; say at least which topic it is read from")
+        mine = config.sources[name]
+        if mine.format not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise SourceMisfit(problem=f"source {name} has the unknown format {mine.format!r} (known are {known})")
+        if mine.topic == config.heartbeat_topic:
+            raise SourceMisfit(problem=f"source {name} cannot be read from {mine.topic}, the topic of heartbeats")
+        topics.setdefault(mine.topic, []).append(name)
+    for topic, names in topics.items():
+        first = config.sources[names[0]]
+        for name in names[1:]:
+            # What a source does with late updates and its resolution are its own; all else belongs to the partitions.
+            mine = replace(config.sources[name], on_late=first.on_late, resolution=first.resolution)
+            if mine != first:
+                problem = (
+                    f"sources {names[0]} and {name} share topic {topic}, so format, clock, lateness and idle timeout"
+                )
+                raise SourceMisfit(problem=f"{problem} must be the same: {first} and {mine}")
+    return topics
