@@ -19,6 +19,7 @@ from operators import logical
 from operators.app import App, ViewDecl
 from operators.expr import Expr, col
 from operators.kernels.reducing import COUNT, DISTINCT, MAX, MIN, SUM
+from operators.placement import capture, place, plain_words
 from operators.plan import (
     ArrangementPlan,
     ArrangeOp,
@@ -44,7 +45,6 @@ from operators.plan import (
     Words,
     inputs_of,
 )
-from operators.schema import RowType
 
 _KINDS = {"count": COUNT, "sum": SUM, "min": MIN, "max": MAX}
 FORMAT = 1
@@ -76,8 +76,8 @@ class _Planner:
             self._build(self.app.sources[name])
         for name, view in self.app.views.items():
             views[name] = self._view(name, view)
-        self._place()
-        self._captures()
+        place(self.ops)
+        capture(self.ops, self.scopes)
         parts = [(op.trace, op.width) for op in self.ops if isinstance(op, (ArrangeOp, ReduceOp))]
         described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts))
         consumers = Counter(i for op in self.ops for i in inputs_of(op))
@@ -160,7 +160,7 @@ class _Planner:
         child = node.input
         stages: list[Stage]
         if isinstance(node, logical.Project):
-            words = _plain_words(node.exprs, child.schema)
+            words = plain_words(node.exprs, child.schema)
             if words is not None and isinstance(child, logical.Join) and self.uses[_identity(child)] == 1:
                 return self._join(child, words)
             exprs = tuple(expr for _, expr in node.exprs)
@@ -359,125 +359,11 @@ class _Planner:
         order = (*key, *val)
         return ViewPlan(name, row, tuple(view.key), trace, tuple(order.index(w) for w in range(row.width)))
 
-    # --- placement and captures ---------------------------------------------------------------------------------------
-
-    def _place(self) -> None:
-        """Find by which words each operator's rows are placed; drop exchanges that would move nothing."""
-        variables = [op for op in self.ops if isinstance(op, VariableOp)]
-        for variable in variables:
-            variable.part = None
-        for _ in range(len(variables) + 1):
-            self._propagate()
-            changed = False
-            for variable in variables:
-                part = self.ops[variable.feedback].part
-                if variable.part is None and part is not None:
-                    variable.part = part
-                    changed = True
-            if not changed:
-                break
-        for variable in variables:
-            if variable.part is None:
-                variable.part = tuple(range(variable.width))
-        self._propagate()
-        for variable in variables:
-            if self.ops[variable.initial].part != variable.part:
-                variable.initial_exchange = variable.part
-            if self.ops[variable.feedback].part != variable.part:
-                variable.feedback_exchange = variable.part
-        for op in self.ops:
-            if isinstance(op, ArrangeOp):
-                op.exchange = self.ops[op.input].part != op.key
-
-    def _propagate(self) -> None:
-        for op in self.ops:
-            if not isinstance(op, VariableOp):
-                op.part = self._part(op)
-
-    def _part(self, op: Op) -> Words | None:
-        match op:
-            case ArrangeOp():
-                return tuple(range(len(op.key)))
-            case ReduceOp():
-                return tuple(range(op.key_width))
-            case JoinOp():
-                left = self.ops[op.left]
-                width = len(left.key) if isinstance(left, ArrangeOp) else _key_width(left)
-                wanted = [(0, i) for i in range(width)]
-                if all(column in op.columns for column in wanted):
-                    return tuple(op.columns.index(column) for column in wanted)
-                return None
-            case LinearOp():
-                part = self.ops[op.input].part
-                for stage in op.stages:
-                    part = _carry(part, stage)
-                return part
-            case UnionOp():
-                parts = {self.ops[i].part for i in op.inputs}
-                return parts.pop() if len(parts) == 1 else None
-            case EnterOp() | LeaveOp() | ViewOp():
-                return self.ops[op.input].part
-            case _:
-                return None
-
-    def _captures(self) -> None:
-        """Tell each loop which outer operators can wake it: what is entered, arrangements joined inside, and
-        initials."""
-        for op in self.ops:
-            for i in inputs_of(op):
-                scope = self.scopes[op.scope]
-                home = self.ops[i].scope
-                while scope.id != home and scope.parent is not None:
-                    if self.scopes[home].depth >= scope.depth:
-                        break
-                    if i not in scope.captures:
-                        scope.captures.append(i)
-                    scope = self.scopes[scope.parent]
-
 
 def _identity(node: logical.Node) -> tuple[object, ...]:
     """Equal for nodes of one scope that mean the same."""
     bound = tuple(scope for scope in reversed(node.scope.chain()) if scope.depth > 0)
     return (node.scope, node.digest(bound))
-
-
-def _key_width(op: Op) -> int:
-    assert isinstance(op, ReduceOp)
-    return op.key_width
-
-
-def _carry(part: Words | None, stage: Stage) -> Words | None:
-    """Where the placing words stand after a stage."""
-    if part is None or isinstance(stage, (Keep, Negated)):
-        return part
-    if isinstance(stage, Take):
-        source: list[int] = list(stage.words)
-    else:
-        source = []
-        for expr in stage.exprs:
-            words = _plain_words((("", expr),), stage.schema)
-            source += words if words is not None else [-1] * _width_of(expr, stage.schema)
-    if all(word in source for word in part):
-        return tuple(source.index(word) for word in part)
-    return None
-
-
-def _width_of(expr: Expr, row: RowType) -> int:
-    from operators.evaluate import bind
-
-    bound = bind(expr, row)
-    return bound.type.words + int(bound.nullable)
-
-
-def _plain_words(exprs: Sequence[tuple[str, Expr]], row: RowType) -> Words | None:
-    """The words that a projection picks when all its expressions are columns."""
-    words: list[int] = []
-    for _, expr in exprs:
-        column = expr.column
-        if column is None:
-            return None
-        words += [int(w) for w in row.index([column])]
-    return tuple(words)
 
 
 def _fuse(stages: list[Stage]) -> list[Stage]:
