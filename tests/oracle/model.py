@@ -1,8 +1,9 @@
 """The oracle: what a plan's answer is, found from scratch with dictionaries and loops.
 
 Slow and obvious on purpose. Multiplicities: a row is present when its multiplicity is greater than 0; `distinct`, `min`
-and `max` see present rows, `count` and `sum` weigh by multiplicity, joins multiply, a group exists while any of its rows
-has a multiplicity other than 0. Loops start from X0 at every time and, when they are inside another loop, at every round of it.
+and `max` see present rows, `count` and `sum` weigh by multiplicity, joins multiply, a group exists while any of its
+rows has a multiplicity other than 0. Loops start from X0 at every time and, when they are inside another loop, at every
+round of it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,13 @@ class NotSettled(Exception):
         self.rounds = rounds
 
 
+class TooLarge(Exception):
+    """A multiplicity is so large that the product, which counts in 64 bits, may refuse what the oracle can do."""
+
+
+LARGEST = 2**40
+
+
 def order(row: Row) -> tuple[tuple[bool, Any], ...]:
     """A sort key for rows that may hold None, which sorts first."""
     return tuple((value is not None, value if value is not None else 0) for value in row)
@@ -58,7 +66,8 @@ def accumulate(pairs: Iterable[tuple[Row, int]]) -> Collection:
 def evaluate(plan: Node, sources: Mapping[str, Collection]) -> Collection:
     """The collection that `plan` is when the inputs are `sources`; an input without an entry is empty.
 
-    Raises NotSettled when a loop that may not be truncated reaches its limit.
+    Raises NotSettled when a loop that may not be truncated reaches its limit, TooLarge when a multiplicity leaves
+    +-2**40.
     """
     return _Scope(None, sources, {}).evaluate(plan)
 
@@ -74,7 +83,7 @@ def input_times(updates: Mapping[str, Iterable[Change]]) -> list[int]:
 
 
 def changes(plan: Node, updates: Mapping[str, Iterable[Change]]) -> list[Change]:
-    """All changes of the view `plan`: it is recomputed at every data time of the inputs and compared with the time before.
+    """All changes of the view `plan`: recomputed at every data time of the inputs and compared with the time before.
 
     Consolidated, sorted by time and then row. Costs one whole evaluation for every distinct time.
     """
@@ -110,7 +119,9 @@ class _Scope:
         if self.outer is not None and node.free.isdisjoint(self.values):
             return self.outer.evaluate(node)
         if node not in self.known:
-            self.known[node] = self.recompute(node)
+            self.known[node] = result = self.recompute(node)
+            if any(abs(count) > LARGEST for count in result.values()):
+                raise TooLarge(f"a {type(node).__name__} has multiplicities beyond {LARGEST}")
         return self.known[node]
 
     def recompute(self, node: Node) -> Collection:
@@ -140,11 +151,13 @@ class _Scope:
         raise TypeError(f"the oracle has no rule for {type(node).__name__}")
 
     def pairs(self, join: Join) -> Iterator[tuple[Row, int]]:
-        right = self.evaluate(join.right)
+        partners: dict[Row, list[tuple[Row, int]]] = {}
+        for two, times in self.evaluate(join.right).items():
+            partners.setdefault(join.right_key(two), []).append((two, times))
         for one, count in self.evaluate(join.left).items():
-            for two, times in right.items():
-                key = join.left_key(one)
-                if key == join.right_key(two) and None not in key:
+            key = join.left_key(one)
+            if None not in key:
+                for two, times in partners.get(key, []):
                     yield join.output(one, two), count * times
 
     def groups(self, group: Group) -> Iterator[tuple[Row, int]]:
@@ -152,7 +165,9 @@ class _Scope:
         for row, count in self.evaluate(group.input).items():
             members.setdefault(group.key(row), {})[row] = count
         for key, rows in members.items():
-            yield key + tuple(summary(aggregate, rows) for aggregate in group.aggregates), 1
+            results = [(aggregate, summary(aggregate, rows)) for aggregate in group.aggregates]
+            if all(one is not None or aggregate.nullable for aggregate, one in results):
+                yield key + tuple(one for _, one in results), 1
 
     def limit(self, loop: Loop) -> tuple[Collection, ...]:
         current = tuple(self.evaluate(node) for node in loop.initials)
@@ -170,7 +185,7 @@ class _Scope:
 
 
 def summary(aggregate: Aggregate, rows: Collection) -> Any:
-    """One aggregate over a group's rows. Nulls as in SQL: not counted, summed or compared; None when nothing is left."""
+    """One aggregate over a group's rows. Nulls as in SQL: not counted, summed or compared; None if nothing is left."""
     value = aggregate.value
     if value is None:
         if aggregate.kind != "count":

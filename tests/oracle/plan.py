@@ -102,7 +102,7 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False)
 class Join(Node):
-    """`output(l, r)` for every pair with equal keys; multiplicities multiply. A key with a None in it equals nothing."""
+    """`output(l, r)` for every pair with equal keys; multiplicities multiply. A key with a None in it equals no key."""
 
     left: Node
     right: Node
@@ -117,10 +117,14 @@ class Join(Node):
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate of a group: `value(row)` is what is summed or compared; without it `count` counts every row."""
+    """One aggregate of a group: `value(row)` is what is summed or compared; without it `count` counts every row.
+
+    nullable: whether the result may be None; else a group without a result (min or max of no present row) is left out.
+    """
 
     kind: Kind
     value: Callable[[Row], Any] | None = None
+    nullable: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +165,8 @@ class Loop:
     def __post_init__(self) -> None:
         if len(self.initials) != len(self.bodies):
             raise ValueError(f"a loop of {len(self.initials)} variables has {len(self.bodies)} bodies")
+        if self.max_rounds < 1:
+            raise ValueError(f"a loop of {self.max_rounds} rounds")
         inside = frozenset().union(*(body.free for body in self.bodies)) - frozenset(self.variables)
         object.__setattr__(self, "free", inside.union(*(node.free for node in self.initials)))
 
@@ -203,3 +209,8 @@ def whole(row: Row) -> Row:
 def columns(*indexes: int) -> Callable[[Row], Row]:
     """A function that takes these columns of a row."""
     return lambda row: tuple(row[index] for index in indexes)
+
+
+def item(index: int) -> Callable[[Row], Any]:
+    """A function that takes one column's value of a row."""
+    return lambda row: row[index]

@@ -125,7 +125,7 @@ def core(k: int, roots: Node = ROOTS, edges: Node = EDGES) -> Node:
 
 
 def strong_core(edges: Node = EDGES) -> Node:
-    """Three levels: edges of strong components, without those into nodes that fewer than two of them enter, to the end."""
+    """Three levels: edges of strong components, less those into nodes that fewer than two of them enter, to the end."""
 
     def body(left: Node) -> tuple[Node]:
         strong = strong_edges(left)
@@ -143,7 +143,8 @@ def even_odd(roots: Node = ROOTS, edges: Node = EDGES) -> tuple[Node, Node]:
     def body(even: Node, odd: Node) -> tuple[Node, Node]:
         return Distinct(Union((roots, step(odd, edges)))), Distinct(step(even, edges))
 
-    return fixpoint((roots, nothing), body)
+    even, odd = fixpoint((roots, nothing), body)
+    return even, odd
 
 
 def fed_by_cycles(edges: Node = EDGES) -> Node:

@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 
 from tests.oracle import programs
-from tests.oracle.model import Collection, NotSettled, accumulate, changes, consolidate, evaluate
+from tests.oracle.model import Change, Collection, NotSettled, accumulate, changes, consolidate, evaluate
 from tests.oracle.plan import (
     Aggregate,
     Distinct,
@@ -23,6 +23,7 @@ from tests.oracle.plan import (
     Union,
     columns,
     fixpoint,
+    item,
     without,
 )
 
@@ -62,14 +63,16 @@ def test_a_group_exists_while_a_row_is_not_zero() -> None:
 
 
 def test_min_and_max_see_only_present_rows() -> None:
-    ends = Group(A, columns(0), (Aggregate("min", lambda row: row[1]), Aggregate("max", lambda row: row[1])))
-    assert evaluate(ends, {"a": {(1, 4): 1, (1, 2): -1, (1, 5): 2, (1, 9): -1}}) == {(1, 4, 5): 1}
-    assert evaluate(ends, {"a": {(1, 4): -1}}) == {(1, None, None): 1}
+    def ends(nullable: bool) -> Node:
+        return Group(A, columns(0), tuple(Aggregate(kind, item(1), nullable) for kind in ("min", "max")))
+
+    assert evaluate(ends(False), {"a": {(1, 4): 1, (1, 2): -1, (1, 5): 2, (1, 9): -1}}) == {(1, 4, 5): 1}
+    assert evaluate(ends(True), {"a": {(1, 4): -1}}) == {(1, None, None): 1}
+    assert evaluate(ends(False), {"a": {(1, 4): -1}}) == {}
 
 
 def test_nulls_are_not_counted_summed_or_compared() -> None:
-    value = columns(1)
-    every = (Aggregate("count"), *(Aggregate(kind, lambda row: value(row)[0]) for kind in ("count", "sum", "min")))
+    every = (Aggregate("count"), *(Aggregate(kind, item(1), nullable=True) for kind in ("count", "sum", "min")))
     assert evaluate(Group(A, columns(0), every), {"a": {(1, None): 2, (1, 3): 1}}) == {(1, 3, 1, 3, 3): 1}
     assert evaluate(Group(A, columns(0), every), {"a": {(1, None): 2}}) == {(1, 2, 0, None, None): 1}
 
@@ -96,7 +99,7 @@ def test_a_loop_starts_from_its_initial_value_at_every_time() -> None:
     (kept,) = fixpoint(
         (A,), lambda x: (Distinct(Union((x, Join(x, B, columns(0), columns(0), lambda _, e: (e[1],))))),)
     )
-    updates = {"a": [((1,), 0, 1), ((1,), 4, -1)], "b": [((1, 2), 0, 1), ((2, 1), 0, 1)]}
+    updates: dict[str, list[Change]] = {"a": [((1,), 0, 1), ((1,), 4, -1)], "b": [((1, 2), 0, 1), ((2, 1), 0, 1)]}
     assert changes(kept, updates) == [((1,), 0, 1), ((2,), 0, 1), ((1,), 4, -1), ((2,), 4, -1)]
 
 
@@ -129,7 +132,7 @@ def test_variables_step_together() -> None:
 
 
 def test_an_inner_loop_starts_afresh_at_every_outer_round() -> None:
-    """Inside, nodes are collected from one start; outside, the start walks on. Carrying the collection over would keep 0."""
+    """Inside, nodes are collected from one start; outside, the start walks on. Carrying them over would keep 0."""
 
     def walk(start: Node) -> tuple[Node]:
         inside = programs.reach(start, B)
@@ -158,7 +161,7 @@ def test_known_programs_against_networkx(seed: int) -> None:
     sources = {"roots": roots, "edges": edges}
     lengths = nx.multi_source_dijkstra_path_length(graph, {root for (root,) in roots}, weight=None)
     assert evaluate(programs.reach(), sources) == {(node,): 1 for node in lengths}
-    assert evaluate(programs.bfs(), sources) == {(node, length): 1 for node, length in lengths.items()}
+    assert evaluate(programs.bfs(), sources) == dict.fromkeys(lengths.items(), 1)
     assert evaluate(programs.histogram(), sources) == {
         (length, list(lengths.values()).count(length)): 1 for length in lengths.values()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable
 
@@ -194,7 +195,7 @@ def test_merging_is_adding_and_compaction_raises_times_only(
 def colliding(draw: st.DrawFn) -> list[Entry]:
     """Updates of two-word keys that all have one hash: the second word undoes what the first did."""
     target = draw(st.integers(0, 1))
-    made = []
+    made: list[Entry] = []
     for first, val, time, diff in draw(
         st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 3), diffs), max_size=20)
     ):
@@ -252,7 +253,7 @@ def slices(draw: st.DrawFn) -> tuple[tuple[int, int, int], list[list[list[Entry]
 def test_a_trace_reads_as_all_its_updates(
     case: tuple[tuple[int, int, int], list[list[list[Entry]]]], data: st.DataObject
 ) -> None:
-    """Earlier slices read at the slice's lower, this slice's steps at their own times, and only those before the mark."""
+    """Earlier slices read at the slice's lower, this slice's steps at their own times, only those before the mark."""
     (key_width, val_width, depth), life = case
     trace = Trace("t", key_width, val_width, depth)
     old: list[Entry] = []
@@ -280,7 +281,7 @@ def test_a_trace_reads_as_all_its_updates(
         assert history((row, lower + 10, rounds, diff) for row, _, rounds, diff in inside) == whole
         sizes = [layer.updates for layer in trace.layers]
         assert all(size > 0 for size in sizes)
-        assert all(older >= 2 * newer for older, newer in zip(sizes, sizes[1:], strict=False))
+        assert all(older >= 2 * newer for older, newer in itertools.pairwise(sizes))
         unmoved = history((row, lower, rounds, diff) for row, _, rounds, diff in before_this)
         everything = keyed(universe, key_width)
         assert selected(kept, everything, lower, None) == unmoved
