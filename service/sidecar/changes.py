@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.answers import Answers, SizedCache
@@ -167,10 +168,13 @@ def _error(code: str, detail: str) -> dict[str, Any]:
     return {"code": code, "detail": detail}
 
 
-class EventResponse:
-    """An ASGI answer that streams events until they end, the client goes, or it reads nothing for `stall_s`."""
+class EventResponse(Response):
+    """An answer that streams events until they end, the client goes, or it reads nothing for `stall_s`."""
 
     def __init__(self, streams: ChangeStreams, view: str, form: Format, events: AsyncIterator[bytes]) -> None:
+        super().__init__(media_type=MEDIA_TYPES[form], headers={"cache-control": "no-store", "vary": "accept"})
+        del self.headers["content-length"]
+        self.headers["x-accel-buffering"] = "no"
         self.streams, self.view, self.form, self.events = streams, view, form, events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,13 +191,7 @@ class EventResponse:
             await asyncio.gather(sender, gone, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
-        headers = [
-            (b"content-type", f"{MEDIA_TYPES[self.form]}; charset=utf-8".encode()),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-            (b"vary", b"accept"),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             async for event in self.events:
                 message = {"type": "http.response.body", "body": event, "more_body": True}

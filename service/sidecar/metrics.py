@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from service.reader import Snapshot
 from service.sidecar.context import Context
-from service.stats import CATALOGUE, Metric, Stats
+from service.stats import CATALOGUE, Labels, Metric, Stats
 from storage.updates import CLOSED, MIN_TIME
 
 PREFIX = "vernier_"
@@ -86,17 +86,18 @@ class _Committed(Collector):
         yield state
 
     @staticmethod
-    def _derived(snapshot: Snapshot, now_ns: int) -> dict[str, dict[tuple[str, ...], float]]:
+    def _derived(snapshot: Snapshot, now_ns: int) -> dict[str, dict[Labels, float]]:
         """What the manifest itself tells: frontiers, lags, rows, traces."""
-        manifest, derived = snapshot.manifest, {}
+        manifest = snapshot.manifest
+        derived: dict[str, dict[Labels, float]] = {}
         known = {name: v for name, v in snapshot.views.items() if MIN_TIME < v.frontier < CLOSED}
         derived["view_frontier_timestamp_seconds"] = {(name,): view.frontier / 1e9 for name, view in known.items()}
         derived["view_lag_seconds"] = {(name,): (now_ns - view.frontier) / 1e9 for name, view in known.items()}
         derived["view_rows"] = {(name,): float(len(view.rows)) for name, view in snapshot.views.items()}
         derived["commit_timestamp_seconds"] = {(): manifest.committed_ns / 1e9}
-        updates: dict[tuple[str, ...], float] = {}
-        layers: dict[tuple[str, ...], float] = {}
-        disk: dict[tuple[str, ...], float] = {}
+        updates: dict[Labels, float] = {}
+        layers: dict[Labels, float] = {}
+        disk: dict[Labels, float] = {}
         for name, trace in manifest.traces.items():
             refs = [ref for shard in trace.shards for ref in shard]
             updates[name,], layers[name,] = sum(ref.updates for ref in refs), len(refs)
@@ -105,7 +106,7 @@ class _Committed(Collector):
         return derived
 
 
-def _plain(metric: Metric, rows: dict[tuple[str, ...], float]) -> Family:
+def _plain(metric: Metric, rows: dict[Labels, float]) -> Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family: Family = kind(PREFIX + metric.name.removesuffix("_total"), metric.help, labels=metric.labels)
     for labels, value in rows.items():

@@ -109,6 +109,6 @@ rows_of_key = _with({"model": RowsBody, "description": "The rows of the key; non
 rows_of_keys = _with({"model": KeysBody, "description": "The rows of the keys"}, 413)
 read = _with({"model": ReadBody, "description": "The first page of each view, all as of one time"})
 changes = _with(_STREAM, 406) | {204: {"description": "The subscriber has everything up to `until`"}}
-views = {200: {"model": ViewsBody, "description": "All views"}, 503: _PROBLEMS[503]}
+views: dict[int | str, dict[str, Any]] = {200: {"model": ViewsBody, "description": "All views"}, 503: _PROBLEMS[503]}
 plain: dict[int | str, dict[str, Any]] = {422: _PROBLEMS[422], 503: _PROBLEMS[503]}
 models = (ProblemBody,)
