@@ -40,6 +40,7 @@ class FaultyDisk:
 
     def __init__(self, inner: Disk, fault: Fault = Fault.CRASH_BEFORE, at: int = 0) -> None:
         self._inner, self._fault, self._at = inner, fault, at
+        self._next = ("", 0)
         self._open: set[int] = set()
         self._held: list[Held] = []
         self.calls: list[str] = []
@@ -49,6 +50,10 @@ class FaultyDisk:
     def reached(self) -> bool:
         """Whether the chosen call has been made."""
         return 0 < self._at <= len(self.calls)
+
+    def fail_next(self, name: str, skip: int = 0) -> None:
+        """Let the fault strike at the next call of this name, or some later one."""
+        self._at, self._next = 0, (name, skip)
 
     def mend(self) -> None:
         """Make room again; from here on nothing fails."""
@@ -142,6 +147,10 @@ class FaultyDisk:
         if name not in CHANGES:
             return call(*args)
         self.calls.append(f"{name} {os.path.basename(path)}".strip())
+        wanted, skip = self._next
+        if name == wanted:
+            self._next = (name, skip - 1) if skip else ("", 0)
+            self._at = 0 if skip else len(self.calls)
         full = self._fault is Fault.DISK_FULL and self.reached
         if full and name in NEEDS_ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

@@ -1,0 +1,82 @@
+"""Manifests: everything comes back, and any damage is found and named."""
+
+import pytest
+
+from storage.errors import Damaged, UnknownFormat, VernierError
+from storage.manifest import (
+    LayerRef,
+    Manifest,
+    TraceEntry,
+    ViewEntry,
+    decode_manifest,
+    encode_manifest,
+    manifest_epoch,
+    manifest_file,
+)
+from storage.segment import checksum
+
+REF = LayerRef("000000000007-a-0", "edges/0", 12, 960, -(2**63) + 2, 2**63 - 1, 17)
+WHOLE = Manifest(
+    epoch=7,
+    attempt="7-a1b2",
+    lower=1_700_000_000_000_000_001,
+    upper=1_700_000_000_000_000_999,
+    committed_ns=1_700_000_000_123_456_789,
+    workers=2,
+    app="reach",
+    program="f00d",
+    traces={"edges": TraceEntry(1, 1, 0, [[REF], []]), "reach": TraceEntry(1, 0, 1, [[], []])},
+    held={"edges": [[LayerRef("s2", "held", 1, 8, 0, 1, 0)], []]},
+    door={"edges": {"progress": {"0": "17"}}},
+    offsets={"edges": {0: 17, 1: 2**62}},
+    views={"reach": ViewEntry([["node", "Int64"]], ["node"], "reach", -5)},
+    changes={"reach": [LayerRef("s3", "changes/reach", 1, 8, 0, 1, 0)]},
+    dead=[LayerRef("s4", "dead", 1, 8, 0, 1, 0)],
+    stats={"updates": 2**63 - 1, "latency": [1, 2, 3]},
+)
+
+
+def test_a_manifest_comes_back() -> None:
+    data = encode_manifest(WHOLE)
+    assert decode_manifest("m", data) == WHOLE
+    assert data.count(b"\n") == 2
+    assert len(list(WHOLE.refs())) == 4
+    assert WHOLE.segments() == {"000000000007-a-0", "s2", "s3", "s4"}
+    assert len({REF, LayerRef(*(getattr(REF, name) for name in REF.__struct_fields__))}) == 1
+
+
+def test_every_flipped_bit_is_found_and_every_cut() -> None:
+    data = encode_manifest(WHOLE)
+    for at in range(len(data)):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << at % 7
+        with pytest.raises((Damaged, UnknownFormat), match="manifest m: "):
+            decode_manifest("m", bytes(flipped))
+        with pytest.raises(Damaged, match="manifest m: "):
+            decode_manifest("m", data[:at])
+    with pytest.raises(Damaged, match=f"is {len(data) + 3} bytes long, expected {len(data)}"):
+        decode_manifest("m", data + b"...")
+
+
+def test_damage_says_what_was_expected() -> None:
+    data = encode_manifest(WHOLE)
+    with pytest.raises(Damaged, match=r"manifest m: checksum \w{16}, expected \w{16}"):
+        decode_manifest("m", data.replace(b"reach", b"reech"))
+    with pytest.raises(UnknownFormat, match="manifest m: format 2, this release reads 1"):
+        decode_manifest("m", data.replace(b'"format":1', b'"format":2', 1))
+
+
+def test_a_sound_file_of_another_shape_is_damage_too() -> None:
+    other = encode_manifest(WHOLE).replace(b'"epoch":7', b'"epoch":"x"')
+    head, body, _ = other.split(b"\n")
+    head = b'{"format":1,"bytes":%d,"xxh3_64":"%016x"}' % (len(body), checksum(body))
+    with pytest.raises(VernierError, match=r"manifest m: Expected `int`, got `str` - at `\$\.epoch`"):
+        decode_manifest("m", head + b"\n" + body + b"\n")
+
+
+def test_names_of_manifests_sort_as_epochs() -> None:
+    names = [manifest_file(epoch) for epoch in (1, 9, 10, 10**11)]
+    assert names == sorted(names)
+    assert [manifest_epoch(name) for name in names] == [1, 9, 10, 10**11]
+    for other in ("manifests/1.json", f"{names[0]}.damaged", f"{names[0]}.7.0.tmp", "manifests/x.json", names[0][10:]):
+        assert manifest_epoch(other) is None
