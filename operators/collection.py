@@ -17,11 +17,11 @@ from operators.errors import (
     meant,
 )
 from operators.evaluate import bind
-from operators.expr import Cast, Column, Expr, ExprLike, Literal, Nullability, as_expr, named
+from operators.expr import Column, Expr, ExprLike, Literal, Nullability, as_expr, named
 from operators.logical import Aggregate, Aggregation, Distinct, Filter, Join, Negate, Node, Project, Union
 from operators.names import JOINS_LATER, no_method
 from operators.schema import RowType, check_name
-from operators.types import Float64, Int64, as_type
+from operators.types import Float64, Int64
 
 _ALL = "_all"
 """The constant key of an aggregate over all rows; no program can name it."""
@@ -67,22 +67,18 @@ class Collection:
                 raise WrongType(problem=f"the new name of column {old!r} must be text, not {new!r}")
         return self._project([(changes.get(name, name), Column(name)) for name in self.columns])
 
-    def drop(self, *columns: str) -> "Collection":
+    def drop(self, *columns: str | Expr) -> "Collection":
         """All columns but these; rows that become equal stay as many as they were."""
-        for name in columns:
-            self.schema.field(_text(name, "drop"))
-        return self._project([(name, Column(name)) for name in self.columns if name not in columns])
+        dropped = [self.schema.field(_text(name, "drop")).name for name in columns]
+        return self._project([(name, Column(name)) for name in self.columns if name not in dropped])
 
     def cast(self, mapping: Mapping[str, Any] | None = None, /, **types: Any) -> "Collection":
         """Convert columns (see Expr.cast): `cast(a=vn.Float64)`; with `a=vn.Int64 | None` it may hold nulls."""
         changes = {**(mapping or {}), **types}
-        exprs: dict[str, Expr] = {}
-        for name, annotation in changes.items():
+        for name in changes:
             self.schema.field(name)
-            kind, nullable = as_type(annotation, f"the target of cast for column {name!r}")
-            cast: Expr = Cast(Column(name), kind)
-            exprs[name] = Nullability(cast, True) if nullable else cast
-        return self._project([(name, exprs.get(name, Column(name))) for name in self.columns])
+        exprs = [(name, Column(name).cast(changes[name]) if name in changes else Column(name)) for name in self.columns]
+        return self._project(exprs)
 
     def filter(self, *conditions: ExprLike) -> "Collection":
         """The rows for which all conditions are true (not false, not null)."""
@@ -178,7 +174,7 @@ class Collection:
         return f"Collection{self.schema}"
 
 
-METHODS = tuple(name for name in vars(Collection) if not name.startswith("_"))
+METHODS = tuple(name for name, value in vars(Collection).items() if callable(value) and not name.startswith("_"))
 """The names of a collection's methods."""
 
 

@@ -98,13 +98,14 @@ class Expr:
         """The same value under a name, for `select` and `with_columns`."""
         return Alias(self, name)
 
-    def cast(self, kind: type[Type] | Type) -> Expr:
-        """The value as another type: Int64, Float64, Bool and TimestampNs among each other where it makes sense.
+    def cast(self, kind: Any) -> Expr:
+        """The value as another type, such as vn.Float64, or `vn.Int64 | None` for a column that may hold nulls.
 
         Float64 to Int64 truncates towards zero and raises ArithmeticOverflow for NaN and what does not fit; Date to
         TimestampNs is midnight UTC; TimestampNs and Int64 convert as nanoseconds since 1970 (Spark's are seconds).
         """
-        return Cast(self, as_type(kind, "the target of cast")[0])
+        target, nullable = as_type(kind, "the target of cast")
+        return Nullability(Cast(self, target), True) if nullable else Cast(self, target)
 
     def is_null(self) -> Expr:
         """True where the value is null, else false; never null."""
@@ -204,7 +205,7 @@ class Expr:
     def __bool__(self) -> bool:
         raise WrongType(
             problem=f"{self} has a value for each row, so Python cannot take it for true or false; "
-            "write & | ~ with parentheses instead of and, or, not, `if`, or a chained comparison"
+            "put comparisons in parentheses, (a > 1) & (b < 2), and write & | ~ for and, or, not, `if` and a < b < c"
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -250,6 +251,10 @@ class Literal(Expr):
         return ("lit", "null" if self.type is None else self.type.name, exact)
 
     def text(self, level: int = 0) -> str:
+        if self.type == Date() and self.value is not None:
+            return f"lit({_EPOCH.date() + datetime.timedelta(self.value)!r})"
+        if self.type == TimestampNs() and self.value is not None:
+            return f"lit({_EPOCH + datetime.timedelta(microseconds=self.value // 1000)!r})"
         return f"lit({self.value!r})" if self.type is None or level == 0 else repr(self.value)
 
 

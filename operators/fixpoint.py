@@ -26,6 +26,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 class Fixpoint:
     """A loop's body with its limits; calling it with the initial collections builds the loop and returns its limit."""
 
+    __name__: str
+
     def __init__(self, body: Callable[..., Any], max_rounds: int, on_limit: str) -> None:
         functools.update_wrapper(self, body)
         self.body = body

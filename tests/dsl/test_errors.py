@@ -1,0 +1,247 @@
+"""Wrong programs get their error when they are built: the user's line, what was found, what was meant."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vernier as vn
+from operators.errors import BadLoop, NameClash, NotInThisRelease, ProgramError, UnknownColumn, UnknownName, WrongType
+
+HEAD = """\
+import vernier as vn
+from vernier import col, lit, when
+class Edge(vn.Schema):
+    src: vn.Int64
+    dst: vn.Int64
+class Node(vn.Schema):
+    node: vn.Int64
+class Sale(vn.Schema):
+    shop: vn.Int64
+    price: vn.Float64
+    day: vn.Date
+    note: vn.Int64 | None
+app = vn.App("t")
+edges = app.source("edges", Edge)
+nodes = app.source("nodes", Node)
+sales = app.source("sales", Sale)
+"""
+LINE = HEAD.count("\n") + 1
+
+LATER, WRONG, NO, TYPE = NotInThisRelease, ProgramError, UnknownName, WrongType
+
+CASES: list[tuple[str, type[ProgramError], str]] = [
+    # columns
+    ('edges.select("scr")', UnknownColumn, "no column 'scr' in the collection; did you mean 'src'? (it has src, dst)"),
+    ('edges.filter(col("dest") > 1)', UnknownColumn, "did you mean 'dst'?"),
+    ('edges.group_by("sorc")', UnknownColumn, "did you mean 'src'?"),
+    ('edges.drop("x")', UnknownColumn, "it has src, dst"),
+    ('edges.rename(sr="x")', UnknownColumn, "did you mean 'src'?"),
+    ('edges.rename(src="dst")', NameClash, "two columns would have the name 'dst'"),
+    ("edges.rename(src=1)", TYPE, "must be text"),
+    ("edges.cast(drc=vn.Float64)", UnknownColumn, "did you mean"),
+    ("edges.cast(src=vn.Date)", TYPE, "no cast leads there"),
+    ("edges.cast(src=vn.String)", LATER, "String, which this release cannot hold yet"),
+    ('edges.drop("src", "dst")', WRONG, "at least one column"),
+    ("edges.select()", WRONG, "select needs at least one column (there are src, dst)"),
+    ('edges.select(col("src") + 1)', WRONG, 'needs a name: write select(name=col("src") + 1)'),
+    ('edges.select("src", src=col("dst"))', WRONG, "gives the name 'src' twice"),
+    ('edges.select(["src", "dst"])', TYPE, "one by one, not in a list"),
+    ('edges.select(col("src").alias("_x"))', TYPE, "'_x' is no name for a column"),
+    ("edges.select(n=lit(None))", TYPE, "lit(None).cast(vn.Int64)"),
+    ('edges.with_columns(n=lit("a"))', LATER, "'a' is text"),
+    ("edges.with_columns(n=2**70)", TYPE, "does not fit 64 bits"),
+    ("edges.with_columns(n=object())", TYPE, "is no value for a column"),
+    ("edges.with_columns(n=vn.count)", TYPE, "did you mean to call it?"),
+    # conditions
+    ("edges.filter()", WRONG, "filter needs a condition"),
+    ('edges.filter("src")', TYPE, "did you mean col('src')?"),
+    ('edges.filter(col("src") + 1)', TYPE, 'a condition must be Bool, but col("src") + 1 is Int64'),
+    ('edges.filter(col("src") > 1 and col("dst") > 1)', TYPE, "write & | ~ for and, or, not"),
+    ('edges.filter(1 < col("src") < 3)', TYPE, "and a < b < c"),
+    ('edges.filter(col("src") > 1 & col("dst") > 1)', TYPE, "put comparisons in parentheses"),
+    ('sales.filter(col("day") > 1)', TYPE, "values of different types"),
+    ('edges.filter(col("src").isNull())', NO, "did you mean 'is_null'?"),
+    ('edges.filter(col("src").betwen(1, 2))', NO, "did you mean 'between'?"),
+    ('when(col("src") > 1, 1).otherwise(2).otherwise(3)', WRONG, "an otherwise(...) already"),
+    # other systems' names
+    ('edges.groupBy("src")', NO, "did you mean 'group_by'?"),
+    ('edges.withColumn("n", col("src"))', NO, "did you mean 'with_columns'?"),
+    ('edges.where(col("src") > 1)', NO, "did you mean 'filter'?"),
+    ("edges.unionAll(edges)", NO, "did you mean 'union'?"),
+    ("edges.distnct()", NO, "did you mean 'distinct'?"),
+    ("edges.count()", NO, ".group_by(...).agg(n=vn.count())"),
+    ("edges.show()", NO, "through a view"),
+    ("edges.src", NO, "for the column write col('src')"),
+    ('edges["src"]', NO, "for the column write col('src')"),
+    ("for row in edges: pass", TYPE, "cannot be iterated over"),
+    ('edges.group_by("src").count()', NO, ".agg(n=vn.count(...))"),
+    ("vn.column", NO, "did you mean 'col'?"),
+    ("vn.Timestamp", NO, "did you mean 'TimestampNs'?"),
+    ("vn.fixpont", NO, "did you mean 'fixpoint'?"),
+    # a later release
+    (
+        'edges.top_k(3, by="dst")',
+        LATER,
+        "top_k is not in this release; the methods of a collection are cast, distinct,",
+    ),
+    ('edges.valid_between("src", "dst")', LATER, "valid_between is not in this release"),
+    ("vn.udf", LATER, "vn.udf is not in this release; the names of vernier are"),
+    ("vn.Variable", LATER, "vn.Variable is not in this release"),
+    ("from vernier import collect_list", LATER, "collect_list is not in this release"),
+    ('edges.join(nodes, left_on="src", right_on="node", how="left")', LATER, "how='left' is not in this release"),
+    ('edges.join(nodes, left_on="src", right_on="node", how="innr")', TYPE, "did you mean 'inner'?"),
+    (
+        'edges.group_by("src").agg(n=vn.avg("dst")).cast(n=vn.Decimal(10, 2))',
+        LATER,
+        "Decimal, which this release cannot",
+    ),
+    # joins
+    ("edges.join(edges)", WRONG, 'either on="column", or left_on="a", right_on="b"'),
+    ('edges.join(edges, on="src", left_on="src")', WRONG, "join needs its keys"),
+    ('edges.join(nodes, left_on="src")', WRONG, "join needs at least one key"),
+    ('edges.join(nodes, left_on=["src", "dst"], right_on="node")', WRONG, "as many on each side"),
+    ('edges.join(nodes, on="node")', UnknownColumn, "no column 'node' in the left side of the join"),
+    ('edges.join(edges, on="src")', NameClash, "both sides of the join have a column 'dst'"),
+    ('edges.join(edges, left_on="src", right_on="src")', NameClash, "write on=['src']"),
+    ('edges.join(sales, left_on="src", right_on="day")', TYPE, "src is Int64 and day is Date; cast one of them"),
+    ('edges.join(nodes, left_on="src", right_on="node", where=col("nod") > 1)', UnknownColumn, "did you mean 'node'?"),
+    ('edges.join(vn, on="src")', TYPE, "join takes collections"),
+    ('edges.join(nodes, left_on=col("src") + 1, right_on="node")', TYPE, "with_columns first"),
+    # unions
+    (
+        "vn.union(edges, nodes)",
+        TYPE,
+        "the union needs the columns (src: Int64, dst: Int64), but one side has (node: Int64)",
+    ),
+    ("edges.union(edges.cast(dst=vn.Float64))", TYPE, "cast 'dst'"),
+    ("vn.union(edges, 3)", TYPE, "union takes collections, not 3"),
+    # aggregates
+    ('edges.group_by("src").agg()', WRONG, "named aggregates: .agg(n=vn.count())"),
+    ('edges.group_by("src").agg(vn.count())', WRONG, "named aggregates"),
+    ('edges.group_by("src").agg(n=col("dst"))', TYPE, "must be an aggregate such as vn.count()"),
+    ('edges.group_by("src").agg(n=vn.sum("ds"))', UnknownColumn, "did you mean 'dst'?"),
+    ('edges.group_by("src").agg(src=vn.count())', NameClash, "'src' is a key and an aggregate"),
+    ('edges.group_by(col("src") + 1)', WRONG, "needs a name: write group_by(name="),
+    ('sales.group_by("shop").agg(n=vn.sum("price"))', TYPE, "sums integers alone"),
+    ('sales.group_by("shop").agg(n=vn.avg("price"))', LATER, "it has avg of Int64"),
+    ("vn.sum([1, 2])", TYPE, "for Python's own, import builtins"),
+    # sources, views, apps
+    ('app.source("edges", Edge)', NameClash, "source 'edges' is declared already, at <program>:14"),
+    ('app.source("a b", Edge)', TYPE, "is no name for a source"),
+    ('app.source("x", Edge())', TYPE, "needs a subclass of vn.Schema"),
+    ('app.view("v", edges, key=["n"])', UnknownColumn, "in view 'v'"),
+    ('app.view("v", edges, key=[])', WRONG, "at least one column"),
+    ('app.view("v", 3)', TYPE, "needs a collection"),
+    ('app.view("v", vn.App("u").source("edges", Edge))', WRONG, "source 'edges' of another app"),
+    ('vn.App("u", retain="ten minutes")', TYPE, 'retain must be like "10m"'),
+    ('vn.App("u", on_late="dead_leter")', TYPE, "did you mean 'dead_letter'?"),
+    # loops
+    ("vn.fixpoint(max_rounds=0)", TYPE, "max_rounds must be a positive integer"),
+    ('vn.fixpoint(on_limit="stop")', TYPE, 'must be "error" or "truncate"'),
+    ("vn.fixpoint(3)", TYPE, "decorates a function"),
+    ("vn.fixpoint(lambda *, edges: edges)", BadLoop, "needs a positional parameter"),
+    ("vn.fixpoint(lambda *xs: xs)", BadLoop, "without *xs"),
+    ("vn.fixpoint(lambda x=1: x)", BadLoop, "cannot have a default"),
+    ("vn.fixpoint(lambda x: x)(3)", TYPE, "variable 'x' of fixpoint '<lambda>' needs a collection"),
+    ("vn.fixpoint(lambda x, *, y: x)(nodes)", BadLoop, "has the variables (x) and takes (y) by keyword"),
+    ("vn.fixpoint(lambda x: x)(nodes, nodes)", BadLoop, "too many positional arguments"),
+    ("vn.fixpoint(lambda x: None)(nodes)", BadLoop, "is a `return` missing?"),
+    ("vn.fixpoint(lambda x, y: x)(nodes, nodes)", BadLoop, "y would never be returned"),
+    ("vn.fixpoint(lambda x: (x, x))(nodes)", BadLoop, "has 1 variables (x) but returned 2"),
+    (
+        "vn.fixpoint(lambda x: x.with_columns(n=1))(nodes)",
+        BadLoop,
+        "starts as (node: Int64) but the body returns (node",
+    ),
+    (
+        "vn.fixpoint(lambda x: x.cast(node=vn.Int64 | None))(nodes)",
+        BadLoop,
+        "select, rename or cast until they are equal",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "kind", "message"), CASES, ids=[line for line, _, _ in CASES])
+def test_wrong_programs_name_the_line_and_the_way_out(line: str, kind: type[ProgramError], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        vn.load_program(f"{HEAD}{line}\n")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"<program>:{LINE}: ")
+    assert str(caught.value).endswith(f"[{line}]")
+    assert (caught.value.where.line, caught.value.where.text) == (LINE, line)
+    assert "\n" not in str(caught.value)
+
+
+def test_schemas_refuse_what_is_no_column() -> None:
+    for body, kind, message in [
+        ("    src: int", TYPE, "did you mean vn.Int64?"),
+        ("    src: vn.String", LATER, "column 'src' of schema Edge is String"),
+        ("    src: vn.Decimal(10, 2) | None", LATER, "Decimal"),
+        ("    src: vn.Int64 | vn.Float64", TYPE, "only `| None` is possible"),
+        ("    src: vn.Int64 = 3", TYPE, "has a default value"),
+        ("    _src: vn.Int64", TYPE, "is no name for a column"),
+        ("    src: 'vn.Nope'", TYPE, "has a type that cannot be found"),
+        ("    pass", TYPE, "has no columns"),
+    ]:
+        with pytest.raises(kind) as caught:
+            vn.load_program(f"import vernier as vn\nclass Edge(vn.Schema):\n{body}\n")
+        assert message in str(caught.value)
+        assert caught.value.where.line in (2, 3)
+
+
+def test_the_error_names_the_line_inside_helpers_and_files(tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text("def narrow(c):\n    return c.select('nope')\n")
+    path = tmp_path / "program.py"
+    path.write_text(HEAD + "from parts import narrow\nnarrow(edges)\n")
+    with pytest.raises(UnknownColumn) as caught:
+        vn.load_program(path)
+    assert str(caught.value).startswith(f"{tmp_path / 'parts.py'}:2: ")
+    assert caught.value.where.text == "return c.select('nope')"
+
+
+def test_a_chain_over_lines_names_the_line_of_its_call() -> None:
+    text = HEAD + "r = (\n    edges\n    .distinct()\n    .select('nope')\n)\n"
+    with pytest.raises(UnknownColumn) as caught:
+        vn.load_program(text)
+    assert (caught.value.where.line, caught.value.where.text) == (LINE + 3, ".select('nope')")
+
+
+def test_programs_that_do_not_load_say_why(tmp_path: Path) -> None:
+    for text, message in [
+        ("x = (\n", "<program>:1: syntax error"),
+        ("import vernier\n1 / 0\n", "<program>:2: the program raised ZeroDivisionError: division by zero [1 / 0]"),
+        ("import nowhere_at_all\n\n", "the program raised ModuleNotFoundError"),
+        ("import vernier\n\n", "a program builds one vn.App, but this one has 0"),
+        (HEAD + 'other = vn.App("b")\n', "but this one has 2"),
+        (HEAD, "app 't' has no view"),
+    ]:
+        with pytest.raises(ProgramError) as caught:
+            vn.load_program(text)
+        assert message in str(caught.value)
+    with pytest.raises(ProgramError, match="cannot be read"):
+        vn.load_program(tmp_path / "none.py")
+
+
+def test_errors_survive_a_pickle() -> None:
+    with pytest.raises(ProgramError) as caught:
+        vn.load_program(HEAD + "edges.nope\n")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.where) == (str(caught.value), caught.value.where)
+
+
+def test_asking_for_attributes_is_safe() -> None:
+    app = vn.App("a")
+    edges = app.source("e", type("E", (vn.Schema,), {"__annotations__": {"src": vn.Int64}}))
+    assert not hasattr(edges, "nope")
+    assert not hasattr(vn.col("x"), "nope")
+    assert not hasattr(vn, "__path__")
+
+
+def test_importing_is_light() -> None:
+    heavy = ["pyspark", "numba", "fastapi", "httpx", "uvicorn", "zmq", "kafka", "pandas", "pydantic", "service"]
+    code = f"import sys, vernier; print([m for m in {heavy} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
