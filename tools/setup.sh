@@ -7,6 +7,12 @@ mkdir -p .make || exit 1
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
+# Two at a time would tread on each other's feet; the kernel lets go of the lock however we end.
+if command -v flock >/dev/null; then
+  exec 9>.make/lock
+  flock -n 9 || { say "another make setup is at work here; waiting for it"; flock 9; }
+fi
+
 # Python >= 3.11. A name on PATH may be a pyenv shim that does not run, so each candidate is asked.
 usable() { "$1" -I -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 python=''
@@ -27,7 +33,8 @@ home=$("$python" -I -c 'import sys; sys.path.insert(0, "."); from service.java i
 # The environment: whole and of this lock, or made anew.
 py=.venv/bin/python
 want=$(cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
-project() { $py -I -c 'import storage, operators, service' >/dev/null 2>&1; }
+# a checkout that was copied or moved has an environment that imports the other one
+project() { $py -I -c 'import os, sys, storage; sys.exit(not os.path.samefile(os.path.dirname(storage.__file__), "storage"))' >/dev/null 2>&1; }
 whole() {
   [ "$(cat .venv/.made-from 2>/dev/null)" = "$want" ] && usable $py && why=$($py -m service.setup check 2>/dev/null) && project
 }
@@ -37,14 +44,15 @@ room() { # free MB here
 pip() { # $1 what, then pip's words; progress by line, the last error as one line
   local what=$1; shift
   $py -m pip --disable-pip-version-check --no-input "$@" --progress-bar off >.make/pip.log 2>&1 &
-  local child=$! seen=0 shown=0
+  local child=$! seen=0 shown=0 all
+  all=$(grep -cE '^[A-Za-z0-9]' requirements.lock)
   trap 'kill $child 2>/dev/null; exit 130' INT TERM
   while kill -0 $child 2>/dev/null; do
     sleep 0.5
     seen=$(grep -c '^Collecting ' .make/pip.log)
-    if [ "$seen" -ge $((shown + 15)) ]; then say "$what: $seen packages downloaded"; shown=$seen; fi
-    if [ $shown -lt 100000 ] && grep -q '^Installing collected' .make/pip.log; then
-      say "$what: unpacking (half a minute)"; shown=100000
+    if [ "$seen" -ge $((shown + 15)) ]; then say "$what: $seen of at most $all packages fetched"; shown=$seen; fi
+    if [ $shown -gt 0 ] && [ $shown -lt 100000 ] && grep -q '^Installing collected' .make/pip.log; then
+      say "$what: unpacking all of them (half a minute)"; shown=100000
     fi
   done
   wait $child; local status=$?
@@ -62,7 +70,7 @@ pip() { # $1 what, then pip's words; progress by line, the last error as one lin
 install() {
   pip setuptools install --require-hashes --no-deps --only-binary :all: -r .make/setuptools.lock
   # pyspark comes as source only: built here with the setuptools of the lock, never with one fetched without a hash
-  pip python install --require-hashes --no-deps --no-build-isolation -r requirements.lock
+  pip packages install --require-hashes --no-deps --no-build-isolation -r requirements.lock
   pip vernier install --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 }
 make_venv() {
