@@ -24,7 +24,8 @@ else
     if usable "$name"; then python=$name; break; fi
   done
 fi
-[ -n "$python" ] || die "no python 3.11 or newer (python3 is $(python3 --version 2>&1 | tail -1 | grep -oE '[0-9.]+' || echo missing)): install one (debian: apt-get install python3 python3-venv) or name one with PYTHON="
+there=$(python3 --version 2>/dev/null | grep -oE '[0-9][0-9.]+')
+[ -n "$python" ] || die "no python 3.11 or newer (python3 is ${there:-missing}): install one (debian: apt-get install python3 python3-venv) or name one with PYTHON="
 
 # Java >= 17, before anything is downloaded.
 home=$("$python" -I -c 'import sys; sys.path.insert(0, "."); from service.java import main; sys.exit(main())' 2>.make/java.err) \
