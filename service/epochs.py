@@ -1,0 +1,227 @@
+"""Epochs: what the newest commit is, and how the reports of an attempt become the next one.
+
+The manifest is the only thing that decides what exists (storage/state.py). Everything that must survive is in it:
+layers, held updates, the door's state, offsets, dead letters to be sent, running totals.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from operators.plan import Plan
+from service.errors import WrongState
+from service.protocol import Report, Start
+from service.sources import DoorConfig
+from service.stats import Stats
+from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from storage.state import StateDirectory
+from storage.updates import CLOSED, MIN_TIME
+
+PLAN_FILE = "plan.json"
+GC_EVERY = 16
+"""Epochs between collections: each lists the leases, and what falls out meanwhile is little."""
+
+_log = logging.getLogger("vernier.epochs")
+
+
+class Epochs:
+    """The chain of committed epochs of one service, which owns its state directory from here to `close`.
+
+    keep: how many manifests stay (readers step through them). Not for several threads at once.
+    Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
+    """
+
+    def __init__(self, path: str | Path, plan: Plan, door: DoorConfig, workers: int, keep: int) -> None:
+        self.directory = StateDirectory(path)
+        self.plan, self.workers = plan, workers
+        self._door, self._keep = door, keep
+        self.newest: Manifest | None = self.directory.acquire()
+        self._commit_seconds: float | None = None
+        try:
+            self._check()
+        except BaseException:
+            self.directory.release()
+            raise
+        self._show_plan()
+        self.stats = Stats.from_json(self.newest.stats if self.newest else None)
+
+    def close(self) -> None:
+        """Let go of the state directory."""
+        self.directory.release()
+
+    @property
+    def start(self) -> Start:
+        """What the workers of the next epoch start from."""
+        newest = self.newest
+        if newest is None:
+            return Start(epoch=1, base="", door={}, offsets={})
+        return Start(epoch=newest.epoch + 1, base=newest.attempt, door=newest.door, offsets=newest.offsets)
+
+    def commit(self, reports: list[Report], seconds: Mapping[str, float]) -> Manifest:
+        """Make the epoch that the reports (one a shard, in order) describe. seconds: the driver's own phases.
+
+        Raises StorageErrors; then the epoch does not exist, or perhaps does if `may_have_happened`.
+        """
+        began = time.perf_counter()
+        start, one = self.start, reports[0]
+        newest = self.newest
+        offsets = {topic: dict(own) for topic, own in start.offsets.items()}
+        for topic, own in one.offsets.items():
+            offsets.setdefault(topic, {}).update(own)
+        now = time.time_ns()
+        stats = self._count(reports, seconds, now)
+        manifest = Manifest(
+            epoch=start.epoch,
+            attempt=one.attempt,
+            lower=one.lower,
+            upper=one.upper,
+            committed_ns=now,
+            workers=self.workers,
+            app=self.plan.app,
+            program=self.plan.fingerprint,
+            traces={name: self._trace(name, reports) for name in self.plan.arrangements},
+            held={name: [report.held.get(name, []) for report in reports] for name in self.plan.sources},
+            door=one.door,
+            offsets=offsets,
+            views={
+                name: ViewEntry(
+                    view.schema.to_json(),
+                    list(view.key),
+                    view.trace,
+                    max(report.traces[view.trace].since for report in reports),
+                )
+                for name, view in self.plan.views.items()
+            },
+            changes={name: _present(report.changes.get(name) for report in reports) for name in self.plan.views},
+            dead=_present(report.dead for report in reports),
+            stats=stats.to_json(),
+        )
+        self.directory.commit(manifest)
+        self._commit_seconds = time.perf_counter() - began
+        self.newest, self.stats = manifest, stats
+        if newest is not None and manifest.upper < newest.upper:
+            _log.error("the frontier went back from %d to %d", newest.upper, manifest.upper)
+        return manifest
+
+    def failed(self) -> None:
+        """Count an attempt that did not become an epoch."""
+        self.stats.add("epochs_total", "failed")
+
+    def collect(self) -> None:
+        """Drop what no kept epoch needs, every now and then. Failures to delete are tried again later."""
+        if self.newest is not None and self.newest.epoch % GC_EVERY == 0:
+            self.directory.gc(self._keep)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        newest = self.newest
+        if newest is None:
+            return
+        if newest.program != self.plan.fingerprint:
+            raise WrongState(
+                path=self.directory.path,
+                found=f"app {newest.app!r} (program {newest.program[:8]})",
+                wanted=f"app {self.plan.app!r} (program {self.plan.fingerprint[:8]})",
+            )
+        if newest.workers != self.workers:
+            found, wanted = f"{newest.workers} workers", f"a service with {self.workers}"
+            raise WrongState(path=self.directory.path, found=found, wanted=wanted)
+
+    def _show_plan(self) -> None:
+        """Leave the plan where readers find it."""
+        path = Path(self.directory.path) / PLAN_FILE
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(self.plan.explain()), "utf-8")
+        os.replace(fresh, path)
+
+    def _trace(self, name: str, reports: list[Report]) -> TraceEntry:
+        shape = self.plan.arrangements[name]
+        shards = [report.traces[name].layers for report in reports]
+        return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards)
+
+    def _count(self, reports: list[Report], seconds: Mapping[str, float], now: int) -> Stats:
+        """The totals with this epoch in them; a copy, because the commit may fail."""
+        stats = Stats.from_json(self.stats.to_json())
+        stats.add("epochs_total", "committed")
+        phases = {phase: max(report.phases[phase] for report in reports) for phase in reports[0].phases}
+        for phase, took in {**phases, **seconds}.items():
+            stats.observe("epoch_phase_duration_seconds", phase, value=took)
+        if self._commit_seconds is not None:
+            stats.observe("commit_duration_seconds", value=self._commit_seconds)
+        stats.set("commit_timestamp_seconds", value=now / 1e9)
+        stats.set("epoch_distinct_times", value=sum(report.times for report in reports))
+        for report in reports:
+            _count_worker(stats, report)
+            self._count_latency(stats, report, now)
+        for loop, rounds in reports[0].rounds.items():
+            stats.set("fixpoint_rounds", loop, value=rounds)
+        self._tell_sources(stats, reports)
+        return stats
+
+    def _count_latency(self, stats: Stats, report: Report, now: int) -> None:
+        if not report.received_ms:
+            return
+        waited = np.maximum(now / 1e9 - np.asarray(report.received_ms) / 1e3, 0.0)
+        for view in self.plan.views:
+            stats.observe("view_latency_seconds", view, value=waited, count=report.received_count)
+
+    def _tell_sources(self, stats: Stats, reports: list[Report]) -> None:
+        told: dict[str, Any] = {}
+        for name in self.plan.sources:
+            config = self._door.sources[name]
+            own = reports[0].frontiers.get(config.topic, {})
+            known = [frontier for frontier in own.values() if frontier is not None]
+            least = min(known, default=None)
+            if least is not None and MIN_TIME < least < CLOSED:
+                stats.set("source_frontier_timestamp_seconds", name, value=least / 1e9)
+            told[name] = {
+                "topic": config.topic,
+                "format": config.format,
+                "clock": config.clock,
+                "frontier": None if least is None else str(least),
+                "partitions": {
+                    partition: {"frontier": None if frontier is None else str(frontier)}
+                    for partition, frontier in own.items()
+                },
+                "held": sum(report.waiting.get(name, 0) for report in reports),
+            }
+        stats.fact("sources", told)
+
+
+def _count_worker(stats: Stats, report: Report) -> None:
+    for source, counted in report.counters.items():
+        for what, number in counted.items():
+            if not number:
+                continue
+            if what in ("insert", "delete"):
+                stats.add("source_updates_total", source, "+" if what == "insert" else "-", by=number)
+            elif what == "bytes":
+                stats.add("source_bytes_total", source, by=number)
+            elif what.startswith("error_"):
+                stats.add("source_errors_total", source, what.removeprefix("error_"), by=number)
+            elif what in ("late_reject", "late_advance"):
+                stats.add("source_late_updates_total", source, what.removeprefix("late_"), by=number)
+            elif what == "skewed":
+                stats.add("source_late_updates_total", source, "skewed", by=number)
+    for view, (inserts, deletes) in report.signs.items():
+        stats.add("view_changes_total", view, "+", by=inserts)
+        stats.add("view_changes_total", view, "-", by=deletes)
+    for operator, (took, out) in report.operators.items():
+        stats.observe("operator_duration_seconds", operator, value=took)
+        stats.add("operator_updates_total", operator, "out", by=out)
+    stats.add("trace_merge_updates_total", "merged", by=report.merged)
+    stats.add("exchange_bytes_total", by=report.exchanged)
+    stats.set("worker_memory_bytes", str(report.shard), value=report.memory)
+
+
+def _present(refs: Any) -> list[LayerRef]:
+    return [ref for ref in refs if ref is not None]

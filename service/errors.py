@@ -1,0 +1,67 @@
+"""Errors of running a service: attempts, workers, the engine underneath. Those of one module's own stand beside it."""
+
+from storage.errors import CallerError, InvariantError, StorageError
+
+
+class ProtocolBroken(InvariantError):
+    """A frame between driver and worker, or between workers, is not what it should be."""
+
+    message = "a message between processes of the service cannot be read: {problem}"
+    problem: str
+
+
+class AttemptCancelled(InvariantError):
+    """The attempt a worker works for is over; its work is thrown away."""
+
+    message = "attempt {attempt} was cancelled: {reason}"
+    attempt: str
+    reason: str
+
+
+class DeadlinePassed(InvariantError):
+    """Someone did not answer in time."""
+
+    message = "attempt {attempt}: no {what} within {seconds:g} s"
+    attempt: str
+    what: str
+    seconds: float
+
+
+class DriverGone(InvariantError):
+    """The driver's end of the connection closed: a worker has nobody to work for."""
+
+    message = "the driver at {address} is gone"
+    address: str
+
+
+class EpochFailed(InvariantError):
+    """All attempts of an epoch failed."""
+
+    message = "epoch {epoch} failed {attempts} times, the last time: {reason}"
+    epoch: int
+    attempts: int
+    reason: str
+
+
+class ProgramFailed(CallerError):
+    """The program, or the data it got, cannot make this epoch; repeating changes nothing."""
+
+    message = "epoch {epoch} cannot be made: {reason}"
+    epoch: int
+    reason: str
+
+
+class WrongState(CallerError):
+    """The state directory belongs to another program or number of workers."""
+
+    message = "state directory {path} was made by {found}, this is {wanted}; give the service another state.path"
+    path: str
+    found: str
+    wanted: str
+
+
+class SparkFailed(StorageError):
+    """Spark could not start or lost its query."""
+
+    message = "{problem}"
+    problem: str

@@ -1,0 +1,88 @@
+"""Link: a worker process's end of the rendezvous, kept open from epoch to epoch.
+
+It carries the beginning and the end of an attempt, and in between the news that the attempt is over: whoever waits for
+peers also waits for this (see `fileno`).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+
+from service.errors import AttemptCancelled, DeadlinePassed, DriverGone, ProtocolBroken
+from service.protocol import Assign, Cancel, Failed, Hello, Hot, Message, Open, Report, Wire
+
+CONNECT_SECONDS = 10
+
+
+class Link:
+    """A connection to the driver. address: where its rendezvous listens; exchange: where this process's peers send.
+
+    Raises DriverGone when there is nobody, now or later.
+    """
+
+    def __init__(self, address: tuple[str, int], token: str, exchange: str) -> None:
+        self.address = address
+        try:
+            connected = socket.create_connection(address, CONNECT_SECONDS)
+            connected.settimeout(None)
+            self._wire = Wire(connected)
+            self._wire.send(Hello(token, socket.gethostname(), os.getpid(), exchange))
+        except OSError as error:
+            raise DriverGone(address=f"{address[0]}:{address[1]}") from error
+
+    def fileno(self) -> int:
+        """Readable when the driver has something to say (or is gone): then call `check`."""
+        return self._wire.socket.fileno()
+
+    def close(self) -> None:
+        """Leave."""
+        self._wire.close()
+
+    def open(self, attempt: str, task: int, hot: list[Hot]) -> None:
+        """Say that this process's task of the attempt begins."""
+        self._send(Open(attempt, task, hot))
+
+    def assigned(self, attempt: str, seconds: float) -> Assign:
+        """Wait for the attempt's other tasks; returns this one's shard. Raises AttemptCancelled, DeadlinePassed."""
+        deadline = time.monotonic() + seconds
+        while True:
+            ready, _, _ = select.select([self], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise DeadlinePassed(attempt=attempt, what="assignment of a shard", seconds=seconds)
+            message = self._receive(attempt)
+            if isinstance(message, Assign) and message.attempt == attempt:
+                return message
+
+    def check(self, attempt: str) -> None:
+        """Take what the driver says. Raises AttemptCancelled if it is that this attempt is over."""
+        self._receive(attempt)
+
+    def report(self, report: Report) -> None:
+        """Hand in the work."""
+        self._send(report)
+
+    def failed(self, attempt: str, error: str, *, caller: bool) -> None:
+        """Say why there is no work to hand in."""
+        self._send(Failed(attempt, error, caller))
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._wire.send(message)
+        except OSError as error:
+            raise DriverGone(address=f"{self.address[0]}:{self.address[1]}") from error
+
+    def _receive(self, attempt: str) -> Message:
+        try:
+            message = self._wire.receive()
+        except OSError:
+            message = None
+        if message is None:
+            raise DriverGone(address=f"{self.address[0]}:{self.address[1]}")
+        if isinstance(message, Cancel) and message.attempt == attempt:
+            raise AttemptCancelled(attempt=attempt, reason=message.reason)
+        if not isinstance(message, (Cancel, Assign)):
+            raise ProtocolBroken(problem=f"the driver sent {type(message).__name__}")
+        return message

@@ -1,0 +1,183 @@
+"""Shard: one worker's part of the state, in memory and in the state directory.
+
+Memory is a cache of the directory: a shard is used hot only if it is exactly what the newest manifest names, and can
+always be opened from there, by mapping files and reading almost nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from operators.plan import Plan
+from operators.runtime import WorkerState
+from operators.schema import RowType
+from service.deadletter import DeadLetter
+from service.held import Held
+from service.viewstate import key_first
+from storage.layer import Layer
+from storage.manifest import LayerRef, Manifest
+from storage.segment import Entry, Segment
+from storage.state import StateDirectory
+from storage.trace import Trace
+from storage.updates import MIN_TIME, Updates
+
+SHOWN_BYTES = 64 << 10
+"""How much of a dead letter's value the segment's directory shows; the arrays have all of it."""
+
+
+@dataclasses.dataclass
+class Shard:
+    """The traces and held updates of shard `index` as `attempt` left them at the end of `epoch`."""
+
+    index: int
+    epoch: int
+    attempt: str
+    state: WorkerState
+    held: dict[str, list[Held]]
+
+    @staticmethod
+    def empty(plan: Plan, index: int) -> Shard:
+        """Before the first epoch."""
+        return Shard(index, 0, "", WorkerState.empty(plan), {name: [] for name in plan.sources})
+
+    @staticmethod
+    def load(plan: Plan, directory: StateDirectory, manifest: Manifest, index: int) -> Shard:
+        """The shard as the manifest has it. Opens O(layers) files."""
+        opened: dict[str, Segment] = {}
+
+        def entry(ref: LayerRef) -> Entry:
+            if ref.segment not in opened:
+                opened[ref.segment] = directory.open(ref.segment)
+            return opened[ref.segment].entry(ref.label)
+
+        since = {view.trace: view.since for view in manifest.views.values()}
+        traces = {}
+        for name, stored in manifest.traces.items():
+            trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, MIN_TIME))
+            trace.replace([_open_layer(entry(ref), ref) for ref in stored.shards[index]])
+            traces[name] = trace
+        held = {
+            name: [_open_held(entry(ref), ref, plan.sources[name]) for ref in shards[index]]
+            for name, shards in manifest.held.items()
+        }
+        return Shard(index, manifest.epoch, manifest.attempt, WorkerState(traces, manifest.upper), held)
+
+    def fresh_layers(self) -> list[Layer]:
+        """The layers that no segment has yet."""
+        return [layer for trace in self.state.traces.values() for layer in trace.layers if layer.ref is None]
+
+
+def _open_layer(entry: Entry, ref: LayerRef) -> Layer:
+    layer = Layer.open(entry.meta, entry.arrays)
+    layer.ref = ref
+    return layer
+
+
+def _open_held(entry: Entry, ref: LayerRef, row_type: RowType) -> Held:
+    # Copies: what is held is small, and kernels are compiled for arrays that can be written.
+    arrays = {name: np.array(array) for name, array in entry.arrays.items()}
+    return Held.open(row_type.width, arrays, ref)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """Where an epoch's own output of one shard is: change layers by view (none where nothing changed), dead letters."""
+
+    changes: dict[str, LayerRef]
+    dead: LayerRef | None
+
+
+def store(
+    directory: StateDirectory,
+    plan: Plan,
+    shard: Shard,
+    interval: tuple[int, int],
+    changes: Mapping[str, Updates],
+    letters: Sequence[DeadLetter],
+) -> Stored:
+    """Write what is new of a shard, its changes (schema order) and its dead letters: one segment, one sync.
+
+    The shard's layers and held batches then know where they are. Nothing exists until a manifest names it.
+    Raises StorageErrors.
+    """
+    layers = shard.fresh_layers()
+    changed = {}
+    for view, updates in changes.items():
+        about = plan.views[view]
+        if len(updates):
+            stored = key_first(updates, about.schema, about.key)
+            width = plan.arrangements[about.trace].key_width
+            layer = Layer.build(stored, width, interval[0], interval[1], interval[0])
+            if layer.updates:
+                changed[view] = layer
+    waiting = [(name, i) for name, batches in shard.held.items() for i, one in enumerate(batches) if one.ref is None]
+    entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate(layers)]
+    entries += [Entry(f"changes-{view}", layer.meta(), layer.arrays()) for view, layer in changed.items()]
+    entries += [_held_entry(name, i, shard.held[name][i]) for name, i in waiting]
+    if letters:
+        entries.append(_letters_entry(letters, interval))
+    refs = iter(directory.write(shard.epoch, shard.attempt, shard.index, entries) if entries else ())
+    for layer in layers:
+        layer.ref = next(refs)
+    written = {view: next(refs) for view in changed}
+    for name, i in waiting:
+        shard.held[name][i] = dataclasses.replace(shard.held[name][i], ref=next(refs))
+    return Stored(written, next(refs, None))
+
+
+def _held_entry(name: str, number: int, held: Held) -> Entry:
+    lower, upper = int(held.time[0]), int(held.time[-1]) + 1
+    meta = {"updates": len(held), "lower": lower, "upper": upper, "since": lower}
+    return Entry(f"held-{name}-{number}", meta, held.arrays())
+
+
+def _letters_entry(letters: Sequence[DeadLetter], interval: tuple[int, int]) -> Entry:
+    """Letters as JSON that people are shown, and whole values as bytes: values[offsets[i]:offsets[i + 1]] is letter
+    i's."""
+    values = [letter.value or b"" for letter in letters]
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=offsets[1:])
+    listed = [
+        {
+            "reason": letter.reason,
+            "detail": letter.detail,
+            "source": letter.source,
+            "topic": letter.topic,
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "frontier": letter.frontier,
+            "key": _base64(letter.key),
+            "value": _base64(None if letter.value is None else letter.value[:SHOWN_BYTES]),
+            "headers": [[name, _base64(value)] for name, value in letter.headers],
+            "bytes": len(letter.value or b""),
+        }
+        for letter in letters
+    ]
+    meta = {"updates": len(letters), "lower": interval[0], "upper": interval[1], "since": interval[0]}
+    arrays: dict[str, Any] = {"values": np.frombuffer(b"".join(values), np.uint8), "offsets": offsets}
+    return Entry("dead-letters", {**meta, "letters": listed}, arrays)
+
+
+def read_letters(entry: Entry) -> list[DeadLetter]:
+    """The dead letters of a stored entry, whole."""
+    values, offsets = entry.arrays["values"], entry.arrays["offsets"]
+    letters = []
+    for i, shown in enumerate(entry.meta["letters"]):
+        value = None if shown["value"] is None else values[offsets[i] : offsets[i + 1]].tobytes()
+        place = (shown["topic"], shown["partition"], shown["offset"], shown["frontier"], shown["source"])
+        headers = tuple((name, _bytes(text)) for name, text in shown["headers"])
+        letters.append(DeadLetter(shown["reason"], shown["detail"], *place, _bytes(shown["key"]), value, headers))
+    return letters
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

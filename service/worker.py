@@ -1,0 +1,233 @@
+"""Worker: what one task of an epoch's barrier stage does, inside Spark's Python worker process.
+
+Open at the rendezvous, decode the task's messages meanwhile, agree on the new frontier, run the dataflow, write what is
+new, report. The process outlives the task: connections, compiled plans and shards stay in module globals, and the
+next task of any attempt that lands here may find its shard hot.
+
+A failure that the process survives (an attempt that was cancelled, a program that cannot go on) is reported and the
+task ends in peace, because an exception would cost the process, and with it everything hot. The driver decides then.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from operators.app import load_program
+from operators.plan import Plan
+from operators.planner import compile_app
+from operators.runtime import EpochResult, Worker
+from service.door import Admitted, Advanced, Door
+from service.errors import AttemptCancelled, DriverGone, WrongState
+from service.exchange import Exchange, Mailbox
+from service.link import Link
+from service.protocol import Hot, Report, TraceReport
+from service.shard import Shard, Stored, store
+from service.sources import DoorConfig
+from storage.errors import CallerError, VernierError
+from storage.state import StateDirectory
+
+_FREEZE_AFTER = 3
+"""Tasks after which everything in memory is taken out of the garbage collector's sight: Spark collects after each task,
+and a process with numba in it has a million objects that never die."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to know of its service. address, token: of the rendezvous. text, name: the program's.
+    fingerprint: of its plan. seconds: how long an attempt may take."""
+
+    address: tuple[str, int]
+    token: str
+    text: str
+    name: str
+    fingerprint: str
+    state: str
+    door: DoorConfig
+    slice_updates: int
+    seconds: float
+
+
+@dataclass
+class _Process:
+    """What this process keeps from task to task."""
+
+    job: Job
+    plan: Plan
+    door: Door
+    directory: StateDirectory
+    mailbox: Mailbox
+    link: Link
+    shards: dict[int, list[Shard]] = field(default_factory=dict)
+    tasks: int = 0
+
+    @staticmethod
+    def start(job: Job) -> _Process:
+        path = Path(job.name)
+        # By its path, where it is the same file, a program can also import what stands beside it.
+        here = path.is_file() and path.read_text("utf-8") == job.text
+        plan = compile_app(load_program(path if here else job.text, job.name))
+        if plan.fingerprint != job.fingerprint:
+            raise WrongState(path=job.state, found=f"program {job.fingerprint}", wanted=f"program {plan.fingerprint}")
+        mailbox = Mailbox(job.token)
+        link = Link(job.address, job.token, mailbox.address)
+        return _Process(job, plan, Door(plan.sources, job.door), StateDirectory(job.state), mailbox, link)
+
+    def stop(self) -> None:
+        self.link.close()
+        self.mailbox.close()
+
+    def hot(self) -> list[Hot]:
+        return [Hot(one.index, one.epoch, one.attempt) for kept in self.shards.values() for one in kept]
+
+    def keep(self, shard: Shard, base: Shard) -> None:
+        """Remember a shard, and what it was made from in case this attempt is not the one that is committed."""
+        self.shards = {shard.index: [base, shard]}
+
+
+_process: _Process | None = None
+
+
+def run(job: Job, attempt: str, task: int, batches: Iterator[pa.RecordBatch]) -> None:
+    """Do a task of an attempt with the rows that Spark hands over. Raises DriverGone, and whatever prevents a start."""
+    process = _here(job)
+    try:
+        process.link.open(attempt, task, process.hot())
+        _work(process, attempt, batches)
+    except AttemptCancelled:
+        pass
+    except DriverGone:
+        raise
+    except Exception as error:
+        if not isinstance(error, VernierError):
+            traceback.print_exc(file=sys.stderr)
+        said = str(error) if isinstance(error, VernierError) else f"{type(error).__name__}: {error}"
+        process.link.failed(attempt, said, caller=isinstance(error, CallerError))
+    process.tasks += 1
+    if process.tasks == _FREEZE_AFTER:
+        gc.collect()
+        gc.freeze()
+
+
+def _here(job: Job) -> _Process:
+    """This process, connected to the job's driver."""
+    global _process
+    if _process is not None and _process.job != job:
+        _process.stop()
+        _process = None
+    if _process is None:
+        _process = _Process.start(job)
+    return _process
+
+
+def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> None:
+    job, clock = process.job, _Phases()
+    rows = list(batches)
+    clock.end("read")
+    assigned = process.link.assigned(attempt, job.seconds)
+    clock.end("meet")
+    start = assigned.start
+    base = _base(process, assigned.shard, start.epoch - 1, start.base)
+    clock.end("load")
+    exchange = Exchange(process.mailbox, attempt, assigned.shard, assigned.peers, process.link, job.seconds)
+    decoded = process.door.decode(rows, start.offsets, start.door, base.held)
+    clock.end("decode")
+    gathered = exchange.allgather(msgspec.json.encode(decoded.facts))
+    step = process.door.advance(start.door, [msgspec.json.decode(facts) for facts in gathered])
+    admitted = process.door.admit(decoded, base.held, step)
+    clock.end("admit")
+    state = base.state.fork()
+    worker = Worker(process.plan, exchange, state, slice_updates=job.slice_updates)
+    result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
+    clock.end("dataflow")
+    shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)
+    stored = store(process.directory, process.plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
+    clock.end("persist")
+    process.link.report(_report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent))
+    process.keep(shard, base)
+
+
+def _base(process: _Process, index: int, epoch: int, attempt: str) -> Shard:
+    """The shard as the newest commit left it: hot, or from the state directory."""
+    for shard in process.shards.get(index, ()):
+        if (shard.epoch, shard.attempt) == (epoch, attempt):
+            return shard
+    if epoch == 0:
+        return Shard.empty(process.plan, index)
+    return Shard.load(process.plan, process.directory, process.directory.manifest(epoch), index)
+
+
+def _report(
+    shard: Shard,
+    step: Advanced,
+    admitted: Admitted,
+    result: EpochResult,
+    stored: Stored,
+    phases: dict[str, float],
+    exchanged: int,
+) -> Report:
+    inputs = {name: updates for name, updates in admitted.inputs.items() if len(updates)}
+    changes = {view: updates.diff for view, updates in result.changes.items() if len(updates)}
+    times = [updates.time for updates in inputs.values()]
+    received_ms, received_count = admitted.received
+    return Report(
+        attempt=shard.attempt,
+        shard=shard.index,
+        worker=str(os.getpid()),
+        lower=step.lower,
+        upper=step.upper,
+        door=step.state,
+        offsets={topic: {int(p): n for p, n in own.items()} for topic, own in step.offsets.items()},
+        frontiers=step.frontiers,
+        traces={
+            name: TraceReport([layer.ref for layer in trace.layers], int(trace.since))
+            for name, trace in shard.state.traces.items()
+        },
+        held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()},
+        changes=stored.changes,
+        signs={view: (int((diff > 0).sum()), int((diff < 0).sum())) for view, diff in changes.items()},
+        dead=stored.dead,
+        received_ms=received_ms.tolist(),
+        received_count=received_count.tolist(),
+        counters={name: dict(counted) for name, counted in admitted.counters.items()},
+        waiting={name: sum(batch.since(step.upper) for batch in batches) for name, batches in shard.held.items()},
+        times=len(np.unique(np.concatenate(times))) if times else 0,
+        phases=phases,
+        operators={name: (float(seconds), int(out)) for name, (seconds, out) in result.stats["operators"].items()},
+        rounds={name: int(rounds) for name, rounds in result.stats["rounds"].items()},
+        merged=int(result.stats["merged"]),
+        exchanged=exchanged,
+        memory=_resident_bytes(),
+    )
+
+
+class _Phases:
+    """Seconds by phase; each ends where the next begins."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def end(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.seconds[phase], self._last = now - self._last, now
+
+
+def _resident_bytes() -> int:
+    """This process's resident memory now; its peak where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
