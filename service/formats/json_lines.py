@@ -16,7 +16,6 @@ from service.formats.judge import Judged, judge_diff, judge_row, judge_time, loa
 from service.formats.messages import Parsed, Progress
 from service.formats.scan import Scanner, Verdict
 from service.kernels.json_messages import LINE_NAMES, scan_lines
-from service.kernels.json_values import Names, Room
 from storage.updates import MIN_TIME
 
 _MEMBERS = tuple(name.decode() for name in LINE_NAMES)
@@ -36,8 +35,10 @@ class JsonLines:
         """Decode a batch of messages."""
         return self._scanner.decode(values)
 
-    def _scan(self, text: Any, starts: Any, names: Names, room: Room, good: Any) -> int:
-        count: int = scan_lines(text, starts, names, self._bare, room, good)
+    def _scan(self, *arrays: Any) -> int:
+        """The kernel, told whether a bare row may be an object."""
+        inputs, outputs = arrays[:6], arrays[6:]
+        count: int = scan_lines(*inputs, self._bare, *outputs)
         return count
 
     def _judge(self, value: bytes | None) -> Verdict:

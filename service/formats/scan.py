@@ -5,6 +5,7 @@ topic with a column type that the kernel does not know, goes to the judge.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from operators.types import Bool, Date, Float64, Int64, TimestampNs, Type, Value
 from service.deadletter import Refusal
 from service.formats.judge import Judged
 from service.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
-from service.kernels.json_values import BOOL, DATE, FLOAT64, INT64, TIMESTAMP, Names, Room
+from service.kernels.json_values import BOOL, CELLS, DATE, DIFF, FLOAT64, INT64, MESSAGE, SOURCE, TIME, TIMESTAMP
 
 _KINDS: dict[type[Type], int] = {Int64: INT64, Bool: BOOL, Float64: FLOAT64, Date: DATE, TimestampNs: TIMESTAMP}
 _MOST_COLUMNS = 62
@@ -26,36 +27,35 @@ Verdict = Iterable[Judged] | Progress
 """What the judge makes of a message: updates or progress."""
 
 
-def _room(capacity: int, columns: int) -> Room:
-    """Room to be filled; memory that is never written is never resident."""
-    cells, nulls = np.empty((capacity, columns), np.int64), np.empty((capacity, columns), np.bool_)
-    source, message, time, diff = (np.empty(capacity, np.int64) for _ in range(4))
-    return Room(cells, cells.view(np.float64), nulls, source, message, time, diff)
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Updates as a kernel writes them. out: int64[n, CELLS + columns]; nulls: bool[n, columns]."""
 
+    out: Ints
+    nulls: Bools
 
-def _select(room: Room, index: "Ints | slice") -> Room:
-    """The updates at `index`, copied."""
-    cells, _, *others = (part[index].copy() for part in room)
-    return Room(cells, cells.view(np.float64), *others)
+    @staticmethod
+    def room(capacity: int, columns: int) -> "Scanned":
+        """Room to be filled; memory that is never written is never resident."""
+        return Scanned(np.empty((capacity, CELLS + columns), np.int64), np.empty((capacity, columns), np.bool_))
 
-
-def _concat(parts: Sequence[Room]) -> Room:
-    """All updates of the parts in message order; each part is in message order and no message is in two parts."""
-    if len(parts) == 1:
-        return parts[0]
-    cells, _, *others = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    whole = Room(cells, cells.view(np.float64), *others)
-    if np.all(whole.message[1:] >= whole.message[:-1]):
-        return whole
-    return _select(whole, np.argsort(whole.message, kind="stable"))
+    @staticmethod
+    def concat(parts: Sequence["Scanned"]) -> "Scanned":
+        """All updates of the parts in message order; each part is in that order and no message is in two parts."""
+        if len(parts) == 1:
+            return parts[0]
+        out = np.concatenate([part.out for part in parts])
+        nulls = np.concatenate([part.nulls for part in parts])
+        order = np.argsort(out[:, MESSAGE], kind="stable")
+        return Scanned(out[order], nulls[order])
 
 
 class Scanner:
     """Decodes the messages of one topic: `kernel` for the good ones, `judge` for what it leaves.
 
-    kernel: (text, starts, names, room, good) -> number of updates. judge: (value) -> verdict, raises Refusal. envelope:
-    the members of the envelope, the first names that the kernel is given. least_bytes: no update with one column has
-    fewer bytes; 0 where a message is one update.
+    kernel: (text, starts, pool, names, first, columns, out, doubles, nulls, good) -> number of updates. judge: (value)
+    -> verdict, raises Refusal. envelope: the members of the envelope, the first names that the kernel is given.
+    least_bytes: no update with one column has fewer bytes; 0 where a message is one update.
     """
 
     def __init__(
@@ -71,13 +71,11 @@ class Scanner:
         fields = [field for row_type in self._sources.values() for field in row_type.fields]
         widths = [len(row_type.fields) for row_type in self._sources.values()]
         pool = [*envelope, *(name.encode() for name in self._sources), *(field.name.encode() for field in fields)]
-        self._names = Names(
-            pool=np.frombuffer(b"".join(pool), np.uint8),
-            starts=np.cumsum([0, *map(len, pool)], dtype=np.int64),
-            first=np.cumsum([0, *widths], dtype=np.int64),
-            kinds=np.array([_KINDS.get(type(field.type), -1) for field in fields], np.int64),
-            nullable=np.array([field.nullable for field in fields], np.bool_),
-        )
+        self._pool = np.frombuffer(b"".join(pool), np.uint8)
+        self._pool_names = np.cumsum([0, *map(len, pool)], dtype=np.int64)
+        self._first = np.cumsum([0, *widths], dtype=np.int64)
+        kinds = [(_KINDS.get(type(field.type), -1), field.nullable) for field in fields]
+        self._kinds = np.array(kinds, np.int64).reshape(-1, 2)
         self._columns = max(widths)
         self._scans = self._columns <= _MOST_COLUMNS and all(type(field.type) in _KINDS for field in fields)
         self._kernel, self._judge, self._least_bytes = kernel, judge, least_bytes
@@ -87,15 +85,15 @@ class Scanner:
         good = np.zeros(len(values), np.bool_)
         scanned = list(self._scan(values, good)) if self._scans else []
         judged, progress, refused = self._judge_all(values, np.flatnonzero(~good))
-        room = _concat([*scanned, judged] if len(judged.time) or not scanned else scanned)
+        whole = Scanned.concat([*scanned, judged] if len(judged.out) or not scanned else scanned)
+        source, message, time, diff = (np.ascontiguousarray(whole.out[:, c]) for c in (SOURCE, MESSAGE, TIME, DIFF))
         words: dict[str, Ints] = {}
         for name, number in self._numbers.items():
-            mine = room.source == number if len(self._sources) > 1 else slice(None)
-            words[name] = _encode(self._sources[name], room.cells[mine], room.nulls[mine])
-        names = tuple(self._sources)
-        return Parsed(names, room.source, room.message, room.time, room.diff, words, progress, refused)
+            mine = source == number if len(self._sources) > 1 else slice(None)
+            words[name] = _encode(self._sources[name], whole.out[mine, CELLS:], whole.nulls[mine])
+        return Parsed(tuple(self._sources), source, message, time, diff, words, progress, refused)
 
-    def _scan(self, values: pa.LargeBinaryArray, good: Bools) -> Iterator[Room]:
+    def _scan(self, values: pa.LargeBinaryArray, good: Bools) -> Iterator[Scanned]:
         """Scan in chunks, so that room for the most updates that fit in the bytes stays small."""
         _, offsets, data = values.buffers()
         starts = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
@@ -107,14 +105,16 @@ class Scanner:
             capacity = stop - begin + 1
             if self._least_bytes:
                 capacity += int(starts[stop] - starts[begin]) // self._least_bytes
-            room = _room(capacity, self._columns)
-            count = self._kernel(text, starts[begin : stop + 1], self._names, room, good[begin:stop])
-            room = _select(room, slice(0, count))
-            room.message[:] += begin
-            yield room
+            room = Scanned.room(capacity, self._columns)
+            names = (self._pool, self._pool_names, self._first, self._kinds)
+            outputs = (room.out, room.out.view(np.float64), room.nulls, good[begin:stop])
+            count = self._kernel(text, starts[begin : stop + 1], *names, *outputs)
+            out = room.out[:count].copy()
+            out[:, MESSAGE] += begin
+            yield Scanned(out, room.nulls[:count].copy())
             begin = stop
 
-    def _judge_all(self, values: pa.LargeBinaryArray, left: Ints) -> tuple[Room, list[Progress], list[Refused]]:
+    def _judge_all(self, values: pa.LargeBinaryArray, left: Ints) -> tuple[Scanned, list[Progress], list[Refused]]:
         """Judge the messages at `left`, one by one."""
         rows: list[tuple[int, Judged]] = []
         progress: list[Progress] = []
@@ -130,14 +130,12 @@ class Scanner:
                 progress.append(Progress(message, verdict.lower, verdict.upper, verdict.counts))
             else:
                 rows.extend((message, update) for update in verdict)
-        room = _room(len(rows), self._columns)
+        room = Scanned.room(len(rows), self._columns)
         for k, (message, update) in enumerate(rows):
             time = NO_TIME if update.time is None else update.time
-            room.source[k], room.message[k] = self._numbers[update.source], message
-            room.time[k], room.diff[k] = time, update.diff
-            for column, cell in enumerate(update.cells):
-                room.nulls[k, column] = cell is None
-                room.cells[k, column] = 0 if cell is None else cell
+            cells = [0 if cell is None else cell for cell in update.cells]
+            room.out[k, : CELLS + len(cells)] = [self._numbers[update.source], message, time, update.diff, *cells]
+            room.nulls[k, : len(cells)] = [cell is None for cell in update.cells]
         return room, progress, refused
 
 

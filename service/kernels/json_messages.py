@@ -1,18 +1,24 @@
-"""Scan whole messages of the native and the json format into columns of updates.
+"""Scan whole messages of the native and the json format into a matrix of updates.
 
 Both kernels read the messages of one topic in order and set good[m] where message m was taken whole; a message that is
-not in its plainest spelling leaves nothing behind and goes to the judge. text: uint8[bytes], starts: int64[messages +
-1]; the messages' bytes. good: bool[messages]. Both return the number of updates in the room.
+not in its plainest spelling leaves nothing behind and goes to the judge. Arguments of all functions here:
+
+text: uint8[bytes]; the messages, message m from starts[m] to starts[m + 1].
+pool, names: see scan_name; the names of the envelope's four members, of the sources, of the columns of all sources.
+first: int64[sources + 1]; where the columns of each source begin. columns: see scan_row.
+out: int64[capacity, CELLS + .], doubles: its view as float64, nulls: bool[capacity, .]; the updates, a row each.
 """
 
 import numpy as np
 from numba import njit
 
 from service.kernels.json_values import (
-    Names,
-    Room,
-    scan_cell,
+    DIFF,
+    MESSAGE,
+    SOURCE,
+    TIME,
     scan_colon,
+    scan_column,
     scan_instant,
     scan_integer,
     scan_name,
@@ -26,24 +32,29 @@ LINE_NAMES = (b"data", b"time", b"diff", b"input")
 """The members of the envelopes, the first names of the pool."""
 
 _ENVELOPE = 4
-_BATCH, _LEAST, _VERSION = 0, 1, 2
-_DATA, _TIME, _DIFF, _INPUT = 0, 1, 2, 3
+_IS_BATCH, _IS_LEAST, _IS_VERSION = 0, 1, 2
+_IS_DATA, _IS_TIME, _IS_DIFF, _IS_INPUT = 0, 1, 2, 3
 _OPEN_LIST, _CLOSE_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = 91, 93, 123, 125
 _NO_TIME = -(2**63)
 
 
 @njit(cache=True)
-def _scan_input(text: np.ndarray, i: int, end: int, names: Names) -> tuple[int, int]:
-    """A source's name as a value: (its number among the sources, position)."""
-    name, at = scan_name(text, i, end, names, _ENVELOPE, _ENVELOPE + len(names.first) - 1)
-    return name - _ENVELOPE, at
-
-
-@njit(cache=True)
 def _scan_batch(
-    text: np.ndarray, i: int, end: int, names: Names, source: int, room: Room, count: int
+    text: np.ndarray,
+    i: int,
+    end: int,
+    pool: np.ndarray,
+    names: np.ndarray,
+    columns: np.ndarray,
+    low: int,
+    high: int,
+    out: np.ndarray,
+    doubles: np.ndarray,
+    nulls: np.ndarray,
+    count: int,
 ) -> tuple[int, int]:
-    """`[[row, time, diff], ...]` of one source from row `count` of the room on: (the new count, position)."""
+    """`[[row, time, diff], ...]` of the source with the columns low .. high-1, from row `count` on: (count,
+    position)."""
     if i >= end or text[i] != _OPEN_LIST:
         return count, -1
     i = skip_space(text, i + 1, end)
@@ -51,27 +62,27 @@ def _scan_batch(
         return count, i + 1
     more = True
     while more:
-        if i >= end or text[i] != _OPEN_LIST or count >= len(room.time):
+        if i >= end or text[i] != _OPEN_LIST or count >= len(out):
             return count, -1
-        i = scan_row(text, skip_space(text, i + 1, end), end, names, source, room, count)
+        i = skip_space(text, i + 1, end)
+        i = scan_row(text, i, end, pool, names, columns, low, high, out, doubles, nulls, count)
         if i < 0:
             return count, -1
         follows, i = scan_next(text, i, end, _CLOSE_LIST)
         if not follows:
             return count, -1
-        room.time[count], i = scan_instant(text, i, end)
+        out[count, TIME], i = scan_instant(text, i, end)
         if i < 0:
             return count, -1
         follows, i = scan_next(text, i, end, _CLOSE_LIST)
         if not follows:
             return count, -1
-        room.diff[count], i = scan_integer(text, i, end)
-        if i < 0 or room.diff[count] == 0:
+        out[count, DIFF], i = scan_integer(text, i, end)
+        if i < 0 or out[count, DIFF] == 0:
             return count, -1
         follows, i = scan_next(text, i, end, _CLOSE_LIST)
         if follows or i < 0:
             return count, -1
-        room.source[count] = source
         count += 1
         more, i = scan_next(text, i, end, _CLOSE_LIST)
         if i < 0:
@@ -80,35 +91,49 @@ def _scan_batch(
 
 
 @njit(cache=True)
-def _scan_envelope(text: np.ndarray, i: int, end: int, names: Names, room: Room, count: int) -> tuple[int, int]:
-    """A native message: (the new count, position)."""
-    sources = len(names.first) - 1
+def _scan_envelope(
+    text: np.ndarray,
+    i: int,
+    end: int,
+    pool: np.ndarray,
+    names: np.ndarray,
+    first: np.ndarray,
+    columns: np.ndarray,
+    out: np.ndarray,
+    doubles: np.ndarray,
+    nulls: np.ndarray,
+    count: int,
+) -> tuple[int, int]:
+    """A native message, its updates from row `count` on: (the new count, position)."""
+    sources = len(first) - 1
     mark = count
     least = np.int64(_NO_TIME)
     seen, source = 0, (0 if sources == 1 else -1)
     more = i < end and text[i] == _OPEN_OBJECT
     i = skip_space(text, i + 1, end) if more else -1
     while more:
-        member, i = scan_name(text, i, end, names, 0, _ENVELOPE)
+        member, i = scan_name(text, i, end, pool, names, 0, _ENVELOPE)
         if i < 0 or seen & (1 << member):
             return count, -1
         i = scan_colon(text, i, end)
         if i < 0:
             return count, -1
-        if member == _VERSION:
+        if member == _IS_VERSION:
             version, i = scan_integer(text, i, end)
             if version != 1:
                 return count, -1
-        elif member == _LEAST:
+        elif member == _IS_LEAST:
             least, i = scan_instant(text, i, end)
-        elif member == _BATCH:
+        elif member == _IS_BATCH:
             if source < 0:
                 return count, -1
-            count, i = _scan_batch(text, i, end, names, source, room, count)
-        elif seen & (1 << _BATCH) and sources > 1:
+            low, high = first[source], first[source + 1]
+            count, i = _scan_batch(text, i, end, pool, names, columns, low, high, out, doubles, nulls, count)
+        elif seen & (1 << _IS_BATCH) and sources > 1:
             return count, -1
         else:
-            source, i = _scan_input(text, i, end, names)
+            name, i = scan_name(text, i, end, pool, names, _ENVELOPE, _ENVELOPE + sources)
+            source = name - _ENVELOPE
         if i < 0:
             return count, -1
         seen |= 1 << member
@@ -118,38 +143,67 @@ def _scan_envelope(text: np.ndarray, i: int, end: int, names: Names, room: Room,
     if seen & 7 != 7:
         return count, -1
     for k in range(mark, count):
-        if room.time[k] < least:
+        if out[k, TIME] < least:
             return count, -1
+        out[k, SOURCE] = source
     return count, i
 
 
 @njit(cache=True)
-def scan_native(text: np.ndarray, starts: np.ndarray, names: Names, room: Room, good: np.ndarray) -> int:
-    """`{"v":1,"t":time,"u":[[row,time,diff],...],"input":source}`, members in any order, input before u if it is
-    needed."""
+def scan_native(
+    text: np.ndarray,
+    starts: np.ndarray,
+    pool: np.ndarray,
+    names: np.ndarray,
+    first: np.ndarray,
+    columns: np.ndarray,
+    out: np.ndarray,
+    doubles: np.ndarray,
+    nulls: np.ndarray,
+    good: np.ndarray,
+) -> int:
+    """`{"v":1,"t":time,"u":[[row,time,diff],...],"input":source}`, in any order, `input` before `u` where it is needed.
+
+    Returns the number of updates.
+    """
     count = 0
     for m in range(len(good)):
         end = starts[m + 1]
-        reached, i = _scan_envelope(text, skip_space(text, starts[m], end), end, names, room, count)
+        i = skip_space(text, starts[m], end)
+        reached, i = _scan_envelope(text, i, end, pool, names, first, columns, out, doubles, nulls, count)
         good[m] = i >= 0 and skip_space(text, i, end) == end
         if good[m]:
-            room.message[count:reached] = m
+            for k in range(count, reached):
+                out[k, MESSAGE] = m
             count = reached
     return count
 
 
 @njit(cache=True)
-def _scan_object(text: np.ndarray, i: int, end: int, names: Names, bare: bool, room: Room, count: int) -> int:
-    """`{"input":source,"data":row,"time":time,"diff":diff}` or a bare row; the position behind it."""
-    sources = len(names.first) - 1
+def _scan_object(
+    text: np.ndarray,
+    i: int,
+    end: int,
+    pool: np.ndarray,
+    names: np.ndarray,
+    first: np.ndarray,
+    columns: np.ndarray,
+    bare: bool,
+    out: np.ndarray,
+    doubles: np.ndarray,
+    nulls: np.ndarray,
+    count: int,
+) -> int:
+    """`{"input":source,"data":row,"time":time,"diff":diff}` or a bare row into row `count`; the position behind it."""
+    sources = len(first) - 1
     base = _ENVELOPE + sources
-    seen, columns, source = 0, np.int64(0), (0 if sources == 1 else -1)
+    seen, given, source = 0, np.int64(0), (0 if sources == 1 else -1)
     i = skip_space(text, i + 1, end)
     more = True
     while more:
-        member, at = scan_name(text, i, end, names, 0, _ENVELOPE)
+        member, at = scan_name(text, i, end, pool, names, 0, _ENVELOPE)
         if at < 0 and bare:
-            member, at = scan_name(text, i, end, names, base, base + names.first[1])
+            member, at = scan_name(text, i, end, pool, names, base, base + first[1])
         if at < 0:
             return -1
         i = scan_colon(text, at, end)
@@ -157,26 +211,29 @@ def _scan_object(text: np.ndarray, i: int, end: int, names: Names, bare: bool, r
             return -1
         if member >= base:
             column = member - base
-            if columns & (np.int64(1) << column):
+            if given & (np.int64(1) << column):
                 return -1
-            columns |= np.int64(1) << column
-            i = scan_cell(text, i, end, names, column, room, count, column)
+            given |= np.int64(1) << column
+            kind, nullable = columns[column, 0], columns[column, 1]
+            i = scan_column(text, i, end, kind, nullable, out, doubles, nulls, count, column)
         elif seen & (1 << member):
             return -1
-        elif member == _DATA:
+        elif member == _IS_DATA:
             if source < 0:
                 return -1
-            i = scan_row(text, i, end, names, source, room, count)
-        elif member == _TIME:
-            room.time[count], i = scan_instant(text, i, end)
-        elif member == _DIFF:
-            room.diff[count], i = scan_integer(text, i, end)
-            if room.diff[count] == 0:
+            low, high = first[source], first[source + 1]
+            i = scan_row(text, i, end, pool, names, columns, low, high, out, doubles, nulls, count)
+        elif member == _IS_TIME:
+            out[count, TIME], i = scan_instant(text, i, end)
+        elif member == _IS_DIFF:
+            out[count, DIFF], i = scan_integer(text, i, end)
+            if out[count, DIFF] == 0:
                 return -1
-        elif seen & (1 << _DATA) and sources > 1:
+        elif seen & (1 << _IS_DATA) and sources > 1:
             return -1
         else:
-            source, i = _scan_input(text, i, end, names)
+            name, i = scan_name(text, i, end, pool, names, _ENVELOPE, base)
+            source = name - _ENVELOPE
         if i < 0:
             return -1
         if member < _ENVELOPE:
@@ -184,30 +241,41 @@ def _scan_object(text: np.ndarray, i: int, end: int, names: Names, bare: bool, r
         more, i = scan_next(text, i, end, _CLOSE_OBJECT)
         if i < 0:
             return -1
-    room.source[count] = source
-    if seen & (1 << _DATA):
-        return i if columns == 0 else -1
-    whole = columns == (np.int64(1) << names.first[1]) - 1 and not seen & (1 << _INPUT)
+    out[count, SOURCE] = source
+    if seen & (1 << _IS_DATA):
+        return i if given == 0 else -1
+    whole = given == (np.int64(1) << first[1]) - 1 and not seen & (1 << _IS_INPUT)
     return i if bare and whole else -1
 
 
 @njit(cache=True)
-def scan_lines(text: np.ndarray, starts: np.ndarray, names: Names, bare: bool, room: Room, good: np.ndarray) -> int:
-    """One update a message: an envelope or, when the topic has one source, a bare row.
+def scan_lines(
+    text: np.ndarray,
+    starts: np.ndarray,
+    pool: np.ndarray,
+    names: np.ndarray,
+    first: np.ndarray,
+    columns: np.ndarray,
+    bare: bool,
+    out: np.ndarray,
+    doubles: np.ndarray,
+    nulls: np.ndarray,
+    good: np.ndarray,
+) -> int:
+    """One update a message, an envelope or, when the topic has one source, a bare row; `bare`: it may be an object.
 
-    `bare` allows a bare row that is an object. Times that are not sent are NO_TIME, diffs 1.
+    Times that are not sent are NO_TIME, diffs 1. Returns the number of updates.
     """
-    sources = len(names.first) - 1
+    single = len(first) == 2
     count = 0
     for m in range(len(good)):
         end = starts[m + 1]
         i = skip_space(text, starts[m], end)
-        room.time[count], room.diff[count], room.message[count] = _NO_TIME, 1, m
-        if i < end and text[i] == _OPEN_LIST and sources == 1:
-            room.source[count] = 0
-            i = scan_row(text, i, end, names, 0, room, count)
+        out[count, SOURCE], out[count, MESSAGE], out[count, TIME], out[count, DIFF] = 0, m, _NO_TIME, 1
+        if i < end and text[i] == _OPEN_LIST and single:
+            i = scan_row(text, i, end, pool, names, columns, 0, first[1], out, doubles, nulls, count)
         elif i < end and text[i] == _OPEN_OBJECT:
-            i = _scan_object(text, i, end, names, bare, room, count)
+            i = _scan_object(text, i, end, pool, names, first, columns, bare, out, doubles, nulls, count)
         else:
             i = -1
         good[m] = i >= 0 and skip_space(text, i, end) == end

@@ -6,40 +6,15 @@ read, or -1 when it did not find what it looks for *in its plainest legal spelli
 read it differently.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
 INT64, BOOL, FLOAT64, DATE, TIMESTAMP = 0, 1, 2, 3, 4
 """The kinds of column that the scanner knows."""
 
-
-class Names(NamedTuple):
-    """What the messages of a topic may name.
-
-    pool: uint8[.], starts: int64[k + 1]; the names as bytes: the envelope's members, the sources, the columns of all
-    sources. first: int64[sources + 1]; where each source's columns begin in kinds: int64[c] and nullable: bool[c].
-    """
-
-    pool: np.ndarray
-    starts: np.ndarray
-    first: np.ndarray
-    kinds: np.ndarray
-    nullable: np.ndarray
-
-
-class Room(NamedTuple):
-    """Where updates are written, a row each. cells: int64[n, c], doubles: its view as float64, nulls: bool[n, c]; the
-    others int64[n]."""
-
-    cells: np.ndarray
-    doubles: np.ndarray
-    nulls: np.ndarray
-    source: np.ndarray
-    message: np.ndarray
-    time: np.ndarray
-    diff: np.ndarray
+SOURCE, MESSAGE, TIME, DIFF, CELLS = 0, 1, 2, 3, 4
+"""Where a scanned update has what: the number of its source and of its message, its time, its diff, then a cell a
+column."""
 
 
 LEAST_TIME = -(2**63) + 2
@@ -53,7 +28,7 @@ _POWERS = 10.0 ** np.arange(23)
 _MONTH_DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def skip_space(text: np.ndarray, i: int, end: int) -> int:
     """The position of the next byte that is no white space."""
     while i < end and (text[i] == 32 or text[i] == 10 or text[i] == 13 or text[i] == 9):
@@ -224,7 +199,7 @@ def scan_double(text: np.ndarray, i: int, end: int) -> tuple[float, int]:
     return (-value if negative else value), i
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def scan_word(text: np.ndarray, i: int, end: int, word: np.ndarray) -> int:
     """The position behind the literal `word`."""
     if end - i < len(word):
@@ -241,47 +216,68 @@ _NULL = np.frombuffer(b"null", np.uint8)
 
 
 @njit(cache=True)
-def scan_cell(text: np.ndarray, i: int, end: int, names: Names, number: int, room: Room, row: int, column: int) -> int:
-    """A value of column `number` of all sources into the room's [row, column]; the position behind it."""
-    if i >= end:
-        return -1
-    if text[i] == 110:
-        room.cells[row, column] = 0
-        room.nulls[row, column] = True
-        return scan_word(text, i, end, _NULL) if names.nullable[number] else -1
-    room.nulls[row, column] = False
-    kind = names.kinds[number]
+def scan_cell(
+    text: np.ndarray, i: int, end: int, kind: int, out: np.ndarray, doubles: np.ndarray, row: int, cell: int
+) -> int:
+    """A value of a kind, not null, into out (or its view of doubles) at [row, cell]; the position behind it."""
     at = -1
     if kind == INT64:
-        room.cells[row, column], at = scan_integer(text, i, end)
+        out[row, cell], at = scan_integer(text, i, end)
     elif kind == FLOAT64:
-        room.doubles[row, column], at = scan_double(text, i, end)
+        doubles[row, cell], at = scan_double(text, i, end)
+    elif kind == TIMESTAMP:
+        out[row, cell], at = scan_instant(text, i, end)
     elif kind == BOOL:
         at = scan_word(text, i, end, _TRUE)
-        room.cells[row, column] = 1 if at >= 0 else 0
+        out[row, cell] = 1 if at >= 0 else 0
         at = at if at >= 0 else scan_word(text, i, end, _FALSE)
-    elif kind == TIMESTAMP:
-        room.cells[row, column], at = scan_instant(text, i, end)
-    elif kind == DATE and text[i] == _QUOTE:
-        room.cells[row, column], at = scan_day(text, i + 1, end)
+    elif kind == DATE and i < end and text[i] == _QUOTE:
+        out[row, cell], at = scan_day(text, i + 1, end)
         at = at + 1 if 0 <= at < end and text[at] == _QUOTE else -1
     return at
 
 
 @njit(cache=True)
-def scan_name(text: np.ndarray, i: int, end: int, names: Names, first: int, last: int) -> tuple[int, int]:
-    """A string that is one of the names first .. last-1 of the pool: (its number, position), without escapes."""
+def scan_column(
+    text: np.ndarray,
+    i: int,
+    end: int,
+    kind: int,
+    nullable: int,
+    out: np.ndarray,
+    doubles: np.ndarray,
+    nulls: np.ndarray,
+    row: int,
+    column: int,
+) -> int:
+    """A value or null of column `column` of row `row`; the position behind it. See scan_row."""
+    null = i < end and text[i] == 110
+    nulls[row, column] = null
+    if not null:
+        return scan_cell(text, i, end, kind, out, doubles, row, CELLS + column)
+    out[row, CELLS + column] = 0
+    return scan_word(text, i, end, _NULL) if nullable else -1
+
+
+@njit(cache=True)
+def scan_name(
+    text: np.ndarray, i: int, end: int, pool: np.ndarray, names: np.ndarray, first: int, last: int
+) -> tuple[int, int]:
+    """A string that is one of the names first .. last-1, spelt without escapes: (its number, position).
+
+    pool: uint8[.], names: int64[k + 1]; the bytes of k names, and where each begins.
+    """
     if i >= end or text[i] != _QUOTE:
         return -1, -1
     i += 1
     for name in range(first, last):
-        begin = names.starts[name]
-        length = names.starts[name + 1] - begin
+        begin = names[name]
+        length = names[name + 1] - begin
         if i + length >= end or text[i + length] != _QUOTE:
             continue
         same = True
         for k in range(length):
-            if text[i + k] != names.pool[begin + k]:
+            if text[i + k] != pool[begin + k]:
                 same = False
                 break
         if same:
@@ -289,7 +285,7 @@ def scan_name(text: np.ndarray, i: int, end: int, names: Names, first: int, last
     return -1, -1
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def scan_colon(text: np.ndarray, i: int, end: int) -> int:
     """The start of the value behind a member's name."""
     i = skip_space(text, i, end)
@@ -298,7 +294,7 @@ def scan_colon(text: np.ndarray, i: int, end: int) -> int:
     return skip_space(text, i + 1, end)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def scan_next(text: np.ndarray, i: int, end: int, close: int) -> tuple[bool, int]:
     """Behind a member or element: (another one follows, where it or what is behind the bracket begins)."""
     i = skip_space(text, i, end)
@@ -310,34 +306,50 @@ def scan_next(text: np.ndarray, i: int, end: int, close: int) -> tuple[bool, int
 
 
 @njit(cache=True)
-def scan_row(text: np.ndarray, i: int, end: int, names: Names, source: int, room: Room, row: int) -> int:
-    """A row of a source, an array or an object with every column (at most 62) once, into the room; the position behind
-    it."""
-    low, high = names.first[source], names.first[source + 1]
-    columns = high - low
+def scan_row(
+    text: np.ndarray,
+    i: int,
+    end: int,
+    pool: np.ndarray,
+    names: np.ndarray,
+    columns: np.ndarray,
+    low: int,
+    high: int,
+    out: np.ndarray,
+    doubles: np.ndarray,
+    nulls: np.ndarray,
+    row: int,
+) -> int:
+    """A row of the columns low .. high-1, an array or an object with every column once; the position behind it.
+
+    columns: int64[c, 2]; kind and nullability of the columns of all sources, at most 62 of a source, whose names are
+    the last c of the pool. out: int64[n, CELLS + .], doubles its view as float64, nulls: bool[n, .]; the row's cells
+    are written to them.
+    """
+    count = high - low
     if i >= end:
         return -1
     if text[i] == _OPEN_LIST:
         i = skip_space(text, i + 1, end)
-        for column in range(columns):
-            i = scan_cell(text, i, end, names, low + column, room, row, column)
+        for column in range(count):
+            kind, nullable = columns[low + column, 0], columns[low + column, 1]
+            i = scan_column(text, i, end, kind, nullable, out, doubles, nulls, row, column)
             if i < 0:
                 return -1
             more, i = scan_next(text, i, end, _CLOSE_LIST)
-            if i < 0 or more != (column < columns - 1):
+            if i < 0 or more != (column < count - 1):
                 return -1
         return i
     if text[i] != _OPEN_OBJECT:
         return -1
-    # Columns are the last names of the pool.
-    base = len(names.starts) - 1 - len(names.kinds) + low
+    base = len(names) - 1 - len(columns) + low
     i = skip_space(text, i + 1, end)
     seen = np.int64(0)
-    for turn in range(columns):
+    for turn in range(count):
         # Producers write columns in one order, so the one whose turn it is comes first.
-        name, at = scan_name(text, i, end, names, base + turn, base + turn + 1)
+        name, at = scan_name(text, i, end, pool, names, base + turn, base + turn + 1)
         if at < 0:
-            name, at = scan_name(text, i, end, names, base, base + columns)
+            name, at = scan_name(text, i, end, pool, names, base, base + count)
         if at < 0:
             return -1
         column = name - base
@@ -347,10 +359,11 @@ def scan_row(text: np.ndarray, i: int, end: int, names: Names, source: int, room
         i = scan_colon(text, at, end)
         if i < 0:
             return -1
-        i = scan_cell(text, i, end, names, low + column, room, row, column)
+        kind, nullable = columns[low + column, 0], columns[low + column, 1]
+        i = scan_column(text, i, end, kind, nullable, out, doubles, nulls, row, column)
         if i < 0:
             return -1
         more, i = scan_next(text, i, end, _CLOSE_OBJECT)
-        if i < 0 or more != (turn < columns - 1):
+        if i < 0 or more != (turn < count - 1):
             return -1
     return i
