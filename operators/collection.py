@@ -197,18 +197,22 @@ class Grouped:
                 raise WrongType(problem=f"{name} must be an aggregate such as vn.count(), not {aggregate!r}")
         node = self._collection.node
         pairs = self._keys or [(_ALL, Literal(0, Int64()))]
-        names = tuple(name for name, _ in pairs)
         if any(expr.column != name for name, expr in pairs):
-            kept = [(name, Column(name)) for name in node.schema.names if name not in names]
-            node = Project(node, (*pairs, *kept))
+            # Computed keys stand beside the columns: aggregates see the columns, and rows that differ stay different.
+            hidden = [(name if expr.column == name else f"key {name}", expr) for name, expr in pairs]
+            kept = [(name, Column(name)) for name in node.schema.names]
+            node = Project(node, (*(pair for pair in hidden if pair[0] not in node.schema.names), *kept))
+        else:
+            hidden = pairs
+        names = tuple(name for name, _ in hidden)
         lowered = {name: part for name, agg in aggregates.items() for name, part in _parts(name, agg, node.schema)}
         for name in lowered:
-            if name in names:
+            if name in names or name in dict(self._keys):
                 raise NameClash(problem=f"{name!r} is a key and an aggregate; give one of them another name")
         grouped = Aggregate(node, names, tuple(lowered.items()))
-        shown = [name for name, _ in self._keys]
+        shown = [(name, key) for (name, _), (key, _) in zip(self._keys, hidden)]
         outputs = [
-            *((name, Column(name)) for name in shown),
+            *((name, Column(key)) for name, key in shown),
             *((name, _whole(name, agg)) for name, agg in aggregates.items()),
         ]
         if tuple(name for name, _ in outputs) == grouped.schema.names:

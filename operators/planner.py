@@ -249,21 +249,19 @@ class _Planner:
         names: dict[int, str] = {i: name for i, name in enumerate(columns) if name is not None}
         if len(names) < len(exprs):
             # Computed arguments become columns of a projection first.
-            wanted: list[tuple[str, Expr]] = [(key, col(key)) for key in node.keys]
+            kept = node.keys if self._is_positive(below) else row.names
+            wanted: list[tuple[str, Expr]] = [(name, col(name)) for name in kept]
             for i, expr in enumerate(exprs):
-                names[i] = f"_{i}"
+                names[i] = f"argument {i}"
                 wanted.append((names[i], expr))
             below = logical.Project(input=node.input, exprs=tuple(wanted), where=node.where)
             row = below.schema
             self.uses[_identity(below)] = 1
         key = tuple(int(w) for w in row.index(node.keys))
-        used = list(dict.fromkeys(names[i] for i in range(len(exprs))))
-        val = tuple(int(w) for w in row.index(used)) if used else ()
-        offsets = {}
-        at = 0
-        for name in used:
-            offsets[name] = at
-            at += row.field(name).words
+        used = [int(w) for name in names.values() for w in row.index([name])]
+        # A group exists while any of its rows does. Without negative multiplicities the words looked at tell that.
+        rest = [] if self._is_positive(below) else [w for w in range(row.width) if w not in key]
+        val = tuple(dict.fromkeys([*rest, *used]))
         aggregations = []
         out = 0
         which = 0
@@ -274,14 +272,24 @@ class _Planner:
                 column = names[which]
                 which += 1
                 nullable = row.field(column).nullable
-                flag = offsets[column] if nullable else -1
-                word = offsets[column] + int(nullable)
+                first = val.index(row.field(column).offset)
+                flag = first if nullable else -1
+                word = first + int(nullable)
             out_flag = out if field.nullable else -1
             aggregations.append((_KINDS[agg.kind], word, flag, out + int(field.nullable), out_flag))
             out += field.words
         arranged = self._arrange(below, node.scope, key, val)
         label = f"group by {', '.join(node.keys)}"
         return self._reduce(node, arranged, len(key), tuple(aggregations), out, label)
+
+    def _is_positive(self, node: logical.Node) -> bool:
+        """Whether the structure rules out negative multiplicities: all stems from distincts and aggregates."""
+        if isinstance(node, (logical.Distinct, logical.Aggregate)):
+            return True
+        if isinstance(node, (logical.Source, logical.Negate, logical.Variable)):
+            return False
+        below = node.loop.bodies if isinstance(node, logical.LoopResult) else node.inputs
+        return all(self._is_positive(child) for child in below)
 
     def _join(self, node: logical.Join, project: Words | None) -> int:
         sides = []
