@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import FileResponse, Response
@@ -26,6 +27,22 @@ STATIC = Path(__file__).parent / "static"
 _ABOUT = """Standing queries' answers, exact at every nanosecond. *since* is inclusive, *until* exclusive; a frontier `F` means that
 all times before `F` are final. Times are nanoseconds since 1970: decimal strings in answers; strings, integers or RFC 3339 with up to nine
 decimals in requests. A view is a multiset: each distinct row comes once, with `_diff` when its multiplicity is not 1."""
+
+
+_PAGE_HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": "default-src 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
+
+
+class Assets(StaticFiles):
+    """The console's files; browsers ask each time whether they have changed, so an upgrade shows at once."""
+
+    def file_response(self, *arguments: Any, **about: Any) -> Response:
+        response = super().file_response(*arguments, **about)
+        response.headers.update(_PAGE_HEADERS)
+        return response
 
 
 class Observed:
@@ -79,9 +96,9 @@ def build(options: Options) -> FastAPI:
 
     @app.get("/", include_in_schema=False)
     async def console() -> Response:
-        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+        return FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
 
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", Assets(directory=STATIC), name="static")
     _describe_problems(app)
     return app
 
