@@ -1,0 +1,474 @@
+"""Settings: one schema, read from YAML, overridden by the environment, overridden by flags, and frozen.
+
+    defaults  <  --config FILE  <  VERNIER_KAFKA__BOOTSTRAP=…  <  --set kafka.bootstrap=…
+
+Keys nobody knows are refused with the nearest known one. Secrets come from the environment or from files only, and no
+printout shows them. Every value remembers where it came from (`Loaded.origins`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from operators.duration import nanoseconds
+from operators.errors import ProgramError
+from service.sources import DoorConfig, SourceConfig
+from storage.errors import CallerError
+
+PREFIX = "VERNIER_"
+ELSEWHERE = frozenset({"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS"})
+"""Variables of set-up, which are no settings of a service."""
+
+MASK = "********"
+_MS = 1_000_000
+
+
+class BadSettings(CallerError):
+    """A setting is unknown, of the wrong type, or does not fit the others; one line for each."""
+
+    message = "{problem}"
+    problem: str
+
+
+def _ms(text: object) -> object:
+    """Durations of settings: a number is milliseconds, text has a unit."""
+    if isinstance(text, str):
+        if text.strip().isdecimal():
+            return int(text)
+        try:
+            return -(-nanoseconds(text) // _MS)
+        except ProgramError as error:
+            raise ValueError(str(error)) from error
+    return text
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Kafka(_Section):
+    """The brokers, or one of our own."""
+
+    bootstrap: str = Field(default="127.0.0.1:19092", description="host:port of one or more brokers, with commas")
+    embedded: bool = Field(default=False, description="start a single broker on the port of `bootstrap`, for trials")
+    data: Path | None = Field(
+        default=None, description="where the embedded broker keeps its log; default: beside the state"
+    )
+    heap_mb: int = Field(default=384, ge=64, description="Java heap of the embedded broker")
+    replication: int = Field(default=-1, description="of topics that the service creates; -1: as the brokers have it")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = Field(
+        default=None, description="from the environment only; or sasl_password_file"
+    )
+    sasl_password_file: Path | None = None
+    ssl_cafile: Path | None = None
+    options: dict[str, str] = Field(default={}, description="handed to Spark's Kafka source as kafka.<name>")
+
+
+class Source(_Section):
+    """Where a source comes from and how its time runs."""
+
+    topic: str | None = Field(default=None, description="default: the source's name")
+    partitions: int | None = Field(
+        default=None, ge=1, description="of the topic, when the service creates it; default: workers"
+    )
+    format: Literal["vernier", "json"] = "vernier"
+    clock: Literal["arrival", "event"] = "arrival"
+    lateness: str | None = Field(
+        default=None, description="bounded lateness of an event clock without progress, like 5s"
+    )
+    idle_timeout_ms: int | None = Field(
+        default=30_000, ge=0, description="an idle partition gives way after it; null: never"
+    )
+    on_late: Literal["reject", "advance"] = "reject"
+    resolution: Literal["exact", "millisecond"] = "exact"
+
+    @field_validator("lateness")
+    @classmethod
+    def _is_duration(cls, value: str | None) -> str | None:
+        if value is not None:
+            _ms(value)
+        return value
+
+    _idle = field_validator("idle_timeout_ms", mode="before")(_ms)
+
+
+class State(_Section):
+    """The state directory."""
+
+    path: Path = Field(default=Path(".run/state"), description="one service owns it at a time")
+    keep: int = Field(default=64, ge=2, description="epochs whose manifests stay for readers that follow")
+
+
+class Epoch(_Section):
+    """How epochs run."""
+
+    attempts: int = Field(default=4, ge=1, description="tries of one epoch before the query is started anew")
+    timeout_ms: int = Field(
+        default=300_000, ge=1_000, description="how long one attempt may take, compilation included"
+    )
+    heartbeat_ms: int = Field(
+        default=500, ge=10, description="silence after which the service makes an epoch by itself"
+    )
+    max_messages: int | None = Field(
+        default=200_000, ge=1, description="messages an epoch takes at most; null: all there are"
+    )
+    slice_updates: int = Field(default=1024, ge=1, description="updates that go through the dataflow together")
+
+    _durations = field_validator("timeout_ms", "heartbeat_ms", mode="before")(_ms)
+
+
+class Spark(_Section):
+    """The engine."""
+
+    master: str | None = Field(default=None, description="default: local[workers]")
+    driver_memory: str = "1g"
+    conf: dict[str, str] = Field(default={}, description="added to Spark's configuration; wins over what we set")
+
+
+class Http(_Section):
+    """The sidecar."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8642, ge=0, le=65535)
+    stale_after_ms: int = Field(
+        default=10_000, ge=100, description="age of the newest epoch from which /readyz says no"
+    )
+
+    _stale = field_validator("stale_after_ms", mode="before")(_ms)
+
+
+class Log(_Section):
+    """What is told while running."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    directory: Path | None = Field(default=None, description="of the processes' logs; default: beside the state")
+
+
+class Settings(BaseSettings):
+    """All settings of a service."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter="__")
+
+    program: Path | None = Field(default=None, description="the program's file; `vernier up PROGRAM.py` sets it")
+    workers: int = Field(default=0, ge=0, description="dataflow workers = tasks an epoch; 0: one a core")
+    state: State = State()
+    kafka: Kafka = Kafka()
+    sources: dict[str, Source] = {}
+    epoch: Epoch = Epoch()
+    spark: Spark = Spark()
+    http: Http = Http()
+    log: Log = Log()
+    max_message_bytes: int = Field(default=8 << 20, ge=1024, description="longer messages are dead letters")
+
+    @field_validator("workers")
+    @classmethod
+    def _count_cores(cls, value: int) -> int:
+        return (
+            value or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else value or os.cpu_count() or 1
+        )
+
+    @model_validator(mode="after")
+    def _password_once(self) -> Settings:
+        if self.kafka.sasl_password is not None and self.kafka.sasl_password_file is not None:
+            raise ValueError("kafka.sasl_password and kafka.sasl_password_file are both set; keep one")
+        return self
+
+    # --- what follows from them ---------------------------------------------------------------------------------------
+
+    def source(self, name: str) -> Source:
+        """A source's settings, the defaults where there are none."""
+        return self.sources.get(name, Source())
+
+    def topic(self, name: str) -> str:
+        """The topic that a source is read from."""
+        return self.source(name).topic or name
+
+    def door(self, app: str, names: Mapping[str, object], partitions: Mapping[str, int]) -> DoorConfig:
+        """The door's configuration for a program's sources. partitions: how many each topic has."""
+        sources = {}
+        for name in names:
+            mine = self.source(name)
+            sources[name] = SourceConfig(
+                topic=self.topic(name),
+                format=mine.format,
+                clock=mine.clock,
+                lateness_ns=None if mine.lateness is None else nanoseconds(mine.lateness),
+                idle_timeout_ms=mine.idle_timeout_ms,
+                on_late=mine.on_late,
+                resolution=mine.resolution,
+            )
+        return DoorConfig(
+            sources,
+            partitions=dict(partitions),
+            heartbeat_topic=heartbeat_topic(app),
+            max_message_bytes=self.max_message_bytes,
+        )
+
+    @property
+    def log_directory(self) -> Path:
+        """Where processes log."""
+        return self.log.directory or self.state.path.parent / "logs"
+
+    @property
+    def broker_data(self) -> Path:
+        """Where an embedded broker keeps its log."""
+        return self.kafka.data or self.state.path.parent / "kafka"
+
+    def kafka_client(self) -> dict[str, Any]:
+        """Keywords for clients of the kafka package."""
+        kafka = self.kafka
+        wanted: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap.split(",")}
+        if kafka.security_protocol == "PLAINTEXT":
+            return wanted
+        wanted["security_protocol"] = kafka.security_protocol
+        if kafka.ssl_cafile is not None:
+            wanted["ssl_cafile"] = str(kafka.ssl_cafile)
+        if kafka.security_protocol.startswith("SASL"):
+            wanted["sasl_mechanism"] = kafka.sasl_mechanism
+            wanted["sasl_plain_username"] = kafka.sasl_username
+            wanted["sasl_plain_password"] = self.password()
+        return wanted
+
+    def password(self) -> str | None:
+        """The Kafka password, from the environment or its file. Raises BadSettings when the file cannot be read."""
+        kafka = self.kafka
+        if kafka.sasl_password is not None:
+            return kafka.sasl_password.get_secret_value()
+        if kafka.sasl_password_file is None:
+            return None
+        try:
+            return kafka.sasl_password_file.read_text("utf-8").strip()
+        except OSError as error:
+            raise BadSettings(problem=f"kafka.sasl_password_file: {error.strerror}: {error.filename}") from error
+
+
+def heartbeat_topic(app: str) -> str:
+    """The topic in which a service tells itself that time goes on."""
+    return f"{app}.heartbeat"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, and by dotted key where each value came from ("default" is not listed)."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def lines(self) -> Iterator[str]:
+        """`key = value  # origin`, every key, secrets masked."""
+        flat = dict(_flatten(masked(self.settings)))
+        width = max(len(f"{key} = {_shown(value)}") for key, value in flat.items())
+        for key, value in flat.items():
+            origin = next((self.origins[k] for k in _prefixes(key) if k in self.origins), "default")
+            yield f"{f'{key} = {_shown(value)}':<{min(width, 72)}}  # {origin}"
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The settings as JSON types, every secret that is set replaced by asterisks."""
+    shown: dict[str, Any] = settings.model_dump(mode="json")
+    if settings.kafka.sasl_password is not None:
+        shown["kafka"]["sasl_password"] = MASK
+    return shown
+
+
+def load(
+    config: str | Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read settings. config: a YAML file; flags: values by dotted key, None for one that was not given.
+
+    Raises BadSettings: a file that cannot be read, unknown keys (with the nearest known one), wrong types.
+    """
+    layers: list[tuple[str, dict[str, Any]]] = []
+    if config is not None:
+        layers.append((str(config), _read_yaml(Path(config))))
+    env = dict(os.environ if environment is None else environment)
+    layers.append(("", _read_environment(env)))
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    layers.append(("", _nest(given)))
+    _refuse_secrets(layers[:-2] + layers[-1:])
+    origins: dict[str, str] = {}
+    merged: dict[str, Any] = {}
+    for number, (name, layer) in enumerate(layers):
+        from_flags, from_env = number == len(layers) - 1, number == len(layers) - 2
+        for key, _ in _flatten(layer):
+            variable = PREFIX + key.upper().replace(".", "__")
+            origins[key] = f"--set {key}" if from_flags else variable if from_env else name
+        merged = _merge(merged, layer)
+    try:
+        # Everything is in `merged` already: the model must not look at the environment by itself.
+        settings = _Plain.model_validate(merged)
+    except ValidationError as error:
+        raise BadSettings(problem="; ".join(_explain(one, origins) for one in error.errors())) from error
+    return Loaded(settings, origins)
+
+
+class _Plain(Settings):
+    """Settings that are only what they are told."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The keywords alone."""
+        return (init_settings,)
+
+
+class _Environment(EnvSettingsSource):
+    """Reads the variables it is given instead of the process's own."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        super().__init__(Settings)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {name.lower(): text for name, text in self._given.items()}
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise BadSettings(problem=f"cannot read the settings: {error.strerror}: {path}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split())
+        raise BadSettings(problem=f"{path} is no YAML: {said}") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise BadSettings(problem=f"{path} must be a mapping of settings, not {type(found).__name__}")
+    return found
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What VERNIER_ variables say, nested; raises BadSettings for one that names no setting."""
+    mine = {
+        name: text for name, text in environment.items() if name.upper().startswith(PREFIX) and name not in ELSEWHERE
+    }
+    for name in mine:
+        path = name[len(PREFIX) :].lower().split("__")
+        problem = _unknown(path)
+        if problem:
+            raise BadSettings(problem=f"{name}: {problem}")
+    found: dict[str, Any] = _Environment(mine)()
+    return found
+
+
+def _unknown(path: list[str]) -> str | None:
+    """What is wrong with a key's path, if anything."""
+    model: type[BaseModel] | None = Settings
+    for depth, part in enumerate(path):
+        if model is None:
+            return None
+        fields = model.model_fields
+        if part not in fields:
+            return f"no setting {'.'.join(path[: depth + 1])}{_meant(part, fields, path[:depth])}"
+        model = _model_of(fields[part])
+        if model is None and depth + 1 < len(path) and part == "sources":
+            model = Source
+            if len(path) > depth + 2:
+                return _unknown_in(Source, path[: depth + 2], path[depth + 2 :])
+            return None
+    return None
+
+
+def _unknown_in(model: type[BaseModel], above: list[str], path: list[str]) -> str | None:
+    if path[0] in model.model_fields:
+        return None
+    return f"no setting {'.'.join([*above, path[0]])}{_meant(path[0], model.model_fields, above)}"
+
+
+def _model_of(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _meant(name: str, known: Mapping[str, object], above: list[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    if close:
+        return f"; did you mean {'.'.join([*above, close[0]])}?"
+    return f" (there are {', '.join(sorted(known))})"
+
+
+def _explain(error: Any, origins: Mapping[str, str]) -> str:
+    path = [str(part) for part in error["loc"]]
+    key = ".".join(path)
+    origin = next(
+        (origins[k] for k in [*_prefixes(key), *(k for k in origins if k.startswith(f"{key}."))] if k in origins), ""
+    )
+    where = f"{origin}: " if origin else ""
+    if error["type"] == "extra_forbidden":
+        model: type[BaseModel] = Settings
+        for part in path[:-1]:
+            found = model.model_fields.get(part)
+            model = (_model_of(found) if found is not None else None) or Source
+        return f"{where}no setting {key}{_meant(path[-1], model.model_fields, path[:-1])}"
+    said = error["msg"][:1].lower() + error["msg"][1:]
+    shown = "" if "password" in key or isinstance(error["input"], dict) else f", got {error['input']!r}"
+    return f"{where}{key}: {said}{shown}" if key else f"{where}{said}"
+
+
+def _refuse_secrets(layers: list[tuple[str, dict[str, Any]]]) -> None:
+    for name, layer in layers:
+        kafka = layer.get("kafka")
+        if isinstance(kafka, dict) and kafka.get("sasl_password") is not None:
+            raise BadSettings(
+                problem=f"{name or 'a flag'}: kafka.sasl_password is a secret; set {PREFIX}KAFKA__SASL_PASSWORD,"
+                " or kafka.sasl_password_file to a file that holds it"
+            )
+
+
+def _nest(flags: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in flags.items():
+        at = nested
+        *above, last = key.split(".")
+        for part in above:
+            at = at.setdefault(part, {})
+        at[last] = yaml.safe_load(value) if isinstance(value, str) and last not in ("bootstrap", "topic") else value
+    return nested
+
+
+def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def _flatten(nested: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in nested.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _prefixes(key: str) -> list[str]:
+    """The key, then what it is inside of."""
+    parts = key.split(".")
+    return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
