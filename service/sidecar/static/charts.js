@@ -42,7 +42,8 @@ export function histogram(svg, bounds, about) {
     });
     add(bar, "title", {}, `up to ${duration(bounds[i])}: ${counts[i]} updates`);
     if ((i - first) % Math.ceil(52 / step) === 0) {
-      add(svg, "text", { x: (i - first + 1) * step, y: height - 4, "text-anchor": "middle" }, duration(bounds[i]));
+      const anchor = i === last ? "end" : "middle";
+      add(svg, "text", { x: (i - first + 1) * step, y: height - 4, "text-anchor": anchor }, duration(bounds[i]));
     }
   }
   add(svg, "line", { class: "axis", x1: 0, x2: width, y1: base, y2: base });

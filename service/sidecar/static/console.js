@@ -36,7 +36,7 @@ async function choose(name) {
     tab.setAttribute("aria-selected", String(selected));
     tab.tabIndex = selected ? 0 : -1;
   }
-  history.replaceState(null, "", `#${encodeURIComponent(name)}`);
+  history.replaceState(null, "", `#view=${encodeURIComponent(name)}`);
   await goLive();
 }
 
@@ -236,7 +236,7 @@ async function pollSources() {
     const parts = Object.entries(about.partitions ?? {});
     (parts.length ? parts : [["–", {}]]).forEach(([number, part], i) => {
       const line = body.insertRow();
-      const frontier = part.frontier ? clockParts(BigInt(part.frontier)).join("") : "–";
+      const frontier = part.frontier ? clockParts(BigInt(part.frontier))[0] : "–";
       const offset = part.offset ?? about.offsets?.[number];
       const cells = [i ? "" : name, number, frontier, offset ?? "–", part.lag ?? "–",
         i ? "" : grouped(sum(about.updates)), i ? "" : grouped(sum(about.errors))];
@@ -295,7 +295,7 @@ function makeTabs() {
     tab.addEventListener("click", () => choose(view.name));
     return tab;
   }));
-  const wanted = decodeURIComponent(location.hash.slice(1));
+  const wanted = new URLSearchParams(location.hash.slice(1)).get("view");
   const first = state.views.find((view) => view.name === wanted) ?? state.views[0];
   if (first) choose(first.name);
 }

@@ -66,7 +66,7 @@ export class Lanes {
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
     pen.clearRect(0, 0, this.width, this.height);
     const narrow = this.width < 560;
-    const top = 62, bottom = 146, span = (narrow ? 6 : 12) * SECOND;
+    const top = 62, bottom = 142, span = (narrow ? 6 : 12) * SECOND;
     const nowNs = BigInt(Math.round(Date.now() + this.skewMs)) * 1_000_000n;
     const newest = this.epochs.at(-1);
     // Offsets from `origin` are small enough for plain numbers.
@@ -79,8 +79,8 @@ export class Lanes {
 
     pen.font = `11px ${colour("mono")}`;
     pen.textBaseline = "alphabetic";
-    this.#scale(pen, colour, now, span, upperX, top, -1, "message time: the wall clock, and epochs as they commit");
-    if (shared) this.#scale(pen, colour, now, span, upperX, bottom, 1, "data time: every change at its own nanosecond");
+    this.#scale(pen, colour, now, span, upperX, top, -1, narrow ? "message time" : "message time: the wall clock, and epochs as they commit");
+    if (shared) this.#scale(pen, colour, now, span, upperX, bottom, 1, narrow ? "data time" : "data time: every change at its own nanosecond");
     else this.#ownLine(pen, colour, bottom, newest);
 
     this.epochs.forEach((epoch, i) => {
@@ -94,10 +94,10 @@ export class Lanes {
       pen.fill();
       pen.fillStyle = colour("accent");
       pen.fillRect(b - 1, top - 9, 2, 9);
-      if (b - a > 46) {
+      if (b - a > 40) {
         pen.fillStyle = colour("soft");
         pen.textAlign = "center";
-        pen.fillText(String(epoch.epoch), (a + b) / 2, top - 4);
+        pen.fillText(String(epoch.epoch), (a + b + c + d) / 4, (top + bottom) / 2 - 4);
       }
     });
 
@@ -109,10 +109,10 @@ export class Lanes {
       else pen.fillRect(x, bottom + 1, 1, 12);
     }
 
-    if (newest) this.#flag(pen, colour("accent"), lowerX(newest.upper), bottom, `final before ${clockParts(newest.upper)[0]}`, 58);
+    if (newest) this.#flag(pen, colour("accent"), lowerX(newest.upper), bottom, `final before ${clockParts(newest.upper)[0]}`, 92);
     this.sources.forEach(({ name, frontier }, i) => {
       const x = lowerX(frontier);
-      if (x <= this.width && x >= 0) this.#flag(pen, colour("soft"), x, bottom, name, 30 + 13 * (i % 2));
+      if (x <= this.width && x >= 0 && i < 9) this.#flag(pen, colour("soft"), x, bottom, name, 56 + 13 * (i % 3));
     });
     if (shared) {
       pen.fillStyle = colour("ink");
@@ -166,12 +166,12 @@ export class Lanes {
   #label(pen, colour, y, side, label) {
     pen.fillStyle = colour("soft");
     pen.textAlign = "left";
-    pen.fillText(label, 2, side < 0 ? y - 40 : y + 66);
+    pen.fillText(label, 2, side < 0 ? y - 40 : y + 80);
   }
 
   #flag(pen, colour, x, y, text, drop) {
     pen.fillStyle = colour;
-    pen.fillRect(x - 1, y - 22, 2, 22 + drop - 12);
+    pen.fillRect(x - 1, y - 22, 2, 22 + drop - 10);
     const width = pen.measureText(text).width;
     pen.textAlign = x + width + 6 > this.width ? "right" : "left";
     pen.fillText(text, pen.textAlign === "left" ? x + 4 : x - 4, y + drop - 12);

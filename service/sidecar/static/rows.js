@@ -1,5 +1,7 @@
 // The rows of one view: chips for narrow views, a table for others; what changed is seen to change.
 
+import { clockParts } from "./time.js";
+
 const MOST = 2000;
 const DIFF = "_diff";
 
@@ -97,22 +99,49 @@ export class Rows {
     if (!this.dirty.size) return;
     const changed = this.dirty;
     this.dirty = new Map();
-    const fresh = [];
+    const gone = new Map(), fresh = [];
     for (const [id, before] of changed) {
       const now = this.rows.get(id);
-      const count = now?.count ?? 0;
-      if (count === before) continue;
+      if ((now?.count ?? 0) === before) continue;
       const element = this.elements.get(id);
       if (element) {
         this.elements.delete(id);
-        if (count) element.remove();
-        else this.#leave(element);
+        const key = this.#keyOf(element.row);
+        if (gone.has(key)) this.#leave(gone.get(key));
+        gone.set(key, element);
       }
       if (now && this.#shown(now.values)) fresh.push([id, now]);
     }
-    fresh.sort(([, a], [, b]) => this.#compare(a.values, b.values));
-    this.#insert(fresh);
+    // A row that took the place of another one of the same key stays where it is; only what differs lights up.
+    const added = fresh.filter(([id, now]) => {
+      const key = this.#keyOf(now.values);
+      const old = gone.get(key);
+      if (old) gone.delete(key);
+      return !old || !this.#replace(id, old, now);
+    });
+    for (const element of gone.values()) this.#leave(element);
+    added.sort(([, a], [, b]) => this.#compare(a.values, b.values));
+    this.#insert(added);
     this.#measure();
+  }
+
+  #replace(id, old, { values, count }) {
+    const element = this.#element(values, count);
+    if (this.asChips) element.classList.add("came");
+    else {
+      [...element.cells].forEach((cell, i) => {
+        cell.classList.toggle("came", cell.textContent !== old.cells[i].textContent);
+      });
+    }
+    const [before, after] = [old.previousElementSibling, old.nextElementSibling];
+    const fits = (!before || this.#compare(before.row, values) <= 0) && (!after || this.#compare(values, after.row) <= 0);
+    if (!fits) {
+      old.remove();
+      return false;
+    }
+    old.replaceWith(element);
+    this.elements.set(id, element);
+    return true;
   }
 
   #leave(element) {
@@ -156,12 +185,13 @@ export class Rows {
     if (this.asChips) {
       element = document.createElement("span");
       element.className = "chip";
-      element.append(text(values[this.names[0]]), times);
+      element.append(text(values[this.names[0]], this.about.columns[0].type), times);
     } else {
       element = document.createElement("tr");
       for (const column of this.about.columns) {
         const cell = element.insertCell();
-        cell.append(text(values[column.name]));
+        cell.append(text(values[column.name], column.type));
+        if (column.type.startsWith("TimestampNs")) cell.title = values[column.name];
         if (/^(Int64|Float64)/.test(column.type)) cell.classList.add("number");
         if (this.bars.has(column.name)) cell.classList.add("bar");
         if (this.about.key.includes(column.name)) cell.classList.add("key");
@@ -198,13 +228,17 @@ export class Rows {
     return 0;
   }
 
+  #keyOf(values) {
+    return JSON.stringify(this.about.key.map((name) => values[name]));
+  }
+
   #id(values) {
     return JSON.stringify(this.names.map((name) => values[name]));
   }
 }
 
-function text(value) {
-  if (value !== null) return String(value);
+function text(value, type) {
+  if (value !== null) return type.startsWith("TimestampNs") ? clockParts(BigInt(value)).join("") : String(value);
   const mark = document.createElement("span");
   mark.className = "null";
   mark.textContent = "null";
