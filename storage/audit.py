@@ -1,0 +1,250 @@
+"""Audit: check offline every checksum of a state directory and every rule that its layers must obey.
+
+Reads all bytes once, layer by layer, through the mapped files; needs memory for a few flags an update, not for the
+data. It takes no lock: while a service runs, an epoch is audited under a lease.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import EpochGone, StorageError
+from storage.kernels.hashing import key_rows, owner
+from storage.layer import Layer
+from storage.manifest import LayerRef, Manifest, TraceEntry
+from storage.segment import Segment
+from storage.state import StateDirectory
+from storage.updates import Ints
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Audit:
+    """What was looked at, and what is wrong: a sentence each, empty when all is well."""
+
+    manifests: int = 0
+    segments: int = 0
+    layers: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    """Segments that no manifest names: left by failed attempts; the next start removes them."""
+
+
+def audit(state: StateDirectory, progress: Callable[[int, int], None] | None = None) -> Audit:
+    """Audit all epochs of a directory: manifests, the segments they name, the layers in these.
+
+    progress: called with bytes done and bytes in all, after each segment. O(bytes).
+    """
+    found = Audit()
+    sizes = state.segments()
+    named: set[str] = set()
+    opened: dict[str, Segment] = {}
+    checked: set[LayerRef] = set()
+    total = sum(sizes.values())
+    for epoch in state.epochs():
+        try:
+            lease = state.lease(epoch)
+        except EpochGone:
+            continue  # collected meanwhile
+        except StorageError as problem:
+            found.problems.append(str(problem))
+            continue
+        with lease:
+            found.manifests += 1
+            fresh = lease.manifest.segments() - named
+            named |= fresh
+            for name in sorted(fresh):
+                segment = _check_segment(state, name, found)
+                if segment is not None:
+                    opened[name] = segment
+                if progress is not None:
+                    progress(found.bytes, total)
+            found.problems += _manifest_problems(lease.manifest, opened, checked, found)
+    # The epoch that may be running has segments whose manifest is still to come.
+    running = f"{state.head() + 1:012d}-"
+    found.unused = sorted(name for name in sizes.keys() - named if not name.startswith(running))
+    return found
+
+
+def _check_segment(state: StateDirectory, name: str, found: Audit) -> Segment | None:
+    try:
+        segment = state.open(name)
+    except StorageError as problem:
+        found.problems.append(str(problem))
+        return None
+    found.segments += 1
+    found.bytes += segment.nbytes
+    for label in segment.labels:
+        try:
+            segment.entry(label, verify=True)
+        except StorageError as problem:
+            found.problems.append(str(problem))
+    return segment
+
+
+def _manifest_problems(
+    manifest: Manifest, opened: dict[str, Segment], checked: set[LayerRef], found: Audit
+) -> Iterator[str]:
+    """What is wrong with what a manifest names; layers in `checked` are known from another epoch."""
+    for ref in manifest.refs():
+        if ref not in checked and ref.segment in opened:
+            for problem in _ref_problems(ref, opened[ref.segment]):
+                yield f"epoch {manifest.epoch}: {problem}"
+    for name, trace in manifest.traces.items():
+        if len(trace.shards) != manifest.workers:
+            yield f"epoch {manifest.epoch}: {name}: {len(trace.shards)} shards for {manifest.workers} workers"
+        for shard, refs in enumerate(trace.shards):
+            where = f"epoch {manifest.epoch}: {name}: shard {shard}"
+            yield from (f"{where}: {problem}" for problem in _order_problems(refs, manifest.upper))
+            for ref in refs:
+                if ref in checked or ref.segment not in opened or ref.label not in opened[ref.segment].labels:
+                    continue
+                found.layers += 1
+                layer = _open_layer(opened[ref.segment], ref)
+                problems = [*_width_problems(layer, trace), *layer_problems(layer)]
+                if not problems and len(layer.hashes) and manifest.workers > 1:
+                    problems += _owner_problems(layer, shard, manifest.workers)
+                yield from (f"{where}: segment {ref.segment}: {ref.label}: {problem}" for problem in problems)
+    checked.update(manifest.refs())
+
+
+def _open_layer(segment: Segment, ref: LayerRef) -> Layer:
+    entry = segment.entry(ref.label)
+    return Layer.open(entry.meta, entry.arrays)
+
+
+def _ref_problems(ref: LayerRef, segment: Segment) -> Iterator[str]:
+    where = f"segment {ref.segment}"
+    if ref.label not in segment.labels:
+        yield f"{where} has no entry {ref.label!r}"
+        return
+    entry = segment.entry(ref.label)
+    stored = {name: entry.meta.get(name) for name in ("updates", "lower", "upper", "since")} | {"nbytes": entry.nbytes}
+    for name, value in stored.items():
+        expected = getattr(ref, name)
+        if value != expected:
+            yield f"{where}: {ref.label}: {name} is {value}, the manifest says {expected}"
+
+
+def _order_problems(refs: list[LayerRef], upper: int) -> Iterator[str]:
+    """Layers are oldest first and follow one another without overlap, up to the epoch's upper."""
+    for before, after in pairwise(refs):
+        if after.lower < before.upper:
+            yield f"layer {after.label} begins at {after.lower}, before {before.label} ends at {before.upper}"
+    for ref in refs:
+        if ref.upper < ref.lower or ref.upper > upper:
+            yield f"layer {ref.label} covers [{ref.lower}, {ref.upper}), the epoch ends at {upper}"
+
+
+def _width_problems(layer: Layer, trace: TraceEntry) -> Iterator[str]:
+    found = (layer.key_width, layer.val_width, layer.depth)
+    expected = (trace.key_width, trace.val_width, trace.depth)
+    if found != expected:
+        yield f"key width, val width and depth are {found}, the arrangement's {expected}"
+
+
+def _owner_problems(layer: Layer, shard: int, workers: int) -> Iterator[str]:
+    # Hashes ascend, and so do their owners.
+    for hashed in (layer.hashes[0], layer.hashes[-1]):
+        found = owner(hashed, workers)
+        if found != shard:
+            yield f"hash {hashed} belongs to shard {found} of {workers}"
+            return
+
+
+def layer_problems(layer: Layer) -> list[str]:
+    """What is wrong with one layer's shapes, offsets, order, hashes, times, diffs; nothing if all is well. O(n)."""
+    problems = list(_shape_problems(layer))
+    if not problems and layer.updates:
+        problems = [*_order_of_keys(layer), *_order_of_vals(layer), *_order_of_times(layer), *_time_problems(layer)]
+    return problems
+
+
+def _shape_problems(layer: Layer) -> Iterator[str]:
+    """Lengths and offsets: with these right, all others are safe to look at."""
+    n, keys = layer.updates, len(layer.hashes)
+    vals = len(layer.val_offsets) - 1 if len(layer.val_offsets) else n
+    shapes: dict[str, tuple[Ints, list[tuple[int, ...]]]] = {
+        "hashes": (layer.hashes, [(keys,)]),
+        "keys": (layer.keys, [(keys if layer.key_width > 1 else 0, layer.key_width)]),
+        "vals": (layer.vals, [(vals, layer.val_width)]),
+        "times": (layer.times, [(n,), (min(n, 1),)]),
+        "rounds": (layer.rounds, [(n, layer.depth), (min(n, 1), layer.depth)]),
+        "diffs": (layer.diffs, [(n,), (min(n, 1),)]),
+    }
+    for name, (array, allowed) in shapes.items():
+        if array.shape not in allowed or array.dtype != np.int64:
+            wanted = " or ".join(f"int64{list(shape)}" for shape in allowed)
+            yield f"{name} is {array.dtype}{list(array.shape)}, expected {wanted}"
+    for name, offsets, count, end in (
+        ("key_offsets", layer.key_offsets, keys, vals),
+        ("val_offsets", layer.val_offsets, vals, n),
+    ):
+        if len(offsets) == 0:
+            if count != end:
+                yield f"{name} is left out, yet {count} do not stand for {end}"
+        elif len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] != end:
+            yield f"{name} has {len(offsets)} entries to {offsets[-1]}, expected {count + 1} from 0 to {end}"
+        elif not (offsets[1:] > offsets[:-1]).all():
+            yield f"{name} does not ascend at {_first(offsets[1:] <= offsets[:-1]) + 1}"
+
+
+def _order_of_keys(layer: Layer) -> Iterator[str]:
+    yield from _ascending("key", [layer.hashes, *(layer.keys.T if layer.key_width > 1 else ())])
+    if layer.key_width > 1:
+        columns = np.arange(layer.key_width, dtype=np.int64)
+        hashes = key_rows(np.ascontiguousarray(layer.keys), columns, columns[:0], 0)[:, 0]
+        if not np.array_equal(hashes, layer.hashes):
+            at = _first(hashes != layer.hashes)
+            yield f"hash {layer.hashes[at]} of key {at}: expected {hashes[at]}"
+
+
+def _order_of_vals(layer: Layer) -> Iterator[str]:
+    yield from _ascending("val", list(layer.vals.T), layer.key_offsets)
+
+
+def _order_of_times(layer: Layer) -> Iterator[str]:
+    columns = [np.broadcast_to(column, layer.updates) for column in (*layer.rounds.T, layer.times)]
+    yield from _ascending("time", columns, layer.val_offsets)
+
+
+def _time_problems(layer: Layer) -> Iterator[str]:
+    least, most = int(layer.times.min()), int(layer.times.max())
+    # Compaction raises times to since, which may be past upper; it is lazy, so times before since are no mistake.
+    if least < layer.lower or most > max(layer.upper - 1, layer.since):
+        since = f"since {layer.since}"
+        yield f"times from {least} to {most} in a layer that covers [{layer.lower}, {layer.upper}), {since}"
+    if not layer.diffs.all():
+        yield f"diff {_first(layer.diffs == 0)} is zero"
+    if layer.depth and layer.rounds.min() < 0:
+        yield f"round {int(layer.rounds.min())} is negative"
+
+
+def _ascending(what: str, columns: list[Ints], starts: Ints | None = None) -> Iterator[str]:
+    """Rows of `columns` must ascend strictly, anew from each of `starts` (None: from the first; empty: each alone)."""
+    count = len(columns[0]) if columns else 0
+    if starts is not None and len(starts) == 0:
+        return
+    if not columns:
+        # Rows without columns are all alike: each start may have one.
+        if starts is not None and len(starts) != int(starts[-1]) + 1:
+            yield f"{what}s of no words repeat"
+        return
+    rises, level = np.zeros(count - 1, np.bool_), np.ones(count - 1, np.bool_)
+    for column in columns:
+        rises |= level & (column[1:] > column[:-1])
+        level &= column[1:] == column[:-1]
+    if starts is not None:
+        rises[starts[1:-1] - 1] = True
+    if not rises.all():
+        at = _first(~rises) + 1
+        yield f"{what} {at} {[int(column[at]) for column in columns]} does not follow the one before it"
+
+
+def _first(flags: Flags) -> int:
+    return int(np.argmax(flags))
