@@ -8,12 +8,14 @@ Everything here is a pure function of a partition's clock, of what an epoch brou
 broker's time; no wall clock is read, so that all workers, and every replay, come to the same frontiers.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from service.counted import Copies, Counted, Statement, advance_counted, unpack
 from storage.updates import CLOSED, MIN_TIME
 
 Ints = npt.NDArray[np.int64]
@@ -26,21 +28,12 @@ _LATEST_MS = CLOSED // NS_PER_MS - 1_000
 Resolution = Literal["exact", "millisecond"]
 
 
-class Statement(msgspec.Struct, frozen=True, array_like=True):
-    """Counted progress: the updates of [lower, upper) are `counts` many at each of its times, and none at other
-    times."""
-
-    lower: int
-    upper: int
-    counts: tuple[tuple[int, int], ...]
-
-
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one epoch brought for one partition; workers tell each other these.
 
     next: the offset behind the last record. ms: the newest broker time. updates, peak: how many updates and their
     `peak_of`. newest: the greatest event time. promise: the greatest time before which nothing follows. statements:
-    counted progress.
+    counted progress. marks: those of the updates (counted.pack), if the partition is counted.
     """
 
     next: int
@@ -50,19 +43,22 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     newest: int = MIN_TIME
     promise: int = MIN_TIME
     statements: tuple[Statement, ...] = ()
+    marks: str = ""
 
 
 class PartitionClock(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a partition stands after an epoch.
 
     frontier: its updates before this time are all here. active_ms: the broker's time when it last had records, or when
-    the service began to wait for it. idle: it has given way to the others. last: its last arrival stamp.
+    the service began to wait for it. idle: it has given way to the others. last: its last arrival stamp. counted: how
+    far its counts are met, once it has had any.
     """
 
     active_ms: int
     frontier: int = MIN_TIME
     idle: bool = False
     last: int = MIN_TIME - 1
+    counted: Counted | None = None
 
 
 def broker_ms(timestamps: Ints) -> Ints:
@@ -108,17 +104,39 @@ def advance_arrival(clock: PartitionClock, fact: Fact | None, now_ms: int, slack
 def advance_event(
     clock: PartitionClock, fact: Fact | None, now_ms: int, lateness_ns: int | None, idle_timeout_ms: int | None
 ) -> PartitionClock:
-    """The clock after an epoch: as far as promised, and as the newest time less the bounded lateness, if there is
-    one."""
+    """The clock after an epoch: as far as promised, and as the newest time less the bounded lateness, if there is one.
+
+    A partition whose counts are not met is never idle: it is waited for.
+    """
     if fact is None:
         # Should the broker's clock have jumped back, the partition's rest is counted from the new, earlier time.
         active_ms = min(clock.active_ms, now_ms)
-        idle = clock.idle or (idle_timeout_ms is not None and now_ms - active_ms > idle_timeout_ms)
+        waits = clock.counted is not None and len(clock.counted.open) > 0
+        idle = not waits and (clock.idle or (idle_timeout_ms is not None and now_ms - active_ms > idle_timeout_ms))
         return msgspec.structs.replace(clock, active_ms=active_ms, idle=idle)
-    frontier = max(clock.frontier, fact.promise)
-    if lateness_ns is not None:
+    frontier, counted = max(clock.frontier, fact.promise), clock.counted
+    if counted is None and lateness_ns is not None:
         frontier = max(frontier, fact.newest - lateness_ns)
-    return PartitionClock(active_ms=now_ms, frontier=frontier)
+    if counted is None and fact.statements:
+        counted = Counted(complete=frontier, open=tuple(sorted({*fact.statements})))
+    return PartitionClock(active_ms=now_ms, frontier=frontier, counted=counted)
+
+
+def count_updates(
+    clock: PartitionClock, fact: Fact | None, held: Sequence[Ints], lower: int
+) -> tuple[PartitionClock, Copies | None]:
+    """A counted partition's clock once this epoch's updates are counted, before `advance_event`, and its second copies.
+
+    held: the marks of all workers' held updates of the partition; lower: the epoch's input frontier.
+    """
+    if clock.counted is None:
+        return clock, None
+    statements, fresh = (fact.statements, unpack(fact.marks)) if fact is not None else ((), unpack(""))
+    counted, copies = advance_counted(clock.counted, statements, held, fresh, lower)
+    if fact is not None and fact.promise > counted.complete:
+        counted = msgspec.structs.replace(counted, complete=fact.promise)
+    frontier = max(clock.frontier, counted.complete)
+    return msgspec.structs.replace(clock, frontier=frontier, counted=counted), copies
 
 
 def round_up(time: Ints, resolution: Resolution) -> Ints:

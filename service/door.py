@@ -21,26 +21,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.schema import RowType
-from service.clocks import Fact, PartitionClock, Statement, advance_arrival, advance_event, peak_of, stamp
+from service.clocks import PartitionClock, advance_arrival, advance_event, count_updates, stamp
+from service.counted import Copies, Counted, pack
 from service.deadletter import DeadLetter
+from service.facts import Batch, Merged, drop_copies, facts_of, held_marks, merge_facts
 from service.formats import FORMATS
 from service.formats.messages import NO_TIME, Parsed, Refused
 from service.gate import Gate
 from service.held import Held
 from service.intake import Messages, Offsets, sort_messages
 from service.sources import DoorConfig, SourceConfig, by_topic
-from storage.errors import InvariantError
 from storage.updates import MIN_TIME, Updates
 
 Ints = npt.NDArray[np.int64]
-
-
-class PartitionTwice(InvariantError):
-    """Rows of one Kafka partition reached two workers, so that nobody knows their order."""
-
-    message = "partition {partition} of topic {topic} reached two workers; rows must be spread by (topic, partition)"
-    topic: str
-    partition: int
+Bools = npt.NDArray[np.bool_]
 
 
 class DoorState(msgspec.Struct, frozen=True):
@@ -51,18 +45,8 @@ class DoorState(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """The decoded messages of one topic; parsed is None where no source reads the topic."""
-
-    messages: Messages
-    parsed: Parsed | None
-    refused: Sequence[Refused]
-
-
-@dataclass(frozen=True, slots=True)
 class Decoded:
-    """What `decode` made of a worker's rows. facts: {topic: {partition: fact}}, JSON-able. repeated: rows that were not
-    new."""
+    """What `decode` made of a worker's rows. facts: JSON for the other workers; repeated: rows that were not new."""
 
     facts: dict[str, Any]
     batches: Sequence[Batch]
@@ -74,7 +58,7 @@ class Advanced:
     """The step from one frontier to the next. before, state: the door's states as JSON; lower, upper: their frontiers.
 
     offsets: the next offsets of the partitions that had records. frontiers: by topic and partition, None for one that
-    gives way.
+    gives way. copies: by topic and partition, for those that are counted.
     """
 
     before: dict[str, Any]
@@ -83,6 +67,7 @@ class Advanced:
     upper: int
     offsets: dict[str, dict[str, int]]
     frontiers: dict[str, dict[str, int | None]]
+    copies: dict[str, dict[int, Copies]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +109,32 @@ class Door:
         """
         messages, repeated = sort_messages(batches, offsets)
         decoded = [self._decode_topic(part) for part in messages]
-        facts = {batch.messages.topic: self._facts(batch) for batch in decoded}
-        return Decoded(facts, decoded, repeated)
+        counted = self._counted(msgspec.convert(dict(state), DoorState))
+        partitions = {batch.messages.topic: facts_of(batch, counted.get(batch.messages.topic, {})) for batch in decoded}
+        marks = {
+            topic: {str(partition): self._marks(topic, partition, own, held) for partition, own in counts.items()}
+            for topic, counts in counted.items()
+        }
+        return Decoded({"partitions": partitions, "held": marks}, decoded, repeated)
+
+    def _marks(self, topic: str, partition: int, counted: Counted, held: Mapping[str, Sequence[Held]]) -> str:
+        """The marks of this worker's held updates of a counted partition."""
+        names = self._topics[topic]
+        return pack(
+            np.concatenate([held_marks(name, held.get(name, ()), partition, counted.complete) for name in names])
+        )
+
+    def _counted(self, state: DoorState) -> dict[str, dict[int, Counted]]:
+        """The counted partitions of each topic that has any."""
+        counted = {
+            topic: {
+                int(partition): clock.counted
+                for partition, clock in state.topics.get(topic, {}).items()
+                if clock.counted is not None
+            }
+            for topic in self._topics
+        }
+        return {topic: own for topic, own in counted.items() if own}
 
     def _decode_topic(self, messages: Messages) -> Batch:
         topic = messages.topic
@@ -152,48 +161,23 @@ class Door:
             refused += timeless
         return Batch(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
 
-    def _facts(self, batch: Batch) -> dict[str, Any]:
-        """The facts of a topic's partitions, by partition."""
-        messages, parsed = batch.messages, batch.parsed
-        facts = {}
-        for partition, run in messages.runs():
-            fact = Fact(next=int(messages.offset[run.stop - 1]) + 1, ms=int(messages.ms[run].max()))
-            if parsed is not None:
-                own = _updates_of(parsed, run)
-                progress = [entry for entry in parsed.progress if run.start <= entry.message < run.stop]
-                promises = [entry.upper for entry in progress if entry.counts is None]
-                fact = msgspec.structs.replace(
-                    fact,
-                    updates=own.stop - own.start,
-                    peak=peak_of(messages.ms[parsed.message[own]]),
-                    newest=int(parsed.time[own].max(initial=MIN_TIME)),
-                    promise=max(promises, default=MIN_TIME),
-                    statements=tuple(
-                        Statement(entry.lower, entry.upper, entry.counts)
-                        for entry in progress
-                        if entry.counts is not None
-                    ),
-                )
-            facts[str(partition)] = msgspec.to_builtins(fact)
-        return facts
-
     def advance(self, state: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> Advanced:
         """The new state and frontier from every worker's facts, in any order. Raises PartitionTwice.
 
         The input frontier is the meet over the partitions of all sources but those that give way, and never goes back.
         """
         before = msgspec.convert(dict(state), DoorState)
-        merged = _merge_facts(facts)
-        now_ms = max((fact.ms for own in merged.values() for fact in own.values()), default=None)
+        merged = merge_facts(facts)
+        now_ms = max((fact.ms for own in merged.fresh.values() for fact in own.values()), default=None)
         offsets = {
             topic: {str(partition): fact.next for partition, fact in sorted(own.items())}
-            for topic, own in sorted(merged.items())
+            for topic, own in sorted(merged.fresh.items())
         }
-        clocks = before.topics
+        clocks, copies = before.topics, {}
         if now_ms is not None:
-            clocks = {
-                topic: self._advance_topic(topic, before, merged.get(topic, {}), now_ms) for topic in self._topics
-            }
+            both = {topic: self._advance_topic(topic, before, merged, now_ms) for topic in self._topics}
+            clocks = {topic: own for topic, (own, _) in both.items()}
+            copies = {topic: own for topic, (_, own) in both.items()}
         reached = [clock.frontier for own in clocks.values() for clock in own.values() if not clock.idle]
         after = DoorState(max(before.frontier, min(reached, default=before.frontier)), clocks)
         frontiers = {
@@ -201,31 +185,33 @@ class Door:
             for topic, own in clocks.items()
         }
         as_json: dict[str, Any] = msgspec.to_builtins(after)
-        return Advanced(dict(state), as_json, before.frontier, after.frontier, offsets, frontiers)
+        return Advanced(dict(state), as_json, before.frontier, after.frontier, offsets, frontiers, copies)
 
     def _advance_topic(
-        self, topic: str, before: DoorState, facts: Mapping[int, Fact], now_ms: int
-    ) -> dict[str, PartitionClock]:
-        config = self._clock(topic)
-        known = before.topics.get(topic, {})
-        count = self._config.partitions.get(topic, 1)
-        clocks = {}
-        for partition in sorted({*range(count), *map(int, known), *facts}):
+        self, topic: str, before: DoorState, merged: Merged, now_ms: int
+    ) -> tuple[dict[str, PartitionClock], dict[int, Copies]]:
+        """The clocks of a topic's partitions after the epoch, and the second copies of those that are counted."""
+        config, known = self._clock(topic), before.topics.get(topic, {})
+        facts, held = merged.fresh.get(topic, {}), merged.held.get(topic, {})
+        clocks, copies = {}, {}
+        for partition in sorted({*range(self._config.partitions.get(topic, 1)), *map(int, known), *facts}):
             clock = known.get(str(partition)) or PartitionClock(active_ms=now_ms)
             fact = facts.get(partition)
             if config.clock == "arrival":
-                clock = advance_arrival(clock, fact, now_ms, self._config.slack_ms)
-            else:
-                clock = advance_event(clock, fact, now_ms, config.lateness_ns, config.idle_timeout_ms)
-            clocks[str(partition)] = clock
-        return clocks
+                clocks[str(partition)] = advance_arrival(clock, fact, now_ms, self._config.slack_ms)
+                continue
+            clock, found = count_updates(clock, fact, held.get(partition, ()), before.frontier)
+            if found is not None:
+                copies[partition] = found
+            clocks[str(partition)] = advance_event(clock, fact, now_ms, config.lateness_ns, config.idle_timeout_ms)
+        return clocks, copies
 
     def admit(self, decoded: Decoded, held: Mapping[str, Sequence[Held]], step: Advanced) -> Admitted:
         """The updates of [lower, upper), what waits on, and the dead letters.
 
         counters, by source (or topic, where no source is known): `insert` and `delete` updates decoded, `bytes` of
-        messages, `late_reject` and `late_advance` updates, `skewed` arrivals moved up to the frontier, `held` and
-        `released` updates, `error_<reason>` messages.
+        messages, `copies` of counted updates that were dropped, `late_reject` and `late_advance` updates, `skewed`
+        arrivals moved up to the frontier, `held` and `released` updates, `error_<reason>` messages.
         """
         counters: dict[str, Counter[str]] = {name: Counter() for name in self._sources}
         gates = {
@@ -237,14 +223,17 @@ class Door:
         for batch in decoded.batches:
             refused = list(batch.refused)
             if batch.parsed is not None:
-                time = self._times(batch, before)
+                time, second = self._times(batch, before), _second_copies(batch, step.copies)
                 for name in batch.parsed.names:
-                    refused += gates[name].pass_updates(batch.messages, batch.parsed, time)
+                    refused += gates[name].pass_updates(batch.messages, batch.parsed, time, second)
             dead += _letters(batch.messages, refused, step.lower)
             _count_messages(batch, refused, counters)
         inputs, still = {}, {}
         for name, gate in gates.items():
-            inputs[name], still[name] = gate.close(held.get(name, ()))
+            waiting = list(held.get(name, ()))
+            for partition, copies in step.copies.get(self._config.sources[name].topic, {}).items():
+                waiting = drop_copies(name, waiting, partition, copies) if copies.held else waiting
+            inputs[name], still[name] = gate.close(waiting)
         arrived = [received for gate in gates.values() for received in gate.received]
         ms, count = np.unique(np.concatenate(arrived or [np.empty(0, np.int64)]), return_counts=True)
         return Admitted(inputs, still, dead, counters, (ms, count.astype(np.int64)))
@@ -257,7 +246,7 @@ class Door:
         known = before.topics.get(messages.topic, {})
         time = np.empty_like(parsed.time)
         for partition, run in messages.runs():
-            own = _updates_of(parsed, run)
+            own = batch.updates_of(run)
             clock = known.get(str(partition)) or PartitionClock(active_ms=0)
             time[own] = stamp(clock.last, messages.ms[parsed.message[own]])
         return time
@@ -288,21 +277,14 @@ def _without_timeless(parsed: Parsed) -> tuple[Parsed, list[Refused]]:
     return Parsed(parsed.names, source, message, time, diff, words, parsed.progress, parsed.refused), refused
 
 
-def _updates_of(parsed: Parsed, run: slice) -> slice:
-    """The updates of a run of messages."""
-    start, stop = np.searchsorted(parsed.message, [run.start, run.stop])
-    return slice(int(start), int(stop))
-
-
-def _merge_facts(facts: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, Fact]]:
-    merged: dict[str, dict[int, Fact]] = {}
-    for worker in facts:
-        for topic, own in worker.items():
-            for partition, fact in msgspec.convert(own, dict[int, Fact], strict=False).items():
-                if partition in merged.setdefault(topic, {}):
-                    raise PartitionTwice(topic=topic, partition=partition)
-                merged[topic][partition] = fact
-    return merged
+def _second_copies(batch: Batch, copies: Mapping[str, Mapping[int, Copies]]) -> Bools:
+    """Which of a batch's updates are second copies, bool[n]."""
+    second = np.zeros(0 if batch.parsed is None else len(batch.parsed.time), np.bool_)
+    own = copies.get(batch.messages.topic, {})
+    for partition, run in batch.messages.runs() if own else ():
+        if partition in own:
+            second[batch.updates_of(run)] = own[partition].fresh
+    return second
 
 
 def _letters(messages: Messages, refused: Iterable[Refused], frontier: int) -> Iterator[DeadLetter]:

@@ -19,6 +19,7 @@ from service.sources import SourceConfig
 from storage.updates import Updates
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _NAMED = 5
 """How many late updates of one message its dead letter names."""
@@ -38,20 +39,26 @@ class Gate:
         self._entering: list[Updates] = []
         self._waiting: list[Held] = []
 
-    def pass_updates(self, messages: Messages, parsed: Parsed, time: Ints) -> list[Refused]:
-        """Sort this source's updates of a topic's batch; returns the messages with late ones. time: of all n
-        updates."""
-        mine = np.flatnonzero(parsed.source == parsed.names.index(self._name))
+    def pass_updates(self, messages: Messages, parsed: Parsed, time: Ints, copies: Bools) -> list[Refused]:
+        """Sort this source's updates of a topic's batch; returns the messages with late ones.
+
+        time: int64[n], of all n updates of the batch; copies: bool[n], which are second copies and dropped.
+        """
+        own = parsed.source == parsed.names.index(self._name)
+        self._counters["copies"] += int(np.count_nonzero(own & copies))
+        mine = np.flatnonzero(own & ~copies)
+        rows = parsed.words[self._name][~copies[own]]
         time, diff, message = time[mine], parsed.diff[mine], parsed.message[mine]
         inserted = int(np.count_nonzero(diff > 0))
         self._counters["insert"] += inserted
         self._counters["delete"] += len(diff) - inserted
-        rows, late, refused = parsed.words[self._name], time < self._lower, []
+        late: Bools = time < self._lower
+        refused: list[Refused] = []
         if late.any():
             count = int(np.count_nonzero(late))
             if self._config.clock == "event" and self._config.on_late == "reject":
                 self._counters["late_reject"] += count
-                refused = list(self._refuse(time, message, late))
+                refused = self._refuse(time, message, late)
                 time, diff, message, rows = time[~late], diff[~late], message[~late], rows[~late]
             else:
                 self._counters["skewed" if self._config.clock == "arrival" else "late_advance"] += count
@@ -60,13 +67,14 @@ class Gate:
         waits = time >= self._upper
         if waits.any():
             self._counters["held"] += int(np.count_nonzero(waits))
-            self._waiting.append(Held.sort(updates.take(waits), received[waits], messages.partition[message[waits]]))
+            origin = np.column_stack((messages.partition[message[waits]], messages.offset[message[waits]]))
+            self._waiting.append(Held.sort(updates.take(waits), received[waits], origin))
             updates, received = updates.take(~waits), received[~waits]
         self._entering.append(updates)
         self.received.append(received)
         return refused
 
-    def _refuse(self, time: Ints, message: Ints, late: npt.NDArray[np.bool_]) -> list[Refused]:
+    def _refuse(self, time: Ints, message: Ints, late: Bools) -> list[Refused]:
         """A refusal for each message with late updates, which names the first of them."""
         refused = []
         for number in np.unique(message[late]).tolist():

@@ -19,8 +19,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Held:
-    """n updates sorted by time. received_ms: int64[n], the broker's time of their messages; origin: int64[n], their
-    partitions. ref: where the batch is stored, None while it is not."""
+    """n updates sorted by time. received_ms: int64[n], the broker's time of their messages; origin: int64[n, 2],
+    their partition and offset. ref: where the batch is stored, None while it is not."""
 
     updates: Updates
     received_ms: Ints
@@ -53,6 +53,13 @@ class Held:
     def between(self, lower: int, upper: int) -> slice:
         """Where the updates with lower <= time < upper are."""
         return slice(int(np.searchsorted(self.time, lower)), int(np.searchsorted(self.time, upper)))
+
+    def drop(self, unwanted: npt.NDArray[np.bool_]) -> "Held":
+        """The batch without some of its updates, not stored yet; the batch itself when nothing is unwanted."""
+        keep = ~unwanted
+        if keep.all():
+            return self
+        return Held(self.updates.take(keep), self.received_ms[keep], self.origin[keep])
 
     def since(self, lower: int) -> int:
         """How many updates are at or after `lower`."""

@@ -5,7 +5,7 @@ and null is as good as left out. When the topic has one source, a message may be
 with the columns and, if no column has their names, `time` and `diff`. Progress is `{"resolved":"<ns>"}`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -38,8 +38,8 @@ class JsonLines:
     def _scan(self, *arrays: Any) -> int:
         """The kernel, told whether a bare row may be an object."""
         inputs, outputs = arrays[:6], arrays[6:]
-        count: int = scan_lines(*inputs, self._bare, *outputs)
-        return count
+        kernel: Callable[..., int] = scan_lines
+        return kernel(*inputs, self._bare, *outputs)
 
     def _judge(self, value: bytes | None) -> Verdict:
         message = load(value)

@@ -6,10 +6,12 @@ topic with a column type that the kernel does not know, goes to the judge.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators.schema import Field, RowType
 from operators.types import Bool, Date, Float64, Int64, TimestampNs, Type, Values
@@ -83,7 +85,9 @@ class Scanner:
     def decode(self, values: pa.LargeBinaryArray) -> Parsed:
         """Decode a batch. O(bytes); some 50 times slower for messages that the kernel leaves to the judge."""
         good = np.zeros(len(values), np.bool_)
-        scanned = list(self._scan(values, good)) if self._scans else []
+        # A null may have bytes below it, which the kernel must not see.
+        visible = pc.fill_null(values, b"") if values.null_count else values
+        scanned = list(self._scan(visible, good)) if self._scans else []
         judged, progress, refused = self._judge_all(values, np.flatnonzero(~good))
         whole = Scanned.concat([*scanned, judged] if len(judged.out) or not scanned else scanned)
         source, message, time, diff = (np.ascontiguousarray(whole.out[:, c]) for c in (SOURCE, MESSAGE, TIME, DIFF))
@@ -96,8 +100,8 @@ class Scanner:
     def _scan(self, values: pa.LargeBinaryArray, good: Bools) -> Iterator[Scanned]:
         """Scan in chunks, so that room for the most updates that fit in the bytes stays small."""
         _, offsets, data = values.buffers()
-        starts = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-        text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+        starts = _read_only(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+        text = _read_only(data or pa.py_buffer(b"\0"), np.uint8)
         begin = 0
         while begin < len(values):
             stop = int(np.searchsorted(starts, starts[begin] + _CHUNK_BYTES, "right")) - 1
@@ -137,6 +141,13 @@ class Scanner:
             room.out[k, : CELLS + len(cells)] = [self._numbers[update.source], message, time, update.diff, *cells]
             room.nulls[k, : len(cells)] = [cell is None for cell in update.cells]
         return room, progress, refused
+
+
+def _read_only(buffer: pa.Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A buffer as an array. Some buffers are writable, some not, and kernels are compiled for each kind of array."""
+    array = np.frombuffer(buffer, dtype)
+    array.flags.writeable = False
+    return array
 
 
 def _encode(row_type: RowType, cells: Ints, nulls: Bools) -> Ints:
