@@ -51,6 +51,14 @@ class ProgramFailed(CallerError):
     reason: str
 
 
+class LettersNotSent(StorageError):
+    """Dead letters of a committed epoch did not reach their topic; the next start sends them."""
+
+    message = "the dead letters of epoch {epoch} were not sent ({reason}); they are kept, and sent at the next start"
+    epoch: int
+    reason: str
+
+
 class WrongState(CallerError):
     """The state directory belongs to another program or number of workers."""
 
@@ -65,3 +73,9 @@ class SparkFailed(StorageError):
 
     message = "{problem}"
     problem: str
+
+
+class Stopping(CallerError):
+    """The service was asked to stop; no further epoch begins."""
+
+    message = "the service is stopping"

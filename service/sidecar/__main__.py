@@ -17,13 +17,19 @@ from service.sidecar.options import Options
 
 
 class Server(uvicorn.Server):
-    """Tells on stdout, in one line, when and where it accepts: whoever started it may wait for that."""
+    """Tells on stdout, in one line, when and where it accepts, and ends change streams when it is to stop."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
-            print(f"sidecar listening on http://{host}:{port}", flush=True)
+            name = f"[{host}]" if ":" in host else host
+            print(f"sidecar listening on http://{name}:{port}", flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn waits for open answers before it tells the application, and change streams never end by themselves.
+        self.config.app.state.context.streams.close()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
 
 
 def parse(arguments: list[str] | None = None) -> tuple[Options, str]:

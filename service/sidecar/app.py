@@ -20,6 +20,7 @@ from service.sidecar import problems, rows, schemas, status
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.context import Context
 from service.sidecar.follower import Follower
+from service.sidecar.lookups import PointLookups
 from service.sidecar.metrics import SidecarMetrics, release
 from service.sidecar.options import Options
 
@@ -59,7 +60,7 @@ class Observed:
 
         async def observed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", "other")
+                route = getattr(scope.get("route"), "path", "other").replace(":path}", "}")
                 self.metrics.observe(route, scope["method"], message["status"], time.perf_counter() - started)
             await send(message)
 
@@ -85,6 +86,7 @@ def build(options: Options) -> FastAPI:
     )
     app.state.context = context
     app.add_middleware(Observed, metrics=metrics)
+    app.add_middleware(PointLookups, context=context, observe=metrics.observe)
     problems.install(app)
     app.include_router(rows.router(context))
     app.include_router(status.router(context))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
-from urllib.parse import unquote
 
 import msgspec
 from fastapi import APIRouter, Header, Query, Request
@@ -18,15 +17,16 @@ from service.rowquery import BadCursor, Cursor, RowQuery, split_list
 from service.sidecar import schemas
 from service.sidecar.changes import EventResponse
 from service.sidecar.context import Context, find_view
+from service.sidecar.lookups import ROUTE, key_body, split_key
 from service.sidecar.negotiate import choose, page_body, page_response
 from service.sidecar.problems import Problem
 from service.viewstate import Compacted, ViewState
-from storage.updates import Ints
 
 Result = TypeVar("Result")
 
 _INLINE_ROWS = 20_000
 _JSON = "application/json"
+_NO_STORE = {"cache-control": "no-store"}
 
 AsOf = Annotated[
     str | None,
@@ -60,16 +60,15 @@ def router(context: Context) -> APIRouter:
     def limit_of(limit: int | None) -> int:
         return min(limit or options.default_rows, options.max_rows)
 
-    @routes.get("/v1/views/{view}/rows/{key:path}", responses=schemas.rows_of_key, summary="The rows of one key")
+    @routes.get(ROUTE.replace("{key}", "{key:path}"), responses=schemas.rows_of_key, summary="The rows of one key")
     async def one_key(
         request: Request, view: str, key: str, as_of: AsOf = None, wait_ms: WaitMs = 0
     ) -> Response:
         snapshot, (state,), at = await context.at([view], as_of, wait_ms)
-        # Split what the client sent, so that a comma inside a value can be written %2C.
         raw = request.scope["raw_path"].split(b"/rows/", 1)[1].decode("latin-1")
-        words = key_words(state, [unquote(part) for part in raw.split(",")])
-        rows, counts = answers.key(state, at, words)
-        return _key_response(context.stale_ms(snapshot), state, at, rows, counts, context)
+        words, stale_ms = key_words(state, split_key(raw)), context.stale_ms(snapshot)
+        body = await run(state, at, lambda: key_body(context, state, at, words, stale_ms))
+        return Response(body, headers=_NO_STORE, media_type=_JSON)
 
     @routes.get("/v1/views/{view}", responses=schemas.rows, summary="Rows of a view")
     async def rows_of_view(
@@ -113,7 +112,7 @@ def router(context: Context) -> APIRouter:
             "rows": answers.codec(state).dicts(rows, counts),
             "missing": [body.keys[i] for i in missing],
         }
-        return Response(msgspec.json.encode(answer), media_type=_JSON)
+        return Response(msgspec.json.encode(answer), headers=_NO_STORE, media_type=_JSON)
 
     @routes.get("/v1/read", responses=schemas.read, summary="Several views at one time")
     async def read(
@@ -129,7 +128,7 @@ def router(context: Context) -> APIRouter:
             page = await run(state, at, lambda: answers.page(state, at, RowQuery(), 0, limit_of(limit)))  # noqa: B023
             bodies[state.name] = page_body(page, stale_ms)
         answer = {"as_of": str(at), "frontier": str(snapshot.frontier), "stale_ms": stale_ms, "views": bodies}
-        return Response(msgspec.json.encode(answer), media_type=_JSON)
+        return Response(msgspec.json.encode(answer), headers=_NO_STORE, media_type=_JSON)
 
     @routes.get(
         "/v1/views/{view}/changes",
@@ -172,15 +171,3 @@ def _go_on(begun: Cursor, view: str, query: RowQuery) -> RowQuery:
         if given and given != kept:
             raise BadCursor(problem="belongs to a request with another where or order")
     return RowQuery(begun.where, begun.order)
-
-
-def _key_response(stale_ms: int, view: ViewState, at: int, rows: Ints, counts: Ints, context: Context) -> Response:
-    answer = {
-        "view": view.name,
-        "as_of": str(at),
-        "since": str(view.since),
-        "frontier": str(view.frontier),
-        "stale_ms": stale_ms,
-        "rows": context.answers.codec(view).dicts(rows, counts),
-    }
-    return Response(msgspec.json.encode(answer), media_type=_JSON)

@@ -79,6 +79,7 @@ function take(data) {
 
 function advance(frontier, since) {
   state.frontier = frontier;
+  lanes.frontier = frontier;
   if (since !== null) state.since = since;
   if (state.live) {
     showTime(at("as-of"), frontier - 1n);

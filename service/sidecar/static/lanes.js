@@ -12,7 +12,7 @@ export class Lanes {
     this.epochs = [];
     this.ticks = [];
     this.sources = [];
-    this.since = null;
+    this.frontier = null;
     this.skewMs = 0;
     this.origin = null;
     this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -109,7 +109,10 @@ export class Lanes {
       else pen.fillRect(x, bottom + 1, 1, 12);
     }
 
-    if (newest) this.#flag(pen, colour("accent"), lowerX(newest.upper), bottom, `final before ${clockParts(newest.upper)[0]}`, 92);
+    const frontier = this.frontier ?? newest?.upper;
+    if (frontier !== undefined) {
+      this.#flag(pen, colour("accent"), lowerX(frontier), bottom, `final before ${clockParts(frontier)[0]}`, 92);
+    }
     this.sources.forEach(({ name, frontier }, i) => {
       const x = lowerX(frontier);
       if (x <= this.width && x >= 0 && i < 9) this.#flag(pen, colour("soft"), x, bottom, name, 56 + 13 * (i % 3));

@@ -1,0 +1,201 @@
+"""The driver process: Spark, its query, and what makes epochs of it. `python -m service.driver` (see supervisor.py).
+
+The query is started anew from the newest manifest whenever it fails, with a fresh checkpoint: exactly-once leans on the
+manifest alone. After too many failures in a row, or when Spark itself is gone, the process ends and its supervisor
+starts another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from operators.app import load_program
+from operators.planner import compile_app
+from service.broker import create_topics
+from service.epochs import Epochs
+from service.errors import SparkFailed
+from service.heartbeat import Heartbeat
+from service.letters import Letters
+from service.runner import Runner
+from service.settings import Settings, heartbeat_topic, load
+from service.sources import DoorConfig
+from service.spark import Stage, open_stream, start_query, start_session
+from service.worker import Job
+from storage.errors import VernierError
+
+FAILURES_IN_A_ROW = 6
+"""After so many query failures without a commit in between the process gives way to a fresh one."""
+
+_HOUR_MS = 3_600_000
+_log = logging.getLogger("vernier.driver")
+
+
+class Driver:
+    """One service's Spark side, from its topics to its query. Raises VernierErrors when it cannot start."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.program is None:
+            raise SparkFailed(problem="there is no program to run: `vernier up PROGRAM.py`, or set `program`")
+        self.settings = settings
+        self._stop = threading.Event()
+        self.app = load_program(settings.program)
+        self.plan = compile_app(self.app)
+        self.door = self._prepare_topics()
+        self.epochs = Epochs(settings.state.path, self.plan, self.door, settings.workers, settings.state.keep)
+        self.letters = Letters(settings, self.app.name, self.epochs.directory)
+        self.letters.recover(self.epochs.newest)
+        self.heartbeat = Heartbeat(settings, self.app.name)
+        self.runner = Runner(settings, self.epochs, self.letters, self.heartbeat)
+        self._scratch = Path(tempfile.mkdtemp(prefix="vernier-"))
+        self.spark: SparkSession | None = None
+
+    def stop(self) -> None:
+        """Ask `run` to finish the epoch and return; safe in a signal handler and from any thread."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Run queries until `stop`. Raises SparkFailed and StorageErrors when another process should try."""
+        spark = start_session(self.settings, self.app.name, self._scratch)
+        self.spark = spark
+        self.runner.attach(Stage(spark, self._job(), self.settings.workers))
+        failures, reached = 0, self._reached()
+        while not self._stop.is_set():
+            try:
+                self._query(spark)
+            except (VernierError, PySparkException) as error:
+                if self._stop.is_set():
+                    return
+                failures = 1 if self._reached() > reached else failures + 1
+                reached = self._reached()
+                said = str(error).splitlines()[0]
+                if failures >= FAILURES_IN_A_ROW or getattr(error, "may_have_happened", False):
+                    raise SparkFailed(problem=f"the query failed {failures} times in a row, now: {said}") from error
+                pause = min(5.0, 0.1 * 2**failures)
+                _log.warning("the query failed (%s); it goes on from epoch %d in %.1f s", said, reached, pause)
+                self._stop.wait(pause)
+
+    def close(self) -> None:
+        """Stop what was started, in order; the state stays at its newest commit."""
+        self.runner.stop()
+        self.heartbeat.close()
+        if self.spark is not None:
+            for query in self.spark.streams.active:
+                query.stop()
+            self.spark.stop()
+        self.runner.close()
+        self.letters.close()
+        self.epochs.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _reached(self) -> int:
+        return self.epochs.newest.epoch if self.epochs.newest else 0
+
+    def _query(self, spark: SparkSession) -> None:
+        """One query from the newest manifest on, until it fails or the service stops."""
+        checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=self._scratch))
+        stream = open_stream(spark, self.settings, self.door, self.epochs.start.offsets)
+        query = start_query(stream, self.runner, checkpoint)
+        try:
+            while not self._stop.is_set():
+                if query.awaitTermination(1):
+                    error = query.exception()
+                    raise SparkFailed(problem=_cause(error) if error else "the query ended by itself")
+            # Stopping Spark in the middle of an epoch is noisy: let it end first.
+            self.runner.stop()
+        finally:
+            query.stop()
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+    def _prepare_topics(self) -> DoorConfig:
+        """Create the topics that are missing; returns the door's configuration with everybody's partitions."""
+        settings, name = self.settings, self.app.name
+        wanted: dict[str, int] = {}
+        for source in self.app.sources:
+            count = settings.source(source).partitions or settings.workers
+            wanted[settings.topic(source)] = max(count, wanted.get(settings.topic(source), 0))
+        letters = {f"{one}.dlq" for one in [*self.app.sources, *wanted]}
+        options = {"replication": settings.kafka.replication}
+        found = create_topics(settings.kafka.bootstrap, wanted, **options)  # type: ignore[arg-type]
+        create_topics(settings.kafka.bootstrap, dict.fromkeys(letters, 1), **options)  # type: ignore[arg-type]
+        beat = {heartbeat_topic(name): settings.workers}
+        kept = {"retention.ms": str(_HOUR_MS)}
+        found |= create_topics(settings.kafka.bootstrap, beat, config=kept, **options)
+        return settings.door(name, self.app.sources, found)
+
+    def _job(self) -> Job:
+        program = self.settings.program
+        assert program is not None  # checked at the start
+        return Job(
+            address=self.runner.rendezvous.address,
+            token=self.runner.rendezvous.token,
+            text=program.read_text("utf-8"),
+            name=str(program.resolve()),
+            fingerprint=self.plan.fingerprint,
+            state=str(self.settings.state.path.resolve()),
+            door=self.door,
+            slice_updates=self.settings.epoch.slice_updates,
+            seconds=self.settings.epoch.timeout_ms / 1000,
+        )
+
+
+def _cause(error: BaseException) -> str:
+    """The line of a query's exception that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith(("service.errors.", "storage.errors.", "operators."))]
+    return (ours[-1].partition(": ")[2] if ours else lines[0] if lines else type(error).__name__)[:500]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT. Returns the exit status: 1 with one line on stderr when it cannot go on."""
+    parser = argparse.ArgumentParser(prog="python -m service.driver", description=__doc__)
+    parser.add_argument("--config", metavar="FILE")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    given = parser.parse_args(arguments)
+    driver: Driver | None = None
+    status = 1
+    try:
+        settings = load(given.config, dict(pair.split("=", 1) for pair in given.set)).settings
+        logging.basicConfig(
+            level=settings.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+        )
+        for noisy in ("kafka", "py4j", "numba"):
+            logging.getLogger(noisy).setLevel(logging.ERROR)
+        made = driver = Driver(settings)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            made.stop()
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        driver.run()
+        driver.close()
+        status = 0
+    except VernierError as error:
+        print(f"driver: {error}", file=sys.stderr, flush=True)
+    except (Py4JError, OSError, PySparkException) as error:
+        print(f"driver: spark is gone: {error}".splitlines()[0], file=sys.stderr, flush=True)
+    if status:
+        # Threads that wait for a JVM which is gone, or for workers of it, must not keep the process.
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Runner: makes epochs out of Spark's micro-batches, on the driver.
+
+An epoch is tried a bounded number of times with the same frame, because Spark never repeats a barrier stage. Each try
+has an id of its own in rendezvous, exchange and file names, so a survivor of an earlier one can do no harm. The commit
+happens when the last worker has reported; Spark's end of the stage, ten milliseconds later, is only waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from service.epochs import Epochs
+from service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
+from service.heartbeat import Heartbeat
+from service.letters import Letters
+from service.protocol import Report
+from service.rendezvous import Attempt, Rendezvous
+from service.settings import Settings
+from storage.errors import VernierError
+from storage.manifest import Manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from service.spark import Stage
+
+_log = logging.getLogger("vernier.epoch")
+
+SOON_SECONDS = 0.003
+"""Arrival times are milliseconds: a beat this much later lets in what waits for the clock to pass its own time."""
+
+
+class Runner:
+    """Spark's foreachBatch function. `attach` the stage before the query starts.
+
+    Raises EpochFailed, ProgramFailed, LettersNotSent, Stopping and StorageErrors of a commit into the query, which then
+    fails; all of them leave the state at the newest commit.
+    """
+
+    def __init__(self, settings: Settings, epochs: Epochs, letters: Letters, heartbeat: Heartbeat | None) -> None:
+        self.epochs = epochs
+        self.rendezvous = Rendezvous(settings.workers, self._complete)
+        self._settings, self._letters, self._heartbeat = settings, letters, heartbeat
+        self._stage: Stage | None = None
+        self._committed: dict[str, Manifest] = {}
+        self._problem: BaseException | None = None
+        self._running = threading.Lock()
+        self._stopping = False
+        self._arrival = {name for name in epochs.plan.sources if settings.source(name).clock == "arrival"}
+
+    def attach(self, stage: Stage) -> None:
+        """Use this stage from now on."""
+        self._stage = stage
+
+    def stop(self) -> None:
+        """Let the epoch that runs end, and no other begin."""
+        self._stopping = True
+        with self._running:
+            pass
+
+    def close(self) -> None:
+        """Let all workers go."""
+        self.rendezvous.close()
+
+    def __call__(self, frame: DataFrame, _batch: int) -> None:
+        """Make an epoch of a micro-batch."""
+        with self._running:
+            if self._stopping:
+                raise Stopping()
+            if self._heartbeat is not None:
+                self._heartbeat.began()
+            wanted_in: float | None = None
+            try:
+                manifest = self._epoch(frame)
+                if manifest is not None:
+                    self._letters.send(manifest)
+                    self.epochs.collect()
+                    wanted_in = self._wanted_in()
+            finally:
+                if self._heartbeat is not None:
+                    self._heartbeat.ended(wanted_in)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _epoch(self, frame: DataFrame) -> Manifest | None:
+        """The epoch's manifest; None for a frame without rows."""
+        number, reason = self.epochs.start.epoch, ""
+        tries = self._settings.epoch.attempts
+        for _ in range(tries):
+            attempt = self.rendezvous.begin(self.epochs.start)
+            began = time.perf_counter()
+            reason = self._try(frame, attempt)
+            manifest = self._committed.pop(attempt.id, None)
+            if manifest is not None:
+                self._tell(manifest, attempt, time.perf_counter() - began)
+                return manifest
+            if reason == "":
+                return None
+            self.epochs.failed()
+            _log.warning("epoch=%d attempt=%s failed: %s", number, attempt.id, reason)
+            if attempt.caller:
+                raise ProgramFailed(epoch=number, reason=reason)
+            if self._stopping:
+                raise Stopping()
+        raise EpochFailed(epoch=number, attempts=tries, reason=reason)
+
+    def _try(self, frame: DataFrame, attempt: Attempt) -> str:
+        """Run one attempt to its end; returns why it failed, "" if it did not (or there was nothing to do)."""
+        if self._stage is None:
+            raise SparkFailed(problem="an epoch came before its stage")
+        self._problem = None
+        stage, seconds = self._stage, self._settings.epoch.timeout_ms / 1000
+        watch = threading.Timer(seconds, self._give_up, (stage, attempt, seconds))
+        watch.daemon = True
+        watch.start()
+        spark = ""
+        try:
+            if not stage.run(frame, attempt.id):
+                self.rendezvous.cancel(attempt, "there are no rows")
+                return ""
+        except SparkFailed as error:
+            spark = str(error)
+        finally:
+            watch.cancel()
+        # Either it is over, or the last report is being committed right now.
+        self.rendezvous.cancel(attempt, spark or "a worker ended without a report")
+        attempt.ended.wait()
+        if self._problem is not None:
+            raise self._problem
+        # Workers know the cause better than Spark, which sees only that a process ended.
+        return "" if attempt.reports else attempt.reason or spark
+
+    def _give_up(self, stage: Stage, attempt: Attempt, seconds: float) -> None:
+        if self.rendezvous.cancel(attempt, f"it took more than {seconds:g} s"):
+            stage.cancel()
+
+    def _complete(self, attempt: Attempt) -> None:
+        """Commit what the workers report; on the thread of the last one."""
+        waited = time.monotonic() - attempt.began
+        try:
+            manifest = self.epochs.commit(attempt.reports, {"open": attempt.opened_seconds, "reported": waited})
+        except BaseException as problem:
+            self._problem = problem
+            attempt.reason = str(problem)
+            if not isinstance(problem, VernierError):
+                _log.exception("the commit of attempt %s failed", attempt.id)
+            return
+        self._committed[attempt.id] = manifest
+
+    def _wanted_in(self) -> float | None:
+        """When an epoch should follow even without input: at once, if updates wait for the arrival clock to move."""
+        sources = self.epochs.stats.facts.get("sources", {})
+        waits = any(sources[name]["held"] for name in self._arrival if name in sources)
+        return SOON_SECONDS if waits else None
+
+    def _tell(self, manifest: Manifest, attempt: Attempt, took: float) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        reports = attempt.reports
+        updates = sum(_total(report, "insert") + _total(report, "delete") for report in reports)
+        changes = sum(sum(signs) for report in reports for signs in report.signs.values())
+        phases = {name: max(report.phases[name] for report in reports) for name in reports[0].phases}
+        told = " ".join(f"{name}={seconds * 1000:.0f}" for name, seconds in phases.items())
+        _log.info(
+            "epoch=%d attempt=%s lower=%d upper=%d updates=%d held=%d dead=%d changes=%d ms=%.0f open=%.0f %s",
+            manifest.epoch,
+            manifest.attempt,
+            manifest.lower,
+            manifest.upper,
+            updates,
+            sum(sum(report.waiting.values()) for report in reports),
+            sum(ref.updates for ref in manifest.dead),
+            changes,
+            took * 1000,
+            attempt.opened_seconds * 1000,
+            told,
+        )
+
+
+def _total(report: Report, what: str) -> int:
+    return sum(counted.get(what, 0) for counted in report.counters.values())

@@ -1,0 +1,211 @@
+"""Spark: the session, the Kafka stream, and an epoch's barrier stage. The only place that knows PySpark.
+
+An epoch costs what Spark's own machinery costs, so the settings here are about that (measured in docs/performance.md):
+no forked `chmod` for each checkpoint file, no planning twice, no way back for results, sockets without delayed
+acknowledgements, and one expression for the workers that is made once and used for every epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.util import PythonEvalType
+
+from service import worker
+from service.errors import SparkFailed
+from service.jars import spark_jars
+from service.java import java_home
+from service.settings import Settings
+from service.sources import DoorConfig
+from service.worker import Job
+
+ATTEMPT = "vernier.attempt"
+"""The local property that tells an attempt's tasks which one they work for."""
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+EARLIEST, LATEST = -2, -1
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_log = logging.getLogger("vernier.spark")
+
+
+def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
+    """Start Spark; takes ~4 s. scratch: for its temporary files. Raises SparkFailed, JavaMissing, JarsError."""
+    here = Path(__file__).resolve()
+    os.environ["JAVA_HOME"] = str(java_home())
+    # Workers must be this interpreter with these packages, wherever the service was started.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    path = [str(here.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
+    level = "info" if settings.log.level == "debug" else "warn"
+    java = [
+        f"-Dlog4j2.configurationFile=file://{here.with_name('log4j2.properties')}",
+        f"-Dvernier.log={level}",
+        # Checkpoint files are given their mode by a forked chmod; this is the cheapest fork there is.
+        "-Djdk.lang.Process.launchMechanism=VFORK",
+        # Epochs are short and the cores are the workers': quick code at once beats perfect code in five minutes.
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+    ]
+    wanted = {
+        "spark.app.name": f"vernier-{app}",
+        "spark.master": settings.spark.master or f"local[{settings.workers}]",
+        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        "spark.driver.memory": settings.spark.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch / "spark"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        "spark.task.maxFailures": "1",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.speculation": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(settings.workers),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+        # Without checksum files there is half as much to write, and the checkpoint is thrown away at each start.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "16",
+        "spark.sql.streaming.stopTimeout": "30000",
+        "spark.sql.maxPlanStringLength": "64",
+        **settings.spark.conf,
+    }
+    builder = SparkSession.builder
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise SparkFailed(problem=f"spark does not start: {_first_line(error)}") from error
+
+
+def open_stream(
+    spark: SparkSession, settings: Settings, door: DoorConfig, offsets: Mapping[str, Mapping[int, int]]
+) -> DataFrame:
+    """The stream of all the door's topics from the next offsets on, the earliest where there is none.
+
+    Old heartbeats tell nothing and may be gone, so theirs begins at its end.
+    """
+    starting = {
+        topic: {
+            str(p): LATEST if topic == door.heartbeat_topic else offsets.get(topic, {}).get(p, EARLIEST)
+            for p in range(count)
+        }
+        for topic, count in door.partitions.items()
+    }
+    options: dict[str, str] = {
+        "kafka.bootstrap.servers": settings.kafka.bootstrap,
+        "subscribe": ",".join(door.partitions),
+        "startingOffsets": json.dumps(starting),
+        "includeHeaders": "true",
+        # Lost offsets (a topic that was cut while the service was down) must not pass in silence.
+        "failOnDataLoss": "true",
+        "fetchOffset.retryIntervalMs": "100",
+        "kafka.fetch.max.wait.ms": "10",
+        "kafka.max.poll.records": "10000",
+        "kafka.max.partition.fetch.bytes": str(32 << 20),
+        "kafka.fetch.max.bytes": str(64 << 20),
+        "kafka.receive.buffer.bytes": str(1 << 20),
+        **_security(settings),
+        **{f"kafka.{key}": value for key, value in settings.kafka.options.items()},
+    }
+    if settings.epoch.max_messages is not None:
+        options["maxOffsetsPerTrigger"] = str(settings.epoch.max_messages)
+    return spark.readStream.format("kafka").options(**options).load().select(*COLUMNS)
+
+
+def start_query(stream: DataFrame, epoch: Callable[[DataFrame, int], None], checkpoint: Path) -> StreamingQuery:
+    """Start the query that calls `epoch` for each micro-batch, one after another, as soon as there are records."""
+    return stream.writeStream.foreachBatch(epoch).option("checkpointLocation", f"file://{checkpoint}").start()
+
+
+class Stage:
+    """The barrier stage of an epoch's attempt: N tasks that run service/worker.py."""
+
+    def __init__(self, spark: SparkSession, job: Job, workers: int) -> None:
+        self._context = spark.sparkContext
+        self._workers = workers
+        udf: Any = pandas_udf(  # type: ignore[call-overload]
+            partial(_task, job), returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+        )
+        # By name instead of from a DataFrame: then one expression, pickled once, fits the frames of all epochs.
+        self._expression = udf(*[col(name) for name in COLUMNS])._jc
+
+    def run(self, frame: DataFrame, attempt: str) -> bool:
+        """Run the attempt's tasks to their end. False when the frame has no rows, so that there was nothing to run.
+
+        Raises SparkFailed when a task or its process dies; workers that live through a failure report it themselves.
+        """
+        try:
+            self._context.setLocalProperty(ATTEMPT, attempt)
+            tasks = self._tasks(frame._jdf)
+            if tasks.getNumPartitions() == 0:
+                return False
+            if tasks.getNumPartitions() != self._workers:
+                # Spark makes no task for a partition without records. A partition's rows stay together, in order.
+                spread = frame.repartition(self._workers, "topic", "partition")
+                tasks = self._tasks(spread._jdf)
+            tasks.count()
+        except Py4JError as error:
+            raise SparkFailed(problem=_first_line(error)) from error
+        return True
+
+    def cancel(self) -> None:
+        """Kill the running tasks, whatever they do."""
+        self._context.cancelAllJobs()
+
+    def _tasks(self, frame: Any) -> Any:
+        """The workers' stage over a frame, as an RDD: its count has no way back through SQL to pay for."""
+        return frame.mapInArrow(self._expression, True, None).queryExecution().toRdd()
+
+
+def _task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark runs in a Python worker process. Gives no rows back: reports go to the rendezvous."""
+    context = TaskContext.get()
+    attempt = None if context is None else context.getLocalProperty(ATTEMPT)
+    if context is None or attempt is None:
+        raise SparkFailed(problem="a worker was started outside of an epoch's attempt")
+    worker.run(job, attempt, context.partitionId(), batches)
+    return iter(())
+
+
+def _security(settings: Settings) -> dict[str, str]:
+    kafka = settings.kafka
+    if kafka.security_protocol == "PLAINTEXT":
+        return {}
+    options: dict[str, str] = {"kafka.security.protocol": kafka.security_protocol}
+    if kafka.ssl_cafile is not None:
+        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": str(kafka.ssl_cafile)}
+    if kafka.security_protocol.startswith("SASL"):
+        kind = "plain.PlainLoginModule" if kafka.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
+        who = f"username={json.dumps(kafka.sasl_username)} password={json.dumps(settings.password())}"
+        options["kafka.sasl.mechanism"] = kafka.sasl_mechanism
+        options["kafka.sasl.jaas.config"] = f"org.apache.kafka.common.security.{kind} required {who};"
+    return options
+
+
+def _first_line(error: BaseException) -> str:
+    """The cause that a Java stack trace names last, or the error's own first line."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    causes = [line.strip().removeprefix("Caused by: ") for line in lines if line.strip().startswith("Caused by: ")]
+    said = next((line for line in lines if "Exception" in line or "Error" in line), lines[0])
+    return (causes[-1] if causes else said).strip()[:300]
