@@ -48,3 +48,11 @@ class VisitLeft(InvariantError):
     message = "{operator} still has work pending at rounds {rounds} after its slice"
     operator: str
     rounds: str
+
+
+class RoundRepeated(InvariantError):
+    """A loop was asked for a round that it has left behind: a rule of the loops is broken."""
+
+    message = "loop {loop} is asked for round {round} again; rounds of one run strictly increase"
+    loop: str
+    round: str

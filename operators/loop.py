@@ -14,7 +14,7 @@ import numpy as np
 
 from operators.arrange import exchange_updates
 from operators.exchange import Round
-from operators.failures import LoopDidNotSettle
+from operators.failures import LoopDidNotSettle, RoundRepeated
 from operators.kernels.rounds import relocate
 from operators.operator import Buckets, Operator
 from operators.plan import LeaveOp, LoopOp, Op, VariableOp
@@ -102,7 +102,11 @@ class Loop(Operator):
             variable.begin(now)
         if inner.woken(now):
             inner.note((*now, 0))
+        done = -1
         while (at := exchange.agree_min(inner.next_round(now))) is not None:
+            if at[-1] <= done:
+                raise RoundRepeated(loop=self.loop.label, round=str(at))
+            done = at[-1]
             inner.run(at)
             self.rounds += 1
             for variable in variables:

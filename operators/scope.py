@@ -70,7 +70,6 @@ class ScopeRun:
 
     def run(self, now: Round) -> None:
         """One step: every operator, in topological order, at round `now`. Every worker runs the same steps."""
-        self.pending.discard(now)
         for operator in self.operators:
             started = time.perf_counter()
             operator.step(now)
@@ -79,3 +78,5 @@ class ScopeRun:
             counters.steps += 1
             if operator.out is not None:
                 counters.updates_out += len(operator.out)
+        # Only now: an inner loop that runs in this step notes this very round on its way, and has done its work.
+        self.pending.discard(now)
