@@ -5,7 +5,7 @@ can offer it too. `LocalBlob` offers it on a local directory by way of a `Disk`,
 one method each: crash tests stand between the two and fail any single call.
 
 What is durable when: the bytes of a file are synced before its name appears. The *name* is durable after the next
-`sync` of its folder, so a commit syncs the folder of the segments once for all of them, not once each.
+`sync` of its folder, so that many files need one such sync, not one each.
 """
 
 import errno
@@ -54,8 +54,8 @@ class Blob(Protocol):
         """Store the chunks as one file, whole or not at all; returns its bytes. The name is durable after `sync`."""
         ...
 
-    def create(self, name: str, data: bytes, after: Sequence[str] = ()) -> None:
-        """Claim a new name: durable on return, and not before all names in the folders of `after` are. FileExists."""
+    def create(self, name: str, data: bytes) -> None:
+        """Claim a new name: durable on return, as are all names given before in the same folder. Else FileExists."""
         ...
 
     def overwrite(self, name: str, data: bytes) -> None:
@@ -290,14 +290,11 @@ class LocalBlob:
             raise
         return written
 
-    def create(self, name: str, data: bytes, after: Sequence[str] = ()) -> None:
-        """Temporary file, sync, sync of the folders of `after`, link (which fails if the name exists), folder sync."""
+    def create(self, name: str, data: bytes) -> None:
+        """Temporary file, sync, link (which fails if the name exists), sync of the folder. Two syncs."""
         temporary = self._temporary(name)
         try:
             self._write(temporary, name, [data])
-            # After our own sync, not before: a journal that has just been written holds these names already.
-            for folder in after:
-                self.sync(folder)
             self._do("link", name, self._disk.link, self._full(temporary), self._full(name))
         finally:
             self._drop(temporary)

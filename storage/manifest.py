@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from storage.errors import Damaged, UnknownFormat
-from storage.segment import checksum
+from storage.segment import FOLDER, checksum
 
 FORMAT = 1
-FOLDER = "manifests"
 SUFFIX = ".json"
+EPOCH_DIGITS = 12
+"""In names of files, so that they sort as epochs do."""
 NO_EPOCH = 0
 """The epoch of an empty state directory; the first commit is epoch 1."""
 
@@ -112,7 +113,7 @@ _decode_body = msgspec.json.Decoder(Manifest).decode
 
 def manifest_file(epoch: int) -> str:
     """The blob's name of an epoch's manifest; names sort as epochs do."""
-    return f"{FOLDER}/{epoch:012d}{SUFFIX}"
+    return f"{FOLDER}/{epoch:0{EPOCH_DIGITS}d}{SUFFIX}"
 
 
 def manifest_epoch(name: str) -> int | None:

@@ -23,7 +23,8 @@ from storage.errors import Damaged, EntryMissing, UnknownFormat
 
 FORMAT = 1
 ALIGNMENT = 64
-FOLDER = "segments"
+FOLDER = "epochs"
+"""Segments and manifests share a folder, so that one sync makes the names of both durable."""
 SUFFIX = ".seg"
 
 MAGIC = b"VNSEGMNT"

@@ -1,14 +1,15 @@
 """The state directory: who owns it, which epochs it holds, how one more is committed and old ones go.
 
-    LOCK        flock of the one service that may commit; holds its process id
-    HEAD        the newest committed epoch, rewritten in place: what readers poll
-    manifests/  one file an epoch; the only thing that decides what exists
-    segments/   the files that manifests name, and garbage of failed attempts
-    leases/     what readers hold
+    LOCK     flock of the one service that may commit; holds its process id
+    HEAD     the newest committed epoch, rewritten in place: what readers poll
+    epochs/  a manifest an epoch, the only thing that decides what exists; segments that manifests name; garbage
+    leases/  what readers hold
 
-A commit syncs each new segment (by its writer), the manifest and two folders; the link that gives the manifest its
-name is the one atomic point: before it nothing has happened, after it the epoch exists. Whatever fails before leaves
-the state as it was, and garbage that the next start sweeps away.
+A commit syncs each new segment (by its writer), the manifest, and the folder; the link that gives the manifest its name
+is the one atomic point: before it nothing has happened, after it the epoch exists, for readers once it is durable.
+Whatever fails before leaves the state as it was, and garbage that the next start sweeps away. That one sync of the
+folder is enough, for manifest and segments, rests on file systems with a journal: they keep the order in which names
+were made in one folder, so that no power cut leaves a manifest without the segments that were named before it.
 """
 
 import logging
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from storage import lease, manifest, segment
+from storage import lease, segment
 from storage.blob import TEMPORARY, Blob, Held, LocalBlob
 from storage.errors import (
     Damaged,
@@ -36,6 +37,7 @@ from storage.errors import (
 )
 from storage.lease import Lease, Leases
 from storage.manifest import (
+    EPOCH_DIGITS,
     NO_EPOCH,
     LayerRef,
     Manifest,
@@ -48,7 +50,7 @@ from storage.segment import Entry, Segment, checksum, open_segment, segment_file
 
 LOCK = "LOCK"
 HEAD = "HEAD"
-FOLDERS = (manifest.FOLDER, segment.FOLDER, lease.FOLDER)
+FOLDERS = (segment.FOLDER, lease.FOLDER)
 LEAST_KEPT = 2
 """Manifests that are always kept: should the newest be damaged, the one before it is whole."""
 
@@ -159,9 +161,9 @@ class StateDirectory:
         """Make an epoch exist: durable when this returns, and then shown to readers.
 
         new.epoch must be the newest epoch + 1 (1 in an empty directory); segments that it names first are in place.
-        Repeating a commit whose outcome is unknown is fine. Three syncs: the manifest, the folders of segments and of
-        manifests. Raises EpochConflict, SegmentsMissing, DiskFull (nothing has happened), SyncFailed (perhaps it has:
-        the directory then refuses all further commits until it is acquired again).
+        Repeating a commit whose outcome is unknown is fine. Two syncs: the manifest and the folder. Raises
+        EpochConflict, SegmentsMissing, DiskFull (nothing has happened), SyncFailed (perhaps it has: the directory then
+        refuses all further commits until it is acquired again).
         """
         self._require("commit")
         if self._broken is not None:
@@ -175,11 +177,11 @@ class StateDirectory:
             raise SegmentsMissing(path=self.path, epoch=new.epoch, segments=", ".join(lost))
         data = encode_manifest(new)
         try:
-            self._blob.create(manifest_file(new.epoch), data, after=(segment.FOLDER,))
+            self._blob.create(manifest_file(new.epoch), data)
         except FileExists:
             if self._blob.get(manifest_file(new.epoch)) != data:
                 raise EpochConflict(path=self.path, epoch=new.epoch, attempt=new.attempt, latest=new.epoch) from None
-            self._blob.sync(manifest.FOLDER)
+            self._blob.sync(segment.FOLDER)
         except StorageError as problem:
             if problem.may_have_happened:
                 self._broken = problem
@@ -238,7 +240,7 @@ class StateDirectory:
         `upper`, `since`. Labels must differ. Nothing exists until a manifest that names the references is committed.
         """
         groups: dict[str, list[Entry]] = {}
-        stem = f"{epoch:012d}-{attempt}-{shard}"
+        stem = f"{epoch:0{EPOCH_DIGITS}d}-{attempt}-{shard}"
         owners = []
         for number, entry in enumerate(entries):
             name = f"{stem}-{number}" if entry.nbytes >= ALONE else stem
@@ -265,7 +267,7 @@ class StateDirectory:
 
     def epochs(self) -> list[int]:
         """The epochs that have a manifest, ascending. Lists the folder."""
-        found = (manifest_epoch(name) for name in self._blob.list(manifest.FOLDER))
+        found = (manifest_epoch(name) for name in self._blob.list(segment.FOLDER))
         return sorted(epoch for epoch in found if epoch is not None)
 
     def latest(self) -> Manifest | None:
@@ -351,7 +353,7 @@ class StateDirectory:
     def _recover(self) -> None:
         self.damaged.clear()
         self._newest = None
-        for name in self._blob.list(manifest.FOLDER):
+        for name in self._blob.list(segment.FOLDER):
             # A collection that did not end: the next one decides again.
             if name.endswith(_GOING):
                 self._blob.rename(name, name.removesuffix(_GOING))
@@ -373,12 +375,9 @@ class StateDirectory:
         for epoch in self.epochs():
             if epoch not in self._kept:
                 self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _DAMAGED)
-        for name in self._blob.list(manifest.FOLDER):
-            if name.endswith(TEMPORARY):
-                self._blob.delete(name)
         self._sweep(None)
         self._leases.epochs()
-        self._blob.sync(manifest.FOLDER)
+        self._blob.sync(segment.FOLDER)
         self._show(self._newest.epoch if self._newest else NO_EPOCH)
 
     def _check_segments(self, found: Manifest) -> None:
@@ -418,7 +417,8 @@ class StateDirectory:
         count = 0
         for file in self._blob.list(segment.FOLDER):
             name = segment_name(file)
-            epoch, _, _ = file.removeprefix(f"{segment.FOLDER}/").partition("-")
+            # Files that are being written are called after what they will be.
+            epoch = file.removeprefix(f"{segment.FOLDER}/")[:EPOCH_DIGITS]
             old = through is None or (epoch.isdecimal() and int(epoch) <= through)
             if old and (file.endswith(TEMPORARY) or (name and name not in self._uses)):
                 self._blob.delete(file)

@@ -2,7 +2,8 @@
 
 What the rules of file systems promise, and no more: a file's bytes are durable after `sync` of the file, names in a
 folder after `sync_folder`. At a power cut the names in a folder fall back to the last synced state plus some prefix of
-what was done since; bytes that were not synced are there in part, or not, or as zeros. One seeded `Random` decides.
+what was done there since (journals keep the order within a folder; between folders nothing is promised); bytes that
+were not synced are there in part, or not, or as zeros. One seeded `Random` decides.
 """
 
 import errno

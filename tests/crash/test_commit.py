@@ -42,6 +42,7 @@ def check_and_finish(path: str, disk: Disk, acknowledged: int, expected: list[li
     assert service.state.head() == service.epoch
     if service.newest is not None:
         assert rows_in(service.state, service.newest) == rows_until(service.epoch)
+    assert service.state.damaged == []
     service.run()
     check_end(service, expected)
     service.state.release()
@@ -56,11 +57,9 @@ def check_end(service: Service, expected: list[list[object]]) -> None:
     service.state.gc(KEEP)
     service.state.sweep()
     kept = [service.state.manifest(epoch) for epoch in range(EPOCHS - KEEP + 1, EPOCHS + 1)]
-    assert files(service.state) == {
-        "manifests": [manifest_file(found.epoch) for found in kept],
-        "segments": sorted(segment_file(name) for name in set().union(*(found.segments() for found in kept))),
-        "leases": [],
-    }
+    segments: set[str] = set().union(*(found.segments() for found in kept))
+    needed = [*map(segment_file, segments), *(manifest_file(found.epoch) for found in kept)]
+    assert files(service.state) == sorted(needed)
 
 
 def calls_of_a_run(path: str) -> list[int]:

@@ -131,6 +131,6 @@ def shape(found: Manifest) -> list[list[object]]:
     return [[ref.label, ref.updates, ref.nbytes, ref.lower, ref.upper, ref.since] for ref in found.refs()]
 
 
-def files(state: StateDirectory) -> dict[str, list[str]]:
-    """All files by folder."""
-    return {folder: state.blob.list(folder) for folder in ("manifests", "segments", "leases")}
+def files(state: StateDirectory) -> list[str]:
+    """All files of epochs and leases."""
+    return [*state.blob.list("epochs"), *state.blob.list("leases")]

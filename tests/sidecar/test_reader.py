@@ -15,6 +15,7 @@ from operators.schema import RowType
 from service.reader import Reader
 from service.rowset import RowSet
 from service.viewstate import Compacted, NotYetFinal, ViewState
+from storage.segment import segment_file
 from storage.updates import MIN_TIME
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, by_time_and_row, row_type
 
@@ -179,7 +180,7 @@ def test_damage_is_told_and_the_last_good_epoch_stays(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     assert reader.poll()
     manifest = builder.commit(20, {"v": [((2,), 13, 1)]})
-    segment = tmp_path / "segments" / f"{manifest.changes['v'][0].segment}.seg"
+    segment = tmp_path / segment_file(manifest.changes["v"][0].segment)
     whole = segment.read_bytes()
     segment.write_bytes(whole[:40])
     assert not reader.poll()

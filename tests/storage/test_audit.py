@@ -160,7 +160,7 @@ def test_all_damage_is_listed_not_only_the_first(tmp_path: Path) -> None:
     cut.write_bytes(cut.read_bytes()[:-1])
     found = audit(StateDirectory(tmp_path))
     says = "\n".join(found.problems)
-    assert "manifest manifests/000000000001.json: checksum " in says
+    assert "manifest epochs/000000000001.json: checksum " in says
     assert "segment 000000000002-a-0: entry 'rows/1/0': array diffs: checksum " in says
     assert "segment 000000000003-a-0: is " in says
     assert "000000000004" not in says

@@ -50,7 +50,7 @@ def test_an_empty_file_maps_to_nothing(blob: LocalBlob) -> None:
 
 
 def test_a_name_is_claimed_once(blob: LocalBlob) -> None:
-    blob.create("a/x", b"first", after=("b",))
+    blob.create("a/x", b"first")
     with pytest.raises(FileExists, match=r"a/x: exists already in .*state"):
         blob.create("a/x", b"second")
     assert blob.get("a/x") == b"first"

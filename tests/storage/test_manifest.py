@@ -78,5 +78,5 @@ def test_names_of_manifests_sort_as_epochs() -> None:
     names = [manifest_file(epoch) for epoch in (1, 9, 10, 10**11)]
     assert names == sorted(names)
     assert [manifest_epoch(name) for name in names] == [1, 9, 10, 10**11]
-    for other in ("manifests/1.json", f"{names[0]}.damaged", f"{names[0]}.7.0.tmp", "manifests/x.json", names[0][10:]):
+    for other in ("epochs/1.json", f"{names[0]}.damaged", f"{names[0]}.7.0.tmp", "epochs/x.json", names[0][7:]):
         assert manifest_epoch(other) is None

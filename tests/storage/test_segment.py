@@ -34,7 +34,7 @@ ENTRIES = [
 @pytest.fixture
 def blob(tmp_path: Path) -> LocalBlob:
     made = LocalBlob(tmp_path)
-    made.prepare(["segments"])
+    made.prepare(["epochs"])
     return made
 
 
@@ -93,7 +93,7 @@ entries = st.lists(
 @given(entries)
 def test_any_entries_come_back(written: list[Entry]) -> None:
     blob = LocalBlob("/state", SimDisk(random.Random(0)))
-    blob.prepare(["segments"])
+    blob.prepare(["epochs"])
     write_segment(blob, "s", written)
     segment = open_segment(blob, "s")
     segment.verify()
@@ -174,7 +174,7 @@ def test_other_files_and_newer_formats_are_told_apart(blob: LocalBlob) -> None:
 
 
 def test_what_is_not_there_is_named(blob: LocalBlob) -> None:
-    with pytest.raises(FileMissing, match=r"segments/none\.seg"):
+    with pytest.raises(FileMissing, match=r"epochs/none\.seg"):
         open_segment(blob, "none")
     write_segment(blob, "s", ENTRIES)
     for call in (open_segment(blob, "s").entry, open_segment(blob, "s").meta):
@@ -192,18 +192,18 @@ def test_what_is_not_there_is_named(blob: LocalBlob) -> None:
 def test_what_cannot_be_stored_is_refused(blob: LocalBlob, bad: list[Entry], kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says):
         write_segment(blob, "s", bad)
-    assert blob.list("segments") == []
+    assert blob.list("epochs") == []
 
 
 def test_a_full_disk_leaves_no_file(tmp_path: Path) -> None:
-    LocalBlob(tmp_path).prepare(["segments"])
+    LocalBlob(tmp_path).prepare(["epochs"])
     blob = LocalBlob(tmp_path, FaultyDisk(OsDisk(), Fault.DISK_FULL, 2))
-    with pytest.raises(DiskFull, match=r"while writing segments/s\.seg"):
+    with pytest.raises(DiskFull, match=r"while writing epochs/s\.seg"):
         write_segment(blob, "s", ENTRIES)
-    assert blob.list("segments") == []
+    assert blob.list("epochs") == []
 
 
 @pytest.mark.parametrize("name", ["", "a", "000000000001-x-0", "a.seg"])
 def test_names_and_files(name: str) -> None:
     assert segment_name(segment_file(name)) == name
-    assert segment_name("segments/a.seg.7.0.tmp") is None
+    assert segment_name("epochs/a.seg.7.0.tmp") is None

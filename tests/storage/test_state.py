@@ -21,7 +21,6 @@ from storage.errors import (
     SyncFailed,
 )
 from storage.manifest import LayerRef, manifest_file
-from storage.segment import segment_file
 from storage.state import StateDirectory
 from tests.crash.faults import Fault, FaultyDisk
 from tests.storage.epochs import commit, entry, manifest, names, numbers, start
@@ -138,7 +137,7 @@ def test_a_commit_whose_reply_was_lost_can_be_repeated(tmp_path: Path) -> None:
     with StateDirectory(tmp_path, LocalBlob(tmp_path, disk)) as state:
         refs = state.write(1, "a", 0, [entry("t", 1)])
         disk.fail_next("link")
-        with pytest.raises(StorageError, match=r"link of manifests/000000000001.json in .* failed"):
+        with pytest.raises(StorageError, match=r"link of epochs/000000000001.json in .* failed"):
             state.commit(manifest(1, refs))
         state.commit(manifest(1, refs))
         assert numbers(state, state.manifest(1)) == [1]
@@ -150,9 +149,9 @@ def test_after_a_failed_folder_sync_nothing_is_committed_until_the_next_start(tm
     blob = LocalBlob(tmp_path, disk)
     with StateDirectory(tmp_path, blob) as state:
         refs = state.write(1, "a", 0, [entry("t", 1)])
-        disk.fail_next("sync_folder", skip=1)
+        disk.fail_next("sync_folder")
         for _ in range(2):
-            with pytest.raises(SyncFailed, match=r"sync of manifests in .* only the next start can tell"):
+            with pytest.raises(SyncFailed, match=r"sync of epochs in .* only the next start can tell"):
                 state.commit(manifest(1, refs))
     with StateDirectory(tmp_path, blob) as state:
         assert state.epochs() == [1]
@@ -163,17 +162,17 @@ def test_a_full_disk_is_one_clear_error_and_the_state_stays(tmp_path: Path) -> N
     disk = FaultyDisk(OsDisk(), Fault.DISK_FULL)
     with StateDirectory(tmp_path, LocalBlob(tmp_path, disk)) as state:
         refs = commit(state, 1)
-        before = names(tmp_path, "segments"), names(tmp_path, "manifests")
+        before = names(tmp_path, "epochs")
         disk.fail_next("write")
-        with pytest.raises(DiskFull, match=f"no space left in {tmp_path} while writing segments/.*: make room"):
+        with pytest.raises(DiskFull, match=f"no space left in {tmp_path} while writing epochs/.*: make room"):
             commit(state, 2, refs)
-        assert (names(tmp_path, "segments"), names(tmp_path, "manifests")) == before
+        assert names(tmp_path, "epochs") == before
         disk.mend()
         new = [*refs, *state.write(2, "b", 0, [entry("t", 2)])]
         disk.fail_next("write")
-        with pytest.raises(DiskFull, match=r"while writing manifests/000000000002.json"):
+        with pytest.raises(DiskFull, match=r"while writing epochs/000000000002.json"):
             state.commit(manifest(2, new))
-        assert names(tmp_path, "manifests") == before[1]
+        assert names(tmp_path, "epochs") == [*before, "000000000002-b-0.seg"]
         assert (state.head(), state.gc(2).manifests) == (1, 0)
         disk.mend()
         state.commit(manifest(2, new))
@@ -221,22 +220,23 @@ def test_a_start_sweeps_what_nobody_names(tmp_path: Path) -> None:
     with StateDirectory(tmp_path) as state:
         refs = commit(state, 1)
         state.write(2, "failed", 0, [entry("t", 2)])
-    (tmp_path / "manifests" / "000000000002.json.7.0.tmp").write_bytes(b"half")
-    (tmp_path / "segments" / "000000000002-a-0.seg.7.1.tmp").write_bytes(b"half")
+    (tmp_path / "epochs" / "000000000002.json.7.0.tmp").write_bytes(b"half")
+    (tmp_path / "epochs" / "000000000002-a-0.seg.7.1.tmp").write_bytes(b"half")
     (tmp_path / "leases" / "000000000001.7.0").write_bytes(b"")
     with StateDirectory(tmp_path) as state:
-        assert names(tmp_path, "segments") == [os.path.basename(segment_file(refs[0].segment))]
-        assert names(tmp_path, "manifests") == ["000000000001.json"]
+        assert names(tmp_path, "epochs") == ["000000000001-a-0.seg", "000000000001.json"]
+        assert numbers(state, state.manifest(1)) == [1]
+        assert [ref.segment for ref in refs] == ["000000000001-a-0"]
         assert names(tmp_path, "leases") == []
 
 
 def test_a_sweep_leaves_the_running_epoch_alone(owner: StateDirectory, tmp_path: Path) -> None:
     owner.write(1, "failed", 0, [entry("t", 9)])
-    (tmp_path / "segments" / "000000000001-dead-0.seg.7.1.tmp").write_bytes(b"half")
+    (tmp_path / "epochs" / "000000000001-dead-0.seg.7.1.tmp").write_bytes(b"half")
     commit(owner, 1)
     running = owner.write(2, "a", 0, [entry("t", 2)])
-    (tmp_path / "segments" / "000000000002-a-1.seg.7.1.tmp").write_bytes(b"half")
-    (tmp_path / "segments" / "foreign.seg").write_bytes(b"")
+    (tmp_path / "epochs" / "000000000002-a-1.seg.7.1.tmp").write_bytes(b"half")
+    (tmp_path / "epochs" / "foreign.seg").write_bytes(b"")
     assert owner.sweep() == 2
     assert sorted(owner.segments()) == ["000000000001-a-0", "000000000002-a-0", "foreign"]
     owner.commit(manifest(2, running))
