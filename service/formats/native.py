@@ -39,7 +39,7 @@ class Native:
         if not isinstance(message, dict):
             raise Refusal("decode", f"a native message is an object, not {shown(message)}")
         version = message.get("v")
-        if isinstance(version, bool) or version != _VERSION:
+        if not isinstance(version, int) or isinstance(version, bool) or version != _VERSION:
             found = f"v is {shown(version)}" if "v" in message else "the message has no v"
             raise Refusal("decode", f"{found}, but this release reads version {_VERSION}")
         if "p" in message:

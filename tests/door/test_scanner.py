@@ -1,0 +1,215 @@
+"""The scanner's kernels never take what the judge would refuse, nor read it differently."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.schema import RowType
+from operators.types import Bool, Date, Float64, Int64, TimestampNs
+from service.formats import FORMATS, json_lines, native
+from service.formats.messages import Format, Parsed
+from service.instants import format_instant, parse_instant
+from service.kernels import json_values
+from tests.door.log import EDGES, ROOTS, values
+
+MIXED = RowType(
+    [("i", Int64(), True), ("b", Bool(), False), ("f", Float64(), False), ("d", Date(), True), ("t", TimestampNs(), False)]
+)
+SOURCES: list[Mapping[str, RowType]] = [{"edges": EDGES}, {"edges": EDGES, "roots": ROOTS}, {"mixed": MIXED}]
+
+
+def judged(kind: str, sources: Mapping[str, RowType]) -> Format:
+    """The format with a kernel that leaves every message to the judge."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "scan_native", lambda *arrays: 0)
+        reader = FORMATS[kind](sources)
+    if isinstance(reader, json_lines.JsonLines):
+        patched = pytest.MonkeyPatch()
+        patched.setattr(reader._scanner, "_kernel", lambda *arrays: 0)
+    return reader
+
+
+READERS = [(FORMATS[kind](sources), judged(kind, sources)) for kind in FORMATS for sources in SOURCES]
+
+integers = st.one_of(
+    st.integers(-3, 300), st.integers(-(2**66), 2**66), st.sampled_from([2**63 - 1, 2**63, -(2**63), -(2**63) - 1])
+)
+numbers = st.one_of(
+    integers.map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,12})?([eE][+-]?[0-9]{1,3})?", fullmatch=True),
+    st.sampled_from(["01", "-", "1.", ".5", "1e", "-0", "-0.0", "1e400", "NaN", "Infinity", "+1", "1_0"]),
+)
+instants = st.one_of(
+    integers.map(str).map(json.dumps),
+    integers.map(str),
+    st.integers(-(2**62), 2**62).map(format_instant).map(json.dumps),
+    st.from_regex(
+        r'"[0-2][0-9]{3}-[01][0-9]-[0-3][0-9][Tt ][0-2][0-9]:[0-6][0-9]:[0-6][0-9](\.[0-9]{1,10})?([Zz]|[+-][0-2][0-9]:[0-6][0-9])"',
+        fullmatch=True,
+    ),
+)
+dates = st.one_of(st.dates().map(str), st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", fullmatch=True)).map(json.dumps)
+cells = st.one_of(numbers, instants, dates, st.sampled_from(["null", "true", "false", "nul", '"NaN"', "[]", "{}", '""']))
+space = st.sampled_from(["", "", "", " ", "\n", "\t\r "])
+
+
+@st.composite
+def arrays(draw: st.DrawFn, items: list[str]) -> str:
+    return "[" + ",".join(draw(space) + item + draw(space) for item in items) + "]"
+
+
+@st.composite
+def objects(draw: st.DrawFn, members: list[tuple[str, str]]) -> str:
+    members = draw(st.permutations(members))
+    return "{" + ",".join(f'{draw(space)}"{k}"{draw(space)}:{draw(space)}{v}{draw(space)}' for k, v in members) + "}"
+
+
+PLAIN: dict[str, st.SearchStrategy[str]] = {
+    "Int64": st.one_of(st.integers(-9, 99), st.integers(-(2**63), 2**63 - 1)).map(str),
+    "Bool": st.sampled_from(["true", "false"]),
+    "Float64": st.one_of(st.integers(-9, 99).map(str), st.sampled_from(["1.5", "-0.25", "1e3", "0.1"])),
+    "Date": st.one_of(st.dates().map(str).map(json.dumps), st.just("null")),
+    "TimestampNs": st.one_of(st.integers(0, 99).map(str), st.integers(0, 2**62).map(format_instant).map(json.dumps)),
+}
+ODD: dict[str, st.SearchStrategy[str]] = {
+    "Int64": numbers, "Bool": cells, "Float64": numbers, "Date": dates, "TimestampNs": instants
+}  # fmt: skip
+PLAIN_TIMES = st.one_of(st.integers(0, 99).map(str), st.integers(0, 99).map(lambda time: f'"{time}"'))
+PLAIN_DIFFS = st.sampled_from(["1", "-1", "2"])
+
+
+@st.composite
+def rows(draw: st.DrawFn, row_type: RowType, spoilt: bool) -> str:
+    """A row; a spoilt one has an odd value, or fields too many or too few."""
+    given = [(field.name, draw(PLAIN[field.type.name])) for field in row_type.fields]
+    if spoilt and draw(st.booleans()):
+        given = draw(st.lists(st.sampled_from(given), max_size=6))
+    elif spoilt:
+        at = draw(st.integers(0, len(given) - 1))
+        given[at] = given[at][0], draw(st.one_of(ODD[row_type.fields[at].type.name], cells))
+    if draw(st.booleans()):
+        return draw(objects(given))
+    return draw(arrays([value for _, value in given]))
+
+
+@st.composite
+def messages(draw: st.DrawFn, kind: str, sources: Mapping[str, RowType]) -> bytes:
+    """A message, spoilt in one way or not at all."""
+    name = draw(st.sampled_from(sorted(sources)))
+    spoilt = draw(st.sampled_from(["", "", "row", "row", "time", "diff", "member", "input", "bytes"]))
+    times, diffs = instants if spoilt == "time" else PLAIN_TIMES, numbers if spoilt == "diff" else PLAIN_DIFFS
+    members: list[tuple[str, str]] = []
+    if len(sources) > 1 or draw(st.booleans()):
+        members.append(("input", json.dumps("nodes" if spoilt == "input" else name)))
+    if kind == "vernier":
+        batch = []
+        for number in range(draw(st.integers(0, 3))):
+            row = draw(rows(sources[name], spoilt == "row" and number == 0))
+            batch.append(draw(arrays([row, draw(times), draw(diffs)])))
+        members += [("v", "1"), ("t", draw(times) if spoilt == "time" else "0"), ("u", draw(arrays(batch)))]
+    else:
+        row = draw(rows(sources[name], spoilt == "row"))
+        extra = [("time", draw(times)), ("diff", draw(diffs))]
+        members += draw(st.lists(st.sampled_from(extra), max_size=2, unique=True))
+        if members or draw(st.booleans()):
+            members.append(("data", row))
+    if spoilt == "member":
+        members += draw(st.lists(st.sampled_from([*members, ("x", "1"), ("time", "null")]), max_size=2))
+    text = draw(objects(members)) if members else row
+    if kind == "json" and row.startswith("{") and len(row) > 2 and draw(st.booleans()):
+        bare = [member for member in members if member[0] not in ("data", "input")]
+        text = row[:-1] + "," + draw(objects(bare))[1:] if bare else row
+    data = (draw(space) + text + draw(space)).encode()
+    for _ in range(draw(st.integers(1, 2)) if spoilt == "bytes" else 0):
+        at = draw(st.integers(0, max(len(data) - 1, 0)))
+        change = draw(st.sampled_from([b"", b",", b'"', b"}", b"]", b"0", b"\\", b"\xff", b" ", b"-", b"e", b"\x00"]))
+        data = data[:at] + change + data[at + draw(st.integers(0, 1)) :]
+    return data
+
+
+def assert_same(found: Parsed, expected: Parsed) -> None:
+    for column in ("source", "message", "time", "diff"):
+        assert getattr(found, column).tolist() == getattr(expected, column).tolist()
+    assert {name: rows.tolist() for name, rows in found.words.items()} == {
+        name: rows.tolist() for name, rows in expected.words.items()
+    }
+    assert (found.progress, found.refused) == (expected.progress, expected.refused)
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_scanner_and_judge_agree(data: st.DataObject) -> None:
+    which = data.draw(st.integers(0, len(READERS) - 1))
+    kind, sources = list(FORMATS)[which // len(SOURCES)], SOURCES[which % len(SOURCES)]
+    batch = data.draw(st.lists(messages(kind, sources), max_size=5))
+    scanner, judge = READERS[which]
+    assert_same(scanner.decode(values(*batch)), judge.decode(values(*batch)))
+
+
+@pytest.mark.parametrize("reader", READERS[:2], ids=["one", "two"])
+def test_the_kernel_takes_what_producers_write(reader: tuple[Format, Format]) -> None:
+    """The agreement above would hold for a kernel that takes nothing."""
+    message = '{"v":1,"t":"5","input":"edges","u":[[[1,2],"5",1],[{"src":1,"dst":2},"2023-11-14T22:13:20Z",-1]]}'
+    assert kernel_takes(FORMATS["vernier"]({"edges": EDGES, "roots": ROOTS}), message)
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (SOURCES[0], '{"data":[1,2],"time":"5","diff":1}'),
+        (SOURCES[0], '{"src":1,"dst":2,"time":17}'),
+        (SOURCES[0], "[1,2]"),
+        (SOURCES[1], '{"input":"roots","data":{"node":1}}'),
+        (SOURCES[2], '[null,true,1.25,"2024-02-29","2023-11-14T22:13:20.5Z"]'),
+    ],
+)
+def test_the_kernel_takes_lines_that_producers_write(sources: Mapping[str, RowType], message: str) -> None:
+    assert kernel_takes(FORMATS["json"](sources), message)
+
+
+def kernel_takes(reader: Any, message: str) -> bool:
+    """Whether the message is taken without the judge."""
+    asked: list[bytes] = []
+    reader._scanner._judge = lambda value: asked.append(value) or []
+    return len(reader.decode(values(message)).time) > 0 and not asked
+
+
+@given(st.integers(-(2**63) + 2, 2**63 - 2))
+def test_instants_are_read_as_everywhere(time: int) -> None:
+    text = np.frombuffer(json.dumps(format_instant(time)).encode(), np.uint8)
+    found, at = json_values.scan_instant(text, 0, len(text))
+    if at == len(text):
+        assert found == time == parse_instant(format_instant(time))
+    else:
+        assert not 1678 <= int(format_instant(time)[:4]) <= 2261
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, width=32) | st.decimals(-(10**9), 10**9, places=6).map(float))
+def test_doubles_are_exact_or_left(number: float) -> None:
+    text = np.frombuffer(repr(number).encode(), np.uint8)
+    found, at = json_values.scan_double(text, 0, len(text))
+    assert at in (-1, len(text))
+    if at > 0:
+        assert found == number
+        assert math.copysign(1, found) == math.copysign(1, number)
+
+
+def test_chunks_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are scanned in chunks of bytes; messages keep their numbers and their order across them."""
+    monkeypatch.setattr("service.formats.scan._CHUNK_BYTES", 100)
+    texts = [f'{{"v":1,"t":"0","u":[[[{k},2],"{k}",1]]}}' for k in range(50)]
+    texts[20], texts[31] = "oops", '{"u":[[[31,2],"31",1]],"\\u0076":1,"t":"0"}'
+    texts[40] = '{"v":1,"t":"0","u":[' + ",".join(f'[[40,{k}],"40",1]' for k in range(30)) + "]}"
+    parsed = FORMATS["vernier"]({"edges": EDGES}).decode(values(*texts))
+    assert [refused.message for refused in parsed.refused] == [20]
+    expected = [k for k in range(50) if k != 20 for _ in range(30 if k == 40 else 1)]
+    assert parsed.message.tolist() == parsed.time.tolist() == parsed.words["edges"][:, 0].tolist() == expected
+    sliced = FORMATS["vernier"]({"edges": EDGES}).decode(values(*texts).slice(21, 5))
+    assert sliced.time.tolist() == [21, 22, 23, 24, 25]
