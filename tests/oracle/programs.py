@@ -105,7 +105,7 @@ def strong_edges(edges: Node = EDGES) -> Node:
 
 def components(edges: Node = EDGES) -> Node:
     """(node, least node of its strongly connected component) for every end of an edge."""
-    return labels(strong_edges(edges), nodes_of(edges))
+    return labels(strong_edges(edges), nodes_of(Distinct(edges)))
 
 
 def core(k: int, roots: Node = ROOTS, edges: Node = EDGES) -> Node:
@@ -196,3 +196,8 @@ def flips(outer: int, inner: int, roots: Node = ROOTS, edges: Node = EDGES) -> N
         return (Distinct(Union((Negate(turned), nodes, step(one, edges)))),)
 
     return fixpoint((Distinct(roots),), turn, max_rounds=outer, truncate=True)[0]
+
+
+def siblings(edges: Node = EDGES) -> Node:
+    """(a, b) for every two edges from one node to a and to b: a collection joined with itself."""
+    return Join(edges, edges, columns(0), columns(0), lambda one, two: (one[1], two[1]))

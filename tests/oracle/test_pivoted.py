@@ -10,11 +10,10 @@ import pytest
 from tests.oracle import programs
 from tests.oracle.model import Change, changes
 from tests.oracle.pivoted import Flaw, changes_in_slices
-from tests.oracle.plan import Distinct, Join, Node, columns
+from tests.oracle.plan import Node
 
-SELF_JOIN = Join(programs.EDGES, programs.EDGES, columns(0), columns(0), lambda one, two: (one[1], two[1]))
 VIEWS: dict[str, Node] = {
-    "self join": Distinct(SELF_JOIN),
+    "self join": programs.siblings(),
     "reach": programs.reach(),
     "bfs": programs.bfs(),
     "even": programs.even_odd()[0],
