@@ -79,3 +79,40 @@ class Stopping(CallerError):
     """The service was asked to stop; no further epoch begins."""
 
     message = "the service is stopping"
+
+
+class ProcessFailed(CallerError):
+    """A process of the service ended before it was ever ready."""
+
+    message = "{said}"
+    name: str
+    status: int
+    said: str
+    log: str
+
+    def describe(self) -> str:
+        """What the process itself said last, if it said it in our way."""
+        if self.said.startswith(f"{self.name}: "):
+            return self.said
+        end = f"{self.name} ended with status {self.status} before it was ready"
+        more = f"; its log is {self.log}" if self.log else ""
+        return f"{end}: {self.said or 'it said nothing'}{more}"
+
+
+class TakenPort(CallerError):
+    """Somebody else listens where we should."""
+
+    message = "port {port} on {host} is taken ({reason}); end the process that has it, or set {setting}"
+    host: str
+    port: int
+    setting: str
+    reason: str
+
+
+class NoRoom(CallerError):
+    """The disk is (almost) full."""
+
+    message = "disk full: {free} MB are free for {path}, a service needs {needed}; make room or set state.path"
+    path: str
+    free: int
+    needed: int

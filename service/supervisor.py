@@ -1,0 +1,324 @@
+"""Supervisor: `vernier up`. Starts the service's processes, starts again what dies, stops all in order.
+
+    broker (when kafka.embedded)  driver (Spark and its query)  sidecar (HTTP)  and whatever else is to run beside them
+
+Each process is on a leash (service/leash.py) and logs to a file of its own. What fails before it was ever ready is a
+mistake of settings or machine: all stops with its one line. What dies later is started again, with growing pauses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from operators.app import load_program
+from service.broker import BrokerError, EmbeddedBroker
+from service.errors import NoRoom, ProcessFailed, TakenPort
+from service.jars import kafka_jars, spark_jars
+from service.java import find_java
+from service.leash import command
+from service.settings import Http, Loaded, Settings, masked
+from storage.state import StateDirectory
+
+LEAST_FREE_BYTES = 256 << 20
+LARGEST_LOG = 32 << 20
+_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
+_STEADY_SECONDS = 30
+_POLL_SECONDS = 0.1
+_log = logging.getLogger("vernier.up")
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Child:
+    """A process of the service. module, arguments: what it runs. ready: whether it does its work; asked until it is.
+
+    stop_seconds: how long it may take to stop by itself. last: it starts when all others are ready.
+    """
+
+    name: str
+    module: str
+    arguments: Sequence[str]
+    log: Path
+    ready: Callable[[], bool]
+    stop_seconds: float = 30
+    last: bool = False
+    was_ready: bool = False
+    deaths: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    _since: float = 0.0
+    _not_before: float = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        """Start the process; its output is added to its log."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                command(self.module, self.arguments),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the supervisor, which stops everything in order
+            )
+        self._since = time.monotonic()
+
+    def stop(self) -> None:
+        """Ask the process to stop and wait for it; end it if it does not."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(self.stop_seconds)
+            except subprocess.TimeoutExpired:
+                _log.warning("%s did not stop within %.0f s and is ended", self.name, self.stop_seconds)
+                process.kill()
+                process.wait()
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+    def look(self, say: Say) -> None:
+        """Notice readiness and death, and start again what died. Raises ProcessFailed for one that was never ready."""
+        if self.running:
+            if not self.was_ready and self.ready():
+                self.was_ready = True
+                say(f"{self.name}: ready")
+            if self.deaths and time.monotonic() - self._since > _STEADY_SECONDS:
+                self.deaths = 0
+            self._trim()
+            return
+        now = time.monotonic()
+        if self.process is not None:
+            status = self.process.returncode
+            said = self.last_line()
+            self.stop()
+            if not self.was_ready:
+                raise ProcessFailed(name=self.name, status=status, said=said, log=str(self.log))
+            pause = _PAUSES[min(self.deaths, len(_PAUSES) - 1)]
+            self.deaths += 1
+            self._not_before = now + pause
+            say(f"{self.name}: {_how(status)}, started again in {pause:g} s ({said})")
+        if now >= self._not_before:
+            if not self.was_ready:
+                say(f"{self.name}: starting")
+            self.start()
+
+    def last_line(self) -> str:
+        """The last line of the log."""
+        with contextlib.suppress(OSError), open(self.log, "rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+            mine = [line for line in lines if line.startswith(f"{self.name}: ")]
+            return (mine or lines or [""])[-1].strip()[:500]
+        return ""
+
+    def _trim(self) -> None:
+        """Keep one older log beside the current one."""
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > LARGEST_LOG:
+                shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
+
+
+@dataclass
+class Supervisor:
+    """Runs a service until it is told to stop. extra: more children, by what they are made from."""
+
+    loaded: Loaded
+    config: str | Path | None
+    flags: Mapping[str, object]
+    say: Say = print
+    extra: Sequence[Callable[[Supervisor], Child]] = ()
+    broker: EmbeddedBroker | None = None
+    children: list[Child] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def settings(self) -> Settings:
+        """The service's settings."""
+        return self.loaded.settings
+
+    @property
+    def url(self) -> str:
+        """Where the sidecar listens."""
+        host = "127.0.0.1" if self.settings.http.host in ("0.0.0.0", "::") else self.settings.http.host
+        return f"http://{host}:{self.settings.http.port}"
+
+    def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Start everything and keep it running; `on_ready` is called once all is ready. Returns after `stop`.
+
+        Raises VernierErrors of one line when it cannot start, or something fails before it was ever ready.
+        """
+        try:
+            self._check()
+            self._start()
+            told = False
+            while not self._stop.wait(_POLL_SECONDS):
+                if self.broker is not None and not self.broker.running:
+                    self._restart_broker(self.broker)
+                ready = all(child.was_ready for child in self.children if not child.last)
+                for child in self.children:
+                    if ready or not child.last:
+                        child.look(self.say)
+                if not told and all(child.was_ready for child in self.children):
+                    told = True
+                    on_ready()
+        finally:
+            self._end()
+
+    def stop(self) -> None:
+        """Ask `run` to stop everything; safe in a signal handler."""
+        self._stop.set()
+
+    def passed_on(self) -> list[str]:
+        """The arguments that give a child these settings."""
+        given = ["--config", str(self.config)] if self.config is not None else []
+        for key, value in self.flags.items():
+            if value is not None:
+                given += ["--set", f"{key}={value}"]
+        return given
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Whatever can be said before anything is started."""
+        settings = self.settings
+        if settings.program is None:
+            raise ProcessFailed(name="driver", status=2, said="there is no program to run", log="")
+        load_program(settings.program)
+        find_java()
+        spark_jars()
+        settings.state.path.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(settings.state.path).free
+        if free < LEAST_FREE_BYTES:
+            raise NoRoom(path=str(settings.state.path), free=free >> 20, needed=LEAST_FREE_BYTES >> 20)
+        check_port(settings.http.host, settings.http.port, "http.port")
+        if settings.kafka.embedded:
+            kafka_jars()
+
+    def _start(self) -> None:
+        settings = self.settings
+        if settings.kafka.embedded:
+            self.say("broker: starting")
+            port = int(settings.kafka.bootstrap.rpartition(":")[2])
+            self.broker = EmbeddedBroker(settings.broker_data, port, heap_mb=settings.kafka.heap_mb)
+            self.broker.start()
+            self.say(f"broker: ready on {settings.kafka.bootstrap}")
+        logs = settings.log_directory
+        logs.mkdir(parents=True, exist_ok=True)
+        told = logs / "settings.json"
+        told.write_text(json.dumps(masked(settings)), "utf-8")
+        head = StateDirectory(settings.state.path)
+        before = head.head()
+        http = ["--state", str(settings.state.path), "--host", settings.http.host, "--port", str(settings.http.port)]
+        http += ["--settings", str(told), "--stale-after-ms", str(settings.http.stale_after_ms)]
+        self.children = [
+            Child(
+                "driver",
+                "service.driver",
+                self.passed_on(),
+                logs / "driver.log",
+                # The first commit of this driver: it has read, computed and written.
+                lambda: head.head() != before,
+                stop_seconds=settings.epoch.timeout_ms / 1000,
+            ),
+            Child(
+                "sidecar",
+                "service.sidecar",
+                http,
+                logs / "sidecar.log",
+                lambda: listens(settings.http),
+                stop_seconds=10,
+            ),
+            *(make(self) for make in self.extra),
+        ]
+
+    def _restart_broker(self, broker: EmbeddedBroker) -> None:
+        self.say("broker: died, started again")
+        try:
+            broker.start()
+        except BrokerError as error:
+            self.say(f"broker: {error}")
+            self._stop.wait(1)
+
+    def _end(self) -> None:
+        # Whoever sends first, then the driver, then who only reads.
+        for child in [*self.children[2:], *self.children[:2]]:
+            if child.running:
+                self.say(f"{child.name}: stopping")
+            child.stop()
+        if self.broker is not None:
+            self.say("broker: stopping")
+            self.broker.stop()
+
+
+def listens(http: Http) -> bool:
+    """Whether somebody accepts connections where the sidecar should."""
+    with contextlib.suppress(OSError), socket.create_connection((http.host, http.port), 1):
+        return True
+    return False
+
+
+def check_port(host: str, port: int, setting: str) -> None:
+    """Raises TakenPort when nobody else could listen there."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            raise TakenPort(host=host, port=port, setting=setting, reason=error.strerror or str(error)) from error
+
+
+def _how(status: int | None) -> str:
+    if status is not None and status < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def up(
+    loaded: Loaded,
+    config: str | Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    *,
+    say: Say = print,
+    extra: Sequence[Callable[[Supervisor], Child]] = (),
+    on_ready: Callable[[Supervisor], None] | None = None,
+) -> None:
+    """Run a service in the foreground until SIGINT or SIGTERM. config, flags: what `loaded` was made from.
+
+    Raises VernierErrors of one line; everything that was started has then been stopped.
+    """
+    supervisor = Supervisor(loaded, config, dict(flags or {}), say, extra)
+    before = {}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        supervisor.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, stop)
+    try:
+        supervisor.run((lambda: on_ready(supervisor)) if on_ready is not None else lambda: None)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
