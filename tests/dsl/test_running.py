@@ -200,3 +200,24 @@ def test_a_failing_worker_does_not_hang_the_others() -> None:
         t.update("s", [((2**62 if i == 7 else i, i), i, 1) for i in range(20)])
         with pytest.raises(vn.ArithmeticOverflow):
             t.finish()
+
+
+def test_aggregates_see_the_columns_behind_a_computed_key() -> None:
+    data = [((11, 2), 1, 1), ((19, 3), 1, 1), ((20, 5), 1, 1)]
+    grouped = answer(lambda s: s.group_by(a=col("a") // 10).agg(total=vn.sum("a")), data)
+    assert grouped == [((1, 30), 1, 1), ((2, 20), 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.filter(col("a") < 100).select(x=col("a") * 4),
+        lambda s: s.filter(col("a") < 100).with_columns(a=col("a") * 4).filter(col("a") > 10).select(x="a"),
+        lambda s: s.filter(col("a") < 100).group_by("b").agg(x=vn.sum(col("a") * 4)).select("x"),
+        lambda s: s.join(s.rename(a="c"), on="b", where=(col("a") < 100) & (col("a") * 4 > col("c"))).select(x="c"),
+    ],
+    ids=["select", "chain", "aggregate", "join"],
+)
+def test_what_a_filter_holds_back_is_not_computed(build: Callable[[vn.Collection], vn.Collection]) -> None:
+    found = answer(build, [((2**62, 1), 1, 1), ((3, 1), 1, 1)])
+    assert found in ([((12,), 1, 1)], [((3,), 1, 1)])
