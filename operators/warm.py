@@ -1,0 +1,110 @@
+"""Compile the engine's kernels ahead of their first use, or load them from numba's cache.
+
+A kernel compiles when it is first called with arrays of a new type or layout: half a minute for all of them, once a
+machine; loading what is compiled takes less than a second a process. Tiny dataflows that run every kind of operator
+call every kernel in all the ways in which real ones do, which tests hold: after `warm` a program compiles nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from operators.aggregates import count, max, min, sum
+from operators.app import App
+from operators.collection import Collection, union
+from operators.expr import col
+from operators.fixpoint import fixpoint
+from operators.local import LocalEngine
+from operators.planner import compile_app
+from operators.schema import Schema
+from operators.types import Int64
+from storage.updates import CLOSED, MIN_TIME, Ints, Updates
+
+_MANY = 5000
+"""Updates from which sorting takes the way of large batches."""
+
+
+class _Edge(Schema):
+    src: Int64
+    dst: Int64
+    weight: Int64 | None
+
+
+class _Node(Schema):
+    node: Int64
+
+
+def _rows() -> App:
+    """Row-wise steps and joins, outside loops."""
+    app = App("warm-rows")
+    edges, nodes = app.source("edges", _Edge), app.source("nodes", _Node)
+    kept = edges.filter(col("src") != col("dst")).select("src", "dst", twice=col("weight") * 2)
+    app.view("pairs", nodes.join(kept, left_on="node", right_on="src"), key="node")
+    app.view("nodes", union(nodes, kept.select(node="dst"), nodes.negate()).distinct())
+    return app
+
+
+def _groups() -> App:
+    """Aggregates."""
+    app = App("warm-groups")
+    edges = app.source("edges", _Edge)
+    app.source("nodes", _Node)
+    groups = edges.group_by("src", "dst").agg(n=count(), total=sum("weight"), least=min("weight"), most=max("weight"))
+    app.view("groups", groups, key=["src", "dst"])
+    return app
+
+
+def _loops() -> App:
+    """A loop, and one in another's body."""
+    app = App("warm-loops")
+    edges, nodes = app.source("edges", _Edge), app.source("nodes", _Node)
+    plain = edges.select("src", "dst")
+
+    @fixpoint(max_rounds=4, on_limit="truncate")
+    def reach(reach: Collection, *, start: Collection) -> Collection:
+        step = reach.join(plain, left_on="node", right_on="src").select(node="dst")
+        return union(start, step).distinct()
+
+    @fixpoint(max_rounds=3, on_limit="truncate")
+    def nested(outer: Collection) -> Collection:
+        reached: Collection = reach(outer, start=outer)
+        return reached.filter(col("node") >= 0).distinct()
+
+    app.view("reach", reach(nodes, start=nodes), key="node")
+    app.view("nested", nested(nodes.filter(col("node") > 0)), key="node")
+    return app
+
+
+_STAGES: tuple[tuple[str, Callable[[], App]], ...] = (
+    ("rows and joins", _rows),
+    ("aggregates", _groups),
+    ("loops", _loops),
+)
+
+
+def warm(report: Callable[[str], None] = lambda text: None) -> None:
+    """Compile or load every kernel of storage and operators; `report` is told what comes next.
+
+    Half a minute of one core where numba's cache is empty, about a second where it is full.
+    """
+    for step, (name, build) in enumerate(_STAGES, start=1):
+        report(f"{name} ({step} of {len(_STAGES)})")
+        plan = compile_app(build())
+        for workers in (1, 2):
+            with LocalEngine(plan, workers, slice_updates=1 << 20) as engine:
+                many = _updates(_MANY if workers == 1 else 20, 0)
+                engine.run_epoch(MIN_TIME, 100, {name: many[name] for name in plan.sources})
+                few = _updates(20, 100)
+                engine.run_epoch(100, CLOSED, {name: few[name] for name in plan.sources})
+
+
+def _updates(n: int, time: int) -> dict[str, Updates]:
+    """n updates of each source in ten distinct times from `time` on, on few keys."""
+    i = np.arange(n, dtype=np.int64)
+    edges: Ints = np.column_stack((i % 7, i % 11, i % 2, i))
+    return {
+        "edges": Updates.of(edges, time + i % 10, 1),
+        "nodes": Updates.of((i % 5).reshape(-1, 1), time + i % 10, 1),
+    }

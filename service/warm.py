@@ -1,0 +1,26 @@
+"""Compile all kernels ahead of their first use: the engine's and those that read messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from operators.schema import RowType
+from operators.types import Int64
+from operators.warm import warm as warm_engine
+from service.formats import FORMATS
+
+_MESSAGES = {
+    "vernier": b'{"v":1,"t":"1","input":"a","u":[[[1],"2",1],[{"x":1},3,-1]]}',
+    "json": b'{"input":"a","data":[1],"time":17,"diff":1}',
+}
+
+
+def warm(report: Callable[[str], None] = lambda text: None) -> None:
+    """Compile or load every kernel; `report` is told what comes next. See operators.warm for what it takes."""
+    warm_engine(report)
+    report("messages")
+    row = RowType([("x", Int64(), False)])
+    for name, message in _MESSAGES.items():
+        FORMATS[name]({"a": row, "b": row}).decode(pa.array([message], pa.large_binary()))
