@@ -214,10 +214,12 @@ def test_aggregates_see_the_columns_behind_a_computed_key() -> None:
         lambda s: s.filter(col("a") < 100).select(x=col("a") * 4),
         lambda s: s.filter(col("a") < 100).with_columns(a=col("a") * 4).filter(col("a") > 10).select(x="a"),
         lambda s: s.filter(col("a") < 100).group_by("b").agg(x=vn.sum(col("a") * 4)).select("x"),
-        lambda s: s.join(s.rename(a="c"), on="b", where=(col("a") < 100) & (col("a") * 4 > col("c"))).select(x="c"),
+        lambda s: s.join(s.rename(a="c"), on="b", where=(col("a") < 100) & (col("a") * 4 > col("c"))).select(
+            x=col("c") * 4
+        ),
     ],
     ids=["select", "chain", "aggregate", "join"],
 )
 def test_what_a_filter_holds_back_is_not_computed(build: Callable[[vn.Collection], vn.Collection]) -> None:
     found = answer(build, [((2**62, 1), 1, 1), ((3, 1), 1, 1)])
-    assert found in ([((12,), 1, 1)], [((3,), 1, 1)])
+    assert found == [((12,), 1, 1)]
