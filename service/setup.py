@@ -71,7 +71,8 @@ def kernels(*, force: bool = False, say: Callable[[str], None] = lambda line: No
     """Compile the kernels unless nothing changed since the last time; returns the seconds it took, 0.0 when skipped.
 
     Half a minute of one core when fresh, less after an edit (what the edit does not concern stays in numba's cache),
-    ~20 ms when there is nothing to do. `force` empties the cache first. Raises what a kernel that does not compile raises.
+    ~20 ms when there is nothing to do. `force` empties the cache first. Raises what a kernel that does not compile
+    raises.
     """
     digest = hashlib.sha256(f"{sys.version} {importlib.metadata.version('numba')}".encode())
     for path in kernel_sources():
@@ -84,7 +85,7 @@ def kernels(*, force: bool = False, say: Callable[[str], None] = lambda line: No
             for cached in [*(ROOT / folder).rglob("*.nbi"), *(ROOT / folder).rglob("*.nbc")]:
                 cached.unlink(missing_ok=True)
     started = time.monotonic()
-    importlib.import_module("operators.warm").warm(lambda what: say(f"kernels: {what}"))
+    importlib.import_module("service.warm").warm(lambda what: say(f"kernels: {what}"))
     STAMP.parent.mkdir(exist_ok=True)
     STAMP.write_text(now, encoding="utf-8")
     return time.monotonic() - started

@@ -33,7 +33,8 @@ home=$("$python" -I -c 'import sys; sys.path.insert(0, "."); from service.java i
 
 # The environment: whole and of this lock, or made anew.
 py=.venv/bin/python
-want=$(cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
+# the settings of linters and tests, from [tool.ruff] on, ask for no new install
+want=$({ cat requirements.lock; sed "/^\[tool\.ruff\]/,\$d" pyproject.toml; } | cksum | tr ' ' '-')
 # a checkout that was copied or moved has an environment that imports the other one
 project() { $py -I -c 'import os, sys, storage; sys.exit(not os.path.samefile(os.path.dirname(storage.__file__), "storage"))' >/dev/null 2>&1; }
 whole() {

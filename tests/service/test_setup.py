@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,14 +63,15 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "storage" / "plain.py").write_text("# numba is only spoken of\n")
     monkeypatch.setattr(setup, "ROOT", tmp_path)
     monkeypatch.setattr(setup, "STAMP", tmp_path / ".make" / "kernels")
-    warm = types.ModuleType("operators.warm")
+    warm = types.ModuleType("service.warm")
 
-    def warmed() -> None:
+    def warmed(report: Callable[[str], None]) -> None:
+        report("all")
         with open(tmp_path / "warmed", "a", encoding="utf-8") as file:
             file.write("x")
 
     warm.__dict__["warm"] = warmed
-    monkeypatch.setitem(sys.modules, "operators.warm", warm)
+    monkeypatch.setitem(sys.modules, "service.warm", warm)
     return tmp_path
 
 
@@ -78,24 +80,25 @@ def test_kernels_are_compiled_after_an_edit_only(tree: Path) -> None:
     cache = tree / "storage" / "kernels" / "__pycache__" / "k.f.nbi"
     cache.parent.mkdir()
     cache.touch()
-    assert setup.kernels() > 0
-    assert not cache.exists()  # it may be stale: numba does not see edits in other files
-    cache.touch()
+    said: list[str] = []
+    assert setup.kernels(say=said.append) > 0
+    assert said == ["kernels: all"]
     assert setup.kernels() == 0
-    assert cache.exists()
     (tree / "storage" / "plain.py").write_text("# changed\n")
     assert setup.kernels() == 0
     (tree / "storage" / "kernels" / "k.py").write_text("from numba import njit  # changed\n")
     assert setup.kernels() > 0
+    assert cache.exists()  # numba itself sees what an edit concerns
     assert setup.kernels(force=True) > 0
+    assert not cache.exists()
     assert (tree / "warmed").read_text() == "xxx"
 
 
 def test_kernels_that_do_not_compile_are_tried_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> None:
+    def broken(report: Callable[[str], None]) -> None:
         raise TypeError("no")
 
-    monkeypatch.setattr(sys.modules["operators.warm"], "warm", broken)
+    monkeypatch.setattr(sys.modules["service.warm"], "warm", broken)
     for _ in range(2):
         with pytest.raises(TypeError):
             setup.kernels()
