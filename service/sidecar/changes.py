@@ -87,16 +87,18 @@ class ChangeStreams:
                 yield event
         seen: Snapshot = snapshot
         while True:
+            stop = view.frontier if until is None else min(until, view.frontier)
+            if caught_up and self._is_slow(view, position, stop):
+                self.dropped[view.name] = self.dropped.get(view.name, 0) + 1
+                detail = "more changes were waiting than are kept for a subscriber; read faster, and resume at the last id"
+                yield encode_event(form, "error", None, _error("slow_consumer", detail))
+                return
             try:
-                intervals = view.intervals(position, view.frontier if until is None else min(until, view.frontier))
+                # What the log does not have costs a look through the trace.
+                old = min(position, stop) < view.log_start
+                intervals = await asyncio.to_thread(view.intervals, position, stop) if old else view.intervals(position, stop)
             except Compacted as error:
                 yield encode_event(form, "error", None, _error(error.code, str(error)))
-                return
-            waiting = sum(interval.changes.data.nbytes for interval in intervals[:-1])
-            if caught_up and waiting > self.options.subscriber_bytes:
-                self.dropped[view.name] = self.dropped.get(view.name, 0) + 1
-                detail = f"{waiting} bytes of changes were waiting; read faster, or resume at the last id"
-                yield encode_event(form, "error", None, _error("slow_consumer", detail))
                 return
             for interval in intervals:
                 for piece in cut(interval, self.options.event_changes):
@@ -120,6 +122,15 @@ class ChangeStreams:
                 yield encode_event(form, "error", None, _error("view_changed", detail))
                 return
             seen, view = newest, state
+
+    def _is_slow(self, view: ViewState, position: int, stop: int) -> bool:
+        """Whether a subscriber that once had everything now has too much before it, not counting the newest epoch."""
+        if position >= stop:
+            return False
+        if position < view.log_start:
+            return True
+        waiting = view.intervals(position, stop)[:-1]
+        return sum(interval.changes.data.nbytes for interval in waiting) > self.options.subscriber_bytes
 
     async def _snapshot_events(self, view: ViewState, form: Format, since: int) -> AsyncIterator[bytes]:
         rows = await asyncio.to_thread(self.answers.rows_as_of, view, since - 1)
