@@ -196,9 +196,11 @@ class OsDisk:
         """All of a file."""
         fd = os.open(path, os.O_RDONLY)
         try:
+            left = os.fstat(fd).st_size
             parts = []
-            while part := os.read(fd, 1 << 20):
+            while left and (part := os.read(fd, left)):
                 parts.append(part)
+                left -= len(part)
             return b"".join(parts)
         finally:
             os.close(fd)

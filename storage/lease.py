@@ -1,8 +1,9 @@
 """Leases: a reader says which epoch it reads, and collection leaves that epoch's files alone.
 
-A lease is a file `leases/<epoch>.<pid>.<serial>` on which the reader holds a shared flock. The kernel drops the lock
-when the reader is gone, however it went, so a dead reader's lease expires by itself: whoever then gets the exclusive
-lock removes the file. The process id in the name is for people.
+A lease is a file `leases/<epoch>.<pid>.<serial>` on which the reader holds an flock. The kernel drops the lock when the
+reader is gone, however it went, so a dead reader's lease expires by itself: whoever then gets the lock removes the
+file. The process id in the name is for people; in other containers it may be another's, and the lock still tells them
+apart.
 """
 
 import itertools
@@ -47,8 +48,8 @@ class Leases:
         """Hold an epoch. The caller must check *afterwards* that the epoch's manifest is still there."""
         while True:
             name = f"{FOLDER}/{epoch:012d}.{os.getpid()}.{next(self._serial)}"
-            held = self._blob.lock(name, exclusive=False)
-            # Refused only where a collector is just removing the file of a dead process that had our process id.
+            held = self._blob.lock(name, exclusive=True)
+            # Refused where another reader has this name, or a collector is just removing the file of a dead one.
             if held is not None:
                 return Lease(self._blob, name, epoch, held)
 

@@ -14,6 +14,7 @@ were made in one folder, so that no power cut leaves a manifest without the segm
 
 import logging
 import os
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -106,6 +107,8 @@ class StateDirectory:
         self._uses: Counter[str] = Counter()
         self._garbage: set[str] = set()
         self._broken: StorageError | None = None
+        # Between commit and gc, which may run in different threads: over `_kept` and `_uses`.
+        self._books = threading.Lock()
         self.damaged: list[StorageError] = []
 
     @property
@@ -196,11 +199,13 @@ class StateDirectory:
     def gc(self, keep: int) -> Collected:
         """Drop the manifests of all but the newest `keep` epochs, and the segments that then nobody needs.
 
-        Epochs on lease stay. Cheap: what fell out is known from the manifests; no folder of history is listed.
+        Epochs on lease stay. Cheap: what fell out is known from the manifests; no folder of history is listed. May run
+        in a thread of its own beside `commit` (deletes wait for the file system's journal), but not beside another gc.
         """
         self._require("collect")
         keep = max(keep, LEAST_KEPT)
-        old = sorted(self._kept)[:-keep]
+        with self._books:
+            old = sorted(self._kept)[:-keep]
         leased = self._leases.epochs() & set(old) if old else set()
         going = [epoch for epoch in old if epoch not in leased]
         for epoch in going:
@@ -217,11 +222,11 @@ class StateDirectory:
                 self._blob.delete(manifest_file(epoch) + _GOING)
                 self._forget(epoch)
         # What an earlier collection failed to delete is still among the garbage.
-        segments = len(self._garbage)
-        for name in sorted(self._garbage):
+        garbage = sorted(self._garbage)
+        for name in garbage:
             self._blob.delete(segment_file(name))
             self._garbage.discard(name)
-        return Collected(len(going) - len(saved), segments, frozenset(leased | saved))
+        return Collected(len(going) - len(saved), len(garbage), frozenset(leased | saved))
 
     def sweep(self) -> int:
         """Remove segment files that no manifest names and no running attempt can still commit; returns how many.
@@ -400,17 +405,19 @@ class StateDirectory:
         _log.warning("%s", problem)
 
     def _remember(self, new: Manifest, names: frozenset[str]) -> None:
+        with self._books:
+            self._kept[new.epoch] = names
+            self._uses.update(names)
         self._newest = new
-        self._kept[new.epoch] = names
-        self._uses.update(names)
 
     def _forget(self, epoch: int) -> None:
         """Stop counting an epoch's uses; segments that fall out are garbage."""
-        for name in self._kept.pop(epoch):
-            self._uses[name] -= 1
-            if not self._uses[name]:
-                del self._uses[name]
-                self._garbage.add(name)
+        with self._books:
+            for name in self._kept.pop(epoch):
+                self._uses[name] -= 1
+                if not self._uses[name]:
+                    del self._uses[name]
+                    self._garbage.add(name)
 
     def _sweep(self, through: int | None) -> int:
         """Delete unused segments of epochs up to `through` (None: of all, since nothing of ours is running yet)."""

@@ -55,6 +55,10 @@ class FaultyDisk:
         """Let the fault strike at the next call of this name, or some later one."""
         self._at, self._next = 0, (name, skip)
 
+    def fail_later(self, fault: Fault, calls: int) -> None:
+        """Let a fault strike at a call that is still to come: the next is 1."""
+        self._fault, self._at = fault, len(self.calls) + calls
+
     def mend(self) -> None:
         """Make room again; from here on nothing fails."""
         self._at = 0
@@ -62,10 +66,10 @@ class FaultyDisk:
     def end(self) -> None:
         """The process is gone: the system closes its files and drops its locks."""
         self.crashed = True
-        for fd in self._open:
-            self._inner.close(fd)
-        for held in self._held:
-            held.release()
+        while self._open:
+            self._inner.close(self._open.pop())
+        while self._held:
+            self._held.pop().release()
 
     def create(self, path: str) -> int:
         def call() -> int:

@@ -87,7 +87,7 @@ def test_crash_at_every_call(fault: Fault, power_cut: bool) -> None:
     """The process ends at call n; with it, or not, the machine, which then loses all that was not synced."""
     expected, calls = unbroken("/state")
     for call in range(1, calls + 1):
-        for seed in range(5 if power_cut else 1):
+        for seed in range(3 if power_cut else 1):
             machine = SimDisk(random.Random(f"{call} {seed}"))
             process = FaultyDisk(machine, fault, call)
             acknowledged = run_until_crash("/state", process)

@@ -84,6 +84,17 @@ def test_the_lease_of_a_killed_reader_expires_by_itself(owner: StateDirectory, t
         assert owner.epochs() == [3, 4]
 
 
+def test_readers_with_the_same_process_id_hold_leases_of_their_own(owner: StateDirectory, tmp_path: Path) -> None:
+    """As two containers may have it, or two readers in one process."""
+    commit(owner, 1)
+    with StateDirectory(tmp_path).lease() as one, StateDirectory(tmp_path).lease():
+        assert len(names(tmp_path, "leases")) == 2
+        one.release()
+        for epoch in (2, 3):
+            commit(owner, epoch)
+        assert owner.gc(2).leased == {1}
+
+
 class Interleaved(LocalBlob):
     """A blob that does something once, just before or after a named call, as another process might."""
 

@@ -1,0 +1,193 @@
+"""A seeded simulation of the state directory: one thread, a fake disk, and a `Random` that chooses what happens next.
+
+The service commits, collects with different limits, sweeps, fails and is started again; readers come, hold epochs and
+go, or are killed; disks fill; machines lose power. After every step all that must hold is checked.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from storage.blob import LocalBlob
+from storage.errors import DiskFull, EpochGone, FileFailed, NothingCommitted, StorageError
+from storage.lease import Leases
+from storage.state import ReadLease, StateDirectory
+from tests.crash.faults import Crash, Fault, FaultyDisk
+from tests.crash.simdisk import SimDisk
+from tests.crash.workload import Rows, Service, add_rows, rows_in, updates_of
+
+STEPS = 40
+FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)
+
+
+class Simulation:
+    """One run of one seed; `log` says what happened."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.machine = SimDisk(self.rng)
+        self.log: list[str] = []
+        self.acknowledged = 0
+        self.starts = 0
+        self.expected: list[Rows] = [Counter()]
+        self.readers: list[tuple[FaultyDisk, StateDirectory, ReadLease]] = []
+        self.process = FaultyDisk(self.machine)
+        self.service: Service | None = None
+
+    def run(self) -> list[str]:
+        for _ in range(STEPS):
+            actions: list[tuple[Callable[[], str], int]] = [
+                (self.step, 12),
+                (self.fail, 4),
+                (self.sweep, 1),
+                (self.read, 4),
+                (self.leave, 2),
+                (self.cut_power, 1),
+            ]
+            choices, weights = zip(*actions, strict=True)
+            (action,) = self.rng.choices(choices, weights)
+            self.log.append(f"{action.__name__}: {action()}")
+            self.check()
+        return self.log
+
+    def start(self) -> Service:
+        """The service, started if it is not running."""
+        if self.service is None:
+            self.starts += 1
+            self.process = FaultyDisk(self.machine)
+            self.service = Service("/state", self.process, attempt=f"a{self.starts}")
+            assert self.service.state.damaged == []
+            assert self.acknowledged <= self.service.epoch <= self.acknowledged + 1
+            self.acknowledged = self.service.epoch
+        return self.service
+
+    def step(self) -> str:
+        service = self.start()
+        service.step(self.rng.choice((0, 2, 3, 5)))
+        self.acknowledged = service.epoch
+        return f"epoch {service.epoch}"
+
+    def fail(self) -> str:
+        """An epoch at one of whose calls something goes wrong."""
+        service = self.start()
+        fault, call = self.rng.choice(FAULTS), self.rng.randint(1, 20)
+        self.process.fail_later(fault, call)
+        try:
+            service.step()
+        except Crash:
+            self.service = None
+        except StorageError as problem:
+            expected = DiskFull if fault is Fault.DISK_FULL else FileFailed
+            if not isinstance(problem, expected):
+                raise
+            if problem.may_have_happened or self.rng.random() < 0.3:
+                self.process.end()
+                self.service = None
+            else:
+                service.newest = service.state.latest()
+                service.take_up()
+        self.process.mend()
+        self.acknowledged = max(self.acknowledged, service.epoch)
+        return f"{fault.name} at call {call}, then epoch {self.acknowledged}"
+
+    def sweep(self) -> str:
+        return f"{self.start().state.sweep()} files"
+
+    def read(self) -> str:
+        process = FaultyDisk(self.machine)
+        state = StateDirectory("/state", LocalBlob("/state", process))
+        try:
+            lease = state.lease(self.rng.choice((None, None, max(1, self.acknowledged - self.rng.randint(0, 3)))))
+        except (NothingCommitted, EpochGone) as problem:
+            return type(problem).__name__
+        self.readers.append((process, state, lease))
+        return f"epoch {lease.epoch}"
+
+    def leave(self) -> str:
+        if not self.readers:
+            return "nobody"
+        process, _, lease = self.readers.pop(self.rng.randrange(len(self.readers)))
+        if self.rng.random() < 0.5:
+            lease.release()
+            return f"epoch {lease.epoch} released"
+        process.end()
+        return f"epoch {lease.epoch} killed"
+
+    def cut_power(self) -> str:
+        for process in (self.process, *(process for process, _, _ in self.readers)):
+            process.end()
+        self.machine.cut_power()
+        self.readers.clear()
+        self.service = None
+        return f"after epoch {self.acknowledged}"
+
+    def check(self) -> None:
+        """What readers hold is there and right; so is what the newest manifest says; HEAD shows what is committed."""
+        for _, state, lease in self.readers:
+            assert rows_in(state, lease.manifest) == self.rows_until(lease.epoch)
+        outside = StateDirectory("/state", LocalBlob("/state", self.machine))
+        newest = outside.latest()
+        assert (newest.epoch if newest else 0) in (self.acknowledged, self.acknowledged + 1)
+        if newest is not None:
+            assert rows_in(outside, newest) == self.rows_until(newest.epoch)
+        if self.service is not None:
+            assert outside.head() <= self.acknowledged
+
+    def rows_until(self, epoch: int) -> Rows:
+        while len(self.expected) <= epoch:
+            total = Counter(self.expected[-1])
+            add_rows(total, updates_of(len(self.expected)))
+            self.expected.append(Counter({row: count for row, count in total.items() if count}))
+        return self.expected[epoch]
+
+
+def run_all(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        simulation = Simulation(seed)
+        try:
+            simulation.run()
+        except BaseException as problem:
+            problem.add_note(f"seed {seed}, after: " + "; ".join(simulation.log))
+            raise
+
+
+@pytest.mark.parametrize("first", range(0, 100, 25))
+def test_whatever_happens_epochs_are_whole_and_readers_safe(first: int) -> None:
+    run_all(range(first, first + 25))
+
+
+def test_one_seed_gives_one_log() -> None:
+    assert Simulation(7).run() == Simulation(7).run()
+    assert Simulation(7).run() != Simulation(8).run()
+
+
+def no_sync(blob: LocalBlob, folder: str) -> None:
+    """A commit that does not make its name durable."""
+
+
+def nobody(leases: Leases) -> set[int]:
+    """A collection that does not ask for leases."""
+    return set()
+
+
+def forget_twice(state: StateDirectory, epoch: int) -> None:
+    """A collection that loses count of who uses a segment."""
+    for name in state._kept.pop(epoch):
+        state._uses[name] -= 2
+        if state._uses[name] <= 0:
+            state._garbage.add(name)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "bug"),
+    [(LocalBlob, "sync", no_sync), (Leases, "epochs", nobody), (StateDirectory, "_forget", forget_twice)],
+    ids=["sync", "leases", "counts"],
+)
+def test_a_planted_bug_is_found(
+    owner: type[object], name: str, bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, bug)
+    with pytest.raises((AssertionError, StorageError)):
+        run_all(range(50))
