@@ -1,0 +1,44 @@
+"""Times as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.instants import BadInstant, InstantOutOfRange, format_instant, parse_instant
+from storage.updates import CLOSED, MIN_TIME
+
+
+@pytest.mark.parametrize(
+    ("given_text", "expected"),
+    [
+        ("17", 17),
+        (" -5 ", -5),
+        (str(CLOSED), CLOSED),
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01t00:00:00.000000001z", 1),
+        ("1969-12-31T23:59:59.999999999Z", -1),
+        ("2026-01-31 12:00:00.5+01:00", 1_769_857_200_500_000_000),
+        ("2024-02-29T23:59:59.123456789-05:30", 1_709_270_999_123_456_789),
+    ],
+)
+def test_exact(given_text: str, expected: int) -> None:
+    assert parse_instant(given_text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1.5", "2026-13-01T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00", "٣", "1e9"])
+def test_refused(text: str) -> None:
+    with pytest.raises(BadInstant):
+        parse_instant(text)
+
+
+@pytest.mark.parametrize("given_time", [CLOSED + 1, MIN_TIME - 1, str(2**80), "9999-01-01T00:00:00Z"])
+def test_out_of_range(given_time: str | int) -> None:
+    with pytest.raises(InstantOutOfRange):
+        parse_instant(given_time)
+
+
+@given(st.integers(MIN_TIME, CLOSED))
+def test_round_trip(instant: int) -> None:
+    assert parse_instant(format_instant(instant)) == instant

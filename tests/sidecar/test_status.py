@@ -1,0 +1,238 @@
+"""What the sidecar tells about the service: health, readiness, frontiers, latency, sources, traces, settings, metrics, OpenAPI."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+
+from service.reader import Reader
+from service.sidecar.options import Options
+from service.sidecar.readiness import laggards
+from service.stats import CATALOGUE, Histogram, Stats, UnknownMetric
+from storage.segment import Entry
+from storage.updates import CLOSED
+from tests.sidecar.builder import StateBuilder
+from tests.sidecar.conftest import VIEWS, Served
+
+SOURCES = {
+    "edges": {
+        "topic": "edges",
+        "frontier": "12",
+        "held": 0,
+        "partitions": {"0": {"frontier": "12", "lag": 0}, "1": {"frontier": None, "lag": 3}},
+    }
+}
+LETTERS = [{"reason": "decode", "detail": "line 1", "topic": "edges", "partition": 0, "offset": n} for n in (4, 9)]
+
+
+@pytest.fixture
+def http(builder: StateBuilder, serve: Callable[..., Served]) -> httpx.Client:
+    builder.stats.fact("sources", SOURCES)
+    builder.stats.add("source_updates_total", "edges", "insert", by=7)
+    builder.stats.add("source_errors_total", "edges", "decode", by=2)
+    builder.stats.observe("view_latency_seconds", "reach", value=[0.12, 0.18, 4.0], count=[10, 9, 1])
+    dead = [Entry("dead", {"updates": 2, "lower": 0, "upper": 10, "since": 0, "letters": LETTERS})]
+    builder.commit(10, {"reach": [((1,), 3, 1)]}, dead=dead)
+    settings = {"kafka": {"brokers": "x:1", "sasl_password": "hush", "url": "kafka://me:hush@x"}, "tokens": ["hush"]}
+    served = serve(builder.path, settings=settings)
+    client = httpx.Client(base_url=served.url, trust_env=False)
+    builder.stats.observe("view_latency_seconds", "reach", value=0.2, count=5)
+    builder.commit(20, {"reach": [((2,), 13, 1)]})
+    assert client.get("/v1/views/reach?as_of=19&wait_ms=30000").status_code == 200
+    return client
+
+
+def test_health_and_readiness(http: httpx.Client) -> None:
+    assert http.get("/healthz").json()["status"] == "ok"
+    ready = http.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json()["views"] == {"reach": ["20"], "pairs": ["20"]}
+
+
+def test_no_epoch_yet(tmp_path: Path, serve: Callable[..., Served]) -> None:
+    url = serve(tmp_path / "none").url
+    assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+    for path in ("/readyz", "/v1/views", "/v1/views/reach", "/v1/frontiers", "/v1/traces", "/v1/sources", "/v1/views/reach/rows/1"):
+        answer = httpx.get(url + path, trust_env=False)
+        assert (path, answer.status_code, answer.json()["code"]) == (path, 503, "no_epoch")
+        assert answer.headers["retry-after"] == "1"
+    assert "vernier_build_info" in httpx.get(f"{url}/metrics", trust_env=False).text
+    assert httpx.get(f"{url}/", trust_env=False).status_code == 200
+
+
+def test_a_stopped_pipeline_leaves_answers_that_say_how_old_they_are(
+    builder: StateBuilder, serve: Callable[..., Served]
+) -> None:
+    builder.commit(10, {"reach": [((1,), 3, 1)]}, committed_ns=time.time_ns() - 60_000_000_000)
+    url = serve(builder.path, stale_after_ms=5_000).url
+    answer = httpx.get(f"{url}/v1/views/reach", trust_env=False)
+    assert answer.json()["rows"] == [{"node": 1}]
+    assert answer.json()["stale_ms"] >= 60_000
+    assert int(answer.headers["vernier-stale-ms"]) >= 60_000
+    ready = httpx.get(f"{url}/readyz", trust_env=False)
+    assert (ready.status_code, ready.json()["code"]) == (503, "not_ready")
+    assert ready.json()["laggards"][0]["laggard"] == "pipeline"
+    assert "epoch 1 was committed 60" in ready.json()["detail"]
+    assert 'state="stalled"} 1.0' in httpx.get(f"{url}/metrics", trust_env=False).text
+
+
+def test_readiness_names_the_source_that_lags(tmp_path: Path) -> None:
+    builder = StateBuilder(tmp_path, VIEWS)
+    now = time.time_ns()
+    builder.stats.set("source_lag_messages", "edges", "1", value=501)
+    builder.stats.fact("sources", {"edges": {"frontier": "12", "held": 40}, "roots": {"frontier": "99", "held": 0}})
+    builder.commit(10, committed_ns=now - 30_000_000_000)
+    reader = Reader(tmp_path)
+    assert reader.poll()
+    builder.commit(12, committed_ns=now - 20_000_000_000)
+    assert reader.poll()
+    builder.commit(12, committed_ns=now)
+    assert reader.poll()
+    options = Options(state=tmp_path, stale_after_ms=5_000, lag_limit=500)
+    reasons = {reason["laggard"]: reason["why"] for reason in laggards(reader.snapshot, None, options, now)}
+    assert list(reasons) == ["source edges"]
+    found = [reason["why"] for reason in laggards(reader.snapshot, None, options, now)]
+    assert "partition 1 has 501 unread messages" in found[0]
+    assert "frontier has been at 12" in found[1]
+    assert "40 updates wait" in found[1]
+    assert laggards(reader.snapshot, "segment s: gone", options, now)[0] == {"laggard": "sidecar", "why": "segment s: gone"}
+    reader.close()
+    builder.close()
+
+
+def test_views_and_frontiers(http: httpx.Client) -> None:
+    views = {view["name"]: view for view in http.get("/v1/views").json()["views"]}
+    assert views["reach"] == {
+        "name": "reach",
+        "columns": [{"name": "node", "type": "Int64"}],
+        "key": ["node"],
+        "rows": 2,
+        "since": views["reach"]["since"],
+        "frontier": "20",
+    }
+    assert views["pairs"]["key"] == ["src", "dst"]
+    assert views["pairs"]["columns"][0] == {"name": "weight", "type": "Float64 | None"}
+    body = http.get("/v1/frontiers").json()
+    assert (body["lower"], body["upper"], body["views"]) == (["10"], ["20"], {"reach": ["20"], "pairs": ["20"]})
+    assert body["sources"] == {"edges": {"frontier": ["12"], "partitions": {"0": ["12"], "1": None}}}
+
+
+def test_everything_final_is_an_empty_frontier(builder: StateBuilder, serve: Callable[..., Served]) -> None:
+    builder.commit(CLOSED, {"reach": [((1,), 3, 1)]})
+    url = serve(builder.path).url
+    assert httpx.get(f"{url}/v1/frontiers", trust_env=False).json()["upper"] == []
+    body = httpx.get(f"{url}/v1/views/reach", trust_env=False).json()
+    assert (body["rows"], body["as_of"]) == ([{"node": 1}], str(CLOSED - 1))
+    assert "view_frontier_timestamp" not in httpx.get(f"{url}/metrics", trust_env=False).text
+
+
+def test_latency(http: httpx.Client) -> None:
+    body = http.get("/v1/latency").json()
+    reach = body["views"]["reach"]
+    assert (reach["count"], sum(reach["histogram"])) == (25, 25)
+    assert len(body["bounds"]) == len(reach["histogram"]) - 1
+    assert 0.1 <= reach["quantiles"]["0.5"] <= 0.2
+    assert 3.0 <= reach["quantiles"]["0.99"] <= 5.0
+    (point,) = reach["series"]  # what was observed while the sidecar looked on
+    assert point["count"] == 5
+    assert 0.15 <= point["p50"] <= 0.2
+    assert "pairs" not in body["views"]
+
+
+def test_epochs_sources_traces_letters_and_plan(http: httpx.Client, builder: StateBuilder) -> None:
+    epochs = http.get("/v1/epochs").json()["epochs"]
+    assert [(one["epoch"], one["lower"], one["upper"], one["changes"]["reach"]) for one in epochs][-1] == (2, "10", "20", 1)
+    assert http.get("/v1/epochs?after=2").json()["epochs"] == []
+    edges = http.get("/v1/sources").json()["sources"]["edges"]
+    assert (edges["updates"], edges["errors"]) == ({"insert": 7}, {"decode": 2})
+    traces = {trace["trace"]: trace for trace in http.get("/v1/traces").json()["traces"]}
+    assert traces["view:reach"]["updates"] == 2
+    assert sum(len(shard) for shard in traces["view:reach"]["shards"]) == 2
+    letters = http.get("/v1/dead-letters").json()
+    assert [(one["offset"], one["epoch"]) for one in letters["dead_letters"]] == [(9, 1), (4, 1)]
+    assert letters["totals"] == [{"source": "edges", "reason": "decode", "value": 2}]
+    assert http.get("/v1/dataflow").json()["code"] == "no_plan"
+    (builder.path / "plan.json").write_text(json.dumps({"app": "test", "operators": []}))
+    assert http.get("/v1/dataflow").json()["plan"]["app"] == "test"
+
+
+def test_settings_are_masked(http: httpx.Client) -> None:
+    answer = http.get("/v1/config")
+    assert "hush" not in answer.text
+    assert answer.json()["service"]["kafka"]["brokers"] == "x:1"
+    assert answer.json()["sidecar"]["max_rows"] == 100_000
+
+
+def test_metrics_in_both_formats(http: httpx.Client) -> None:
+    http.get("/v1/views/reach/rows/1")
+    plain = http.get("/metrics")
+    families = {family.name: family for family in prometheus(plain.text)}
+    assert families["vernier_source_updates"].samples[0].value == 7
+    assert {s.labels["view"]: s.value for s in families["vernier_view_rows"].samples} == {"reach": 2, "pairs": 0}
+    latency = [s for s in families["vernier_view_latency_seconds"].samples if s.name.endswith("_count")]
+    assert [(s.labels, s.value) for s in latency] == [({"view": "reach"}, 25)]
+    assert families["vernier_trace_layers"].samples[0].labels.keys() == {"trace"}
+    assert {s.labels["route"] for s in families["vernier_http_request_duration_seconds"].samples} >= {
+        "/v1/views/{view}/rows/{key}",
+        "/v1/views/{view}",
+    }
+    known = {f"vernier_{name.removesuffix('_total')}" for name in CATALOGUE}
+    own = {"build_info", "subscribers", "subscribers_dropped", "dataflow_state", "http_request_duration_seconds"}
+    others = {f"vernier_{name}" for name in own} | {"vernier_http_request_duration_seconds_created"}
+    assert set(families) <= known | others
+    accept = {"accept": "application/openmetrics-text; version=1.0.0"}
+    answer = http.get("/metrics", headers=accept)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert {family.name for family in openmetrics(answer.text)} >= {"vernier_epochs", "vernier_view_latency_seconds"}
+
+
+def test_openapi_names_every_route(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    paths = set(document["paths"])
+    assert paths >= {
+        "/healthz", "/readyz", "/metrics", "/v1/views", "/v1/views/{view}", "/v1/views/{view}/rows/{key}",
+        "/v1/views/{view}/rows", "/v1/views/{view}/changes", "/v1/read", "/v1/frontiers", "/v1/latency", "/v1/dataflow",
+        "/v1/traces", "/v1/sources", "/v1/dead-letters", "/v1/config", "/v1/epochs",
+    }  # fmt: skip
+    references = set(_references(document))
+    assert references
+    for reference in references:
+        place: Any = document
+        for part in reference.removeprefix("#/").split("/"):
+            place = place[part]
+
+
+def _references(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+        return own + [found for value in node.values() for found in _references(value)]
+    return [found for value in node for found in _references(value)] if isinstance(node, list) else []
+
+
+def test_quantiles_and_totals() -> None:
+    histogram = Histogram.empty((1.0, 2.0, 4.0))
+    assert histogram.quantile(0.5) is None
+    for value, count in ((0.5, 1), (1.5, 2), (3.0, 1), (9.0, 4)):
+        histogram.observe(value, count)
+    assert histogram.counts == [1, 2, 1, 4]
+    assert histogram.quantile(0.25) == pytest.approx(1.5)
+    assert histogram.quantile(0.99) == 4.0
+    earlier = Histogram((1.0, 2.0, 4.0), [1, 0, 0, 0], 0.5)
+    assert histogram.minus(earlier).counts == [0, 2, 1, 4]
+    stats = Stats()
+    stats.observe("view_latency_seconds", "v", value=[0.001, 0.0011], count=[1, 2])
+    stats.set("worker_memory_bytes", "0", value=5)
+    again = Stats.from_json(json.loads(json.dumps(stats.to_json() | {"more": 1})))
+    assert again.to_json() == stats.to_json()
+    assert again.histograms["view_latency_seconds"]["v",].counts[:2] == [1, 2]
+    for wrong in (lambda: stats.add("view_rows", "v"), lambda: stats.add("nope"), lambda: stats.add("epochs_total")):
+        with pytest.raises(UnknownMetric):
+            wrong()
