@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -214,6 +215,31 @@ def test_collection_lists_no_folder_of_history(
     monkeypatch.setattr(os, "listdir", listdir)
     assert owner.gc(5).manifests == 24
     assert set(listed) == {"leases"}
+
+
+def test_collection_may_run_beside_commits(owner: StateDirectory) -> None:
+    done = threading.Event()
+    problems: list[BaseException] = []
+
+    def collect() -> None:
+        try:
+            while not done.is_set():
+                owner.gc(2)
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    refs: list[LayerRef] = []
+    for epoch in range(1, 101):
+        refs = commit(owner, epoch, refs[-3:])
+    done.set()
+    thread.join()
+    assert problems == []
+    owner.gc(2)
+    assert owner.epochs() == [99, 100]
+    assert sorted(owner.segments()) == [f"{epoch:012d}-a-0" for epoch in range(96, 101)]
+    assert numbers(owner, owner.manifest(99)) == [96, 97, 98, 99]
 
 
 def test_a_start_sweeps_what_nobody_names(tmp_path: Path) -> None:
