@@ -232,7 +232,9 @@ class Door:
         for name, gate in gates.items():
             waiting = list(held.get(name, ()))
             for partition, copies in step.copies.get(self._config.sources[name].topic, {}).items():
-                waiting = drop_copies(name, waiting, partition, copies) if copies.held else waiting
+                if copies.held:
+                    waiting, dropped = drop_copies(name, waiting, partition, copies)
+                    counters[name]["copies"] += dropped
             inputs[name], still[name] = gate.close(waiting)
         arrived = [received for gate in gates.values() for received in gate.received]
         ms, count = np.unique(np.concatenate(arrived or [np.empty(0, np.int64)]), return_counts=True)

@@ -104,10 +104,13 @@ def held_marks(name: str, batches: Iterable[Held], partition: int, complete: int
     return np.concatenate(parts)
 
 
-def drop_copies(name: str, batches: Iterable[Held], partition: int, copies: Copies) -> list[Held]:
-    """A source's held batches without second copies: of each update the one of the least offset stays, once."""
+def drop_copies(name: str, batches: Iterable[Held], partition: int, copies: Copies) -> tuple[list[Held], int]:
+    """A source's held batches without second copies, and how many those were.
+
+    Of each update the one of the least offset stays, once.
+    """
     kept: set[bytes] = set()
-    result = []
+    result, dropped = [], 0
     for batch in batches:
         mine = np.flatnonzero(batch.origin[:, 0] == partition)
         updates = batch.updates.take(mine)
@@ -117,8 +120,9 @@ def drop_copies(name: str, batches: Iterable[Held], partition: int, copies: Copi
             if key in copies.held:
                 unwanted[at] = copies.held[key] != offset or key in kept
                 kept.add(key)
+        dropped += int(np.count_nonzero(unwanted))
         result.append(batch.drop(unwanted))
-    return result
+    return result, dropped
 
 
 def merge_facts(facts: Iterable[Mapping[str, Any]]) -> Merged:
