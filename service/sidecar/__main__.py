@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -79,6 +80,9 @@ def main(arguments: list[str] | None = None) -> int:
     config = uvicorn.Config(
         build(options), log_level=level, access_log=False, timeout_graceful_shutdown=3, server_header=False
     )
+    # uvicorn raises the signal that ended it once more; to be told to stop is no failure.
+    for told in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(told, lambda *_: sys.exit(0))
     Server(config).run(sockets=[listener])
     return 0
 
