@@ -92,7 +92,7 @@ def scan_day(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
 def scan_rfc3339(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
     """RFC 3339 with up to nine decimals as ns: (ns, position). Years 1678 to 2261, which all fit int64."""
     day, at = scan_day(text, i, end)
-    if at < 0 or day < -106_000 or day > 106_000 or end - i < 20:
+    if at < 0 or day < -106_749 or day > 106_749 or end - i < 20:
         return 0, -1
     if (
         (text[i + 10] != 84 and text[i + 10] != 116 and text[i + 10] != 32)

@@ -111,7 +111,7 @@ def test_a_state_with_counts_that_are_met_stays_small() -> None:
     assert sum(runs.entered.values()) == 50
 
 
-@settings(max_examples=max(100, settings().max_examples))
+@settings(max_examples=max(50, settings().max_examples // 2))
 @given(st.integers(0, 2**32), st.integers(0, 25), st.integers(1, 3), st.integers(1, 2))
 def test_any_order_any_copies_any_cuts(seed: int, size: int, workers: int, partitions: int) -> None:
     """Every message at least once, shuffled: every update enters once, at its time, and never before all are here."""

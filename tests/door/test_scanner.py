@@ -153,7 +153,7 @@ def assert_same(found: Parsed, expected: Parsed) -> None:
     assert (found.progress, found.refused) == (expected.progress, expected.refused)
 
 
-@settings(max_examples=max(400, settings().max_examples))
+@settings(max_examples=max(300, settings().max_examples))
 @given(st.data())
 def test_scanner_and_judge_agree(data: st.DataObject) -> None:
     which = data.draw(st.integers(0, len(READERS) - 1))
