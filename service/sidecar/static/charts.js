@@ -36,11 +36,13 @@ export function histogram(svg, bounds, about) {
   const most = Math.max(...counts), base = height - 18, room = base - 20;
   const step = width / (last - first + 1);
   for (let i = first; i <= last; i += 1) {
-    const tall = counts[i] ? Math.max(1.5, (counts[i] / most) * room) : 0;
-    const bar = add(svg, "rect", {
-      class: "bucket", x: (i - first) * step + 1, y: base - tall, width: Math.max(1, step - 2), height: tall, rx: 2,
-    });
-    add(bar, "title", {}, `up to ${duration(bounds[i])}: ${counts[i]} updates`);
+    if (counts[i]) {
+      const tall = Math.max(1.5, (counts[i] / most) * room);
+      const bar = add(svg, "rect", {
+        class: "bucket", x: (i - first) * step + 1, y: base - tall, width: Math.max(1, step - 2), height: tall, rx: 2,
+      });
+      add(bar, "title", {}, `up to ${duration(bounds[i])}: ${counts[i]} updates`);
+    }
     if ((i - first) % Math.ceil(52 / step) === 0) {
       const anchor = i === last ? "end" : "middle";
       add(svg, "text", { x: (i - first + 1) * step, y: height - 4, "text-anchor": anchor }, duration(bounds[i]));

@@ -211,8 +211,8 @@ async function pollLatency() {
   histogram(at("histogram"), answer.bounds, about);
   series(at("series"), about?.series, SERIES_SECONDS);
   const newest = about?.series.at(-1);
-  at("p50").textContent = duration(newest?.p50);
-  at("p99").textContent = duration(newest?.p99);
+  at("p50").textContent = duration(newest?.p50 ?? about?.quantiles["0.5"]);
+  at("p99").textContent = duration(newest?.p99 ?? about?.quantiles["0.99"]);
   at("updates").textContent = about ? grouped(about.count) : "–";
 }
 
