@@ -1,0 +1,165 @@
+"""Change files: `{"view":"reach","data":[1],"time":17,"diff":1}` a line, consolidated.
+
+Lines are sorted by time, then view, then data, and each (view, data, time) is there once, so one program and one set of
+updates have one change file, byte for byte, however the work was cut and spread. `data` is an array in schema order:
+Int64 and TimestampNs are integers (as `time` is), Float64 numbers or "NaN", "Infinity" and "-Infinity", dates
+"YYYY-MM-DD", null null. Rows sort as their values do, nulls first and NaN last.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.schema import Field, RowType
+from operators.types import Bool, Date, Float64
+from storage.errors import CallerError
+from storage.updates import Ints, Updates, consolidate_rows
+
+_WAITING = 1 << 18
+"""Changes that wait for one another before they become text: formatting many at once costs little each."""
+
+
+class CannotWrite(CallerError):
+    """The change file cannot be written where it should be."""
+
+    message = "cannot write {file}: {reason}"
+    file: str
+    reason: str
+
+
+def change_lines(view: str, schema: RowType, changes: Ints) -> pa.LargeStringArray:
+    """A line, with its newline, for each change `[row words | time | diff]`; int64[n, width + 2]. O(n)."""
+    parts: list[Any] = []
+    for field in schema.fields:
+        text = _texts(field, changes[:, field.offset : field.offset + field.words])
+        parts += [",", text] if parts else [f'{{"view":{json.dumps(view)},"data":[', text]
+    parts += ['],"time":', _integers(changes[:, -2]), ',"diff":', _integers(changes[:, -1]), "}\n"]
+    scalars = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
+    return cast(pa.LargeStringArray, pc.binary_join_element_wise(*scalars, pa.scalar("", pa.large_string())))
+
+
+def _integers(values: Ints) -> pa.LargeStringArray:
+    return pa.array(np.ascontiguousarray(values)).cast(pa.large_string())
+
+
+def _texts(field: Field, words: Ints) -> pa.LargeStringArray:
+    """JSON for the values of one column."""
+    if field.nullable:
+        present = pa.array(words[:, 0] != 0)
+        return pc.if_else(present, _plain_texts(field, words[:, 1:]), pa.scalar("null", pa.large_string()))
+    return _plain_texts(field, words)
+
+
+def _plain_texts(field: Field, words: Ints) -> pa.LargeStringArray:
+    match field.type:
+        case Bool():
+            return pc.if_else(pa.array(words[:, 0] != 0), *(pa.scalar(t, pa.large_string()) for t in ("true", "false")))
+        case Float64():
+            return pa.array([_number(value) for value in field.type.from_words(words).tolist()], pa.large_string())
+        case Date():
+            days = field.type.decode(words).cast(pa.large_string())
+            quote = pa.scalar('"', pa.large_string())
+            return pc.binary_join_element_wise(quote, days, quote, pa.scalar("", pa.large_string()))
+        case _:
+            return _integers(words[:, 0])
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return '"NaN"'
+    if math.isinf(value):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    return repr(value)
+
+
+class ChangeFile:
+    """Writes the changes of views, epoch after epoch, each epoch's times behind those of the one before it.
+
+    A context manager: the file appears, whole, when it is left without an error. `.gz` compresses.
+    """
+
+    def __init__(self, path: Path, views: Mapping[str, RowType]) -> None:
+        self.path = path
+        self.views = dict(sorted(views.items()))
+        self.written = 0
+        self._waiting: dict[str, list[Ints]] = {name: [] for name in self.views}
+        self._count = 0
+        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            self._raw = self._partial.open("wb")
+        except OSError as error:
+            raise CannotWrite(file=str(path), reason=(error.strerror or str(error)).lower()) from error
+        self._text: IO[bytes] = self._raw
+        if path.suffix == ".gz":
+            # No name and no time in it: the same changes are the same bytes.
+            self._text = cast(IO[bytes], gzip.GzipFile("", "wb", 6, self._raw, mtime=0))
+
+    def add(self, changes: Mapping[str, Updates]) -> None:
+        """The changes of an epoch, or of one worker's part of it; views that the file does not show are left out."""
+        for name, waiting in self._waiting.items():
+            data = changes[name].data
+            if len(data):
+                waiting.append(data)
+                self._count += len(data)
+
+    def end_epoch(self) -> None:
+        """All changes of the epoch have been added. Raises CannotWrite."""
+        if self._count >= _WAITING:
+            self._flush()
+
+    def _flush(self) -> None:
+        times, ranks, lines = [], [], []
+        for rank, (name, schema) in enumerate(self.views.items()):
+            parts = self._waiting[name]
+            if parts:
+                columns = np.array([schema.width, *range(schema.width)], np.int64)
+                rows = consolidate_rows(np.ascontiguousarray(np.concatenate(parts)), columns)
+                times.append(rows[:, -2])
+                ranks.append(np.full(len(rows), rank))
+                lines.append(change_lines(name, schema, rows))
+            self._waiting[name] = []
+        self._count = 0
+        if lines:
+            order = np.lexsort((np.concatenate(ranks), np.concatenate(times)))
+            text = pa.chunked_array(lines).take(pa.array(order)) if len(lines) > 1 else pa.chunked_array(lines)
+            self._write(text)
+            self.written += len(text)
+
+    def _write(self, text: pa.ChunkedArray) -> None:
+        try:
+            for chunk in text.chunks:
+                _, offsets, data = chunk.buffers()
+                at = np.frombuffer(offsets, np.int64)
+                if data is not None:
+                    start, stop = int(at[chunk.offset]), int(at[chunk.offset + len(chunk)])
+                    self._text.write(memoryview(data)[start:stop])
+        except OSError as error:
+            raise CannotWrite(file=str(self.path), reason=(error.strerror or str(error)).lower()) from error
+
+    def __enter__(self) -> ChangeFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._flush()
+                if self._text is not self._raw:
+                    self._text.close()
+                self._raw.close()
+                self._partial.replace(self.path)
+        except OSError as failed:
+            raise CannotWrite(file=str(self.path), reason=(failed.strerror or str(failed)).lower()) from failed
+        finally:
+            self._raw.close()
+            self._partial.unlink(missing_ok=True)
