@@ -35,7 +35,8 @@ def examples(count: int) -> Callable[[F], F]:
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         )
-        return no_timeout(tries(test))
+        decorated: F = no_timeout(tries(test))
+        return decorated
 
     return decorate
 

@@ -41,9 +41,18 @@ class LoopStep:
     results: tuple[int, ...]
     distinct: bool
     rounds: int
+    truncate: bool
 
 
 Steps = tuple[Step | LoopStep, ...]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How far a loop goes, and whether it ends there or fails."""
+
+    rounds: int
+    truncate: bool
 
 
 class Language(Protocol[N]):
@@ -57,7 +66,7 @@ class Language(Protocol[N]):
     def distinct(self, node: N) -> N: ...
     def join(self, left: N, right: N, kind: str) -> N: ...
     def group(self, node: N, kind: str) -> N: ...
-    def loop(self, initials: Sequence[N], body: Callable[[Sequence[N]], Sequence[N]], rounds: int) -> Sequence[N]: ...
+    def loop(self, initials: Sequence[N], body: Callable[[Sequence[N]], Sequence[N]], limit: Limit) -> Sequence[N]: ...
 
 
 def build(steps: Steps, language: Language[N], known: Sequence[N] | None = None) -> list[N]:
@@ -99,7 +108,7 @@ def build_loop(step: LoopStep, language: Language[N], outside: Sequence[N]) -> S
         chosen = [nodes[index] for index in step.results]
         return [language.distinct(node) for node in chosen] if step.distinct else chosen
 
-    return language.loop([outside[index] for index in step.initials], body, step.rounds)
+    return language.loop([outside[index] for index in step.initials], body, Limit(step.rounds, step.truncate))
 
 
 # --- the variants of operators: what the oracle does, and what a program writes ---------------------------------------
@@ -127,16 +136,19 @@ JOINS = {
     "crossed": (("a", "b"), ("b", "a"), ("a", "d")),
 }
 """Keys of the left and of the right, and the output in the columns of left (a, b) and right (then c, d)."""
-GROUPS: dict[str, tuple[tuple[str, ...], dict[str, tuple[oracle.Kind, str | None]], tuple[str, str]]] = {
-    "count": (("a",), {"n": ("count", None)}, ("a", "n")),
-    "sum": (("a",), {"n": ("sum", "b")}, ("a", "n")),
-    "min": (("a",), {"n": ("min", "b")}, ("a", "n")),
-    "max": (("a",), {"n": ("max", "b")}, ("a", "n")),
-    "ends": (("a",), {"n": ("min", "b"), "m": ("max", "b")}, ("n", "m")),
-    "several": (("b",), {"n": ("count", None), "m": ("sum", "a"), "k": ("max", "a")}, ("k", "n")),
-    "copies": (("a", "b"), {"n": ("count", None)}, ("b", "n")),
+GROUPS: dict[str, tuple[dict[str, str], dict[str, tuple[oracle.Kind, str | None]], tuple[str, str]]] = {
+    "count": ({"a": "a"}, {"n": ("count", None)}, ("a", "n")),
+    "sum": ({"a": "a"}, {"n": ("sum", "b")}, ("a", "n")),
+    "min": ({"a": "a"}, {"n": ("min", "b")}, ("a", "n")),
+    "max": ({"a": "a"}, {"n": ("max", "b")}, ("a", "n")),
+    "ends": ({"a": "a"}, {"n": ("min", "b"), "m": ("max", "b")}, ("n", "m")),
+    "several": ({"b": "b"}, {"n": ("count", None), "m": ("sum", "a"), "k": ("max", "a")}, ("k", "n")),
+    "copies": ({"a": "a", "b": "b"}, {"n": ("count", None)}, ("b", "n")),
+    "renamed": ({"key": "b"}, {"n": ("sum", "b"), "m": ("count", "a")}, ("key", "m")),
+    "shadowing": ({"b": "a"}, {"n": ("count", None)}, ("b", "n")),
+    "total": ({}, {"n": ("count", None), "m": ("min", "a")}, ("m", "n")),
 }
-"""Keys, aggregates by name, and the two columns that are kept."""
+"""Keys by their new names, aggregates by name, and the two columns that are kept."""
 
 
 class InOracle:
@@ -174,16 +186,18 @@ class InOracle:
         place = {"a": 0, "b": 1}
         made = [oracle.Aggregate(one, oracle.item(place[name]) if name else None) for one, name in aggregates.values()]
         names = [*keys, *aggregates]
-        grouped = oracle.Group(node, oracle.columns(*(place[key] for key in keys)), tuple(made))
+        grouped = oracle.Group(node, oracle.columns(*(place[key] for key in keys.values())), tuple(made))
         return oracle.Project(grouped, oracle.columns(*(names.index(name) for name in output)))
 
     def loop(
         self,
         initials: Sequence[oracle.Node],
         body: Callable[[Sequence[oracle.Node]], Sequence[oracle.Node]],
-        rounds: int,
+        limit: Limit,
     ) -> Sequence[oracle.Node]:
-        return oracle.fixpoint(initials, lambda *variables: body(variables), max_rounds=rounds, truncate=True)
+        return oracle.fixpoint(
+            initials, lambda *variables: body(variables), max_rounds=limit.rounds, truncate=limit.truncate
+        )
 
 
 class Pair(vn.Schema):
@@ -231,23 +245,26 @@ class InVernier:
         keys, aggregates, output = GROUPS[kind]
         functions = {"count": vn.count, "sum": vn.sum, "min": vn.min, "max": vn.max}
         made = {name: functions[one](col(of)) if of else vn.count() for name, (one, of) in aggregates.items()}
-        return node.group_by(*keys).agg(**made).select(a=col(output[0]), b=col(output[1]))
+        plain = [key for key, of in keys.items() if key == of]
+        named = {key: col(of) for key, of in keys.items() if key != of}
+        return node.group_by(*plain, **named).agg(**made).select(a=col(output[0]), b=col(output[1]))
 
     def loop(
         self,
         initials: Sequence[vn.Collection],
         body: Callable[[Sequence[vn.Collection]], Sequence[vn.Collection]],
-        rounds: int,
+        limit: Limit,
     ) -> Sequence[vn.Collection]:
+        limited = vn.fixpoint(max_rounds=limit.rounds, on_limit="truncate" if limit.truncate else "error")
         if len(initials) == 1:
 
-            @vn.fixpoint(max_rounds=rounds, on_limit="truncate")
+            @limited
             def one(x: vn.Collection) -> vn.Collection:
                 return body([x])[0]
 
             return [one(initials[0])]
 
-        @vn.fixpoint(max_rounds=rounds, on_limit="truncate")
+        @limited
         def two(x: vn.Collection, y: vn.Collection) -> tuple[vn.Collection, ...]:
             return tuple(body([x, y]))
 
@@ -291,25 +308,29 @@ def plain_steps(draw: st.DrawFn, known: int) -> Step:
 
 
 @st.composite
-def step_lists(draw: st.DrawFn, known: int, most: int, loops: int) -> Steps:
-    """Up to `most` steps in a row, with loops inside one another up to `loops` deep."""
+def step_lists(draw: st.DrawFn, known: int, most: int, loops: int, cut: bool = True) -> Steps:
+    """Up to `most` steps in a row, with loops up to `loops` deep inside one another; `cut`: all end at their limit."""
     steps: list[Step | LoopStep] = []
     for _ in range(draw(st.integers(1, most))):
-        step: Step | LoopStep = draw(loop_steps(known, loops) if loops and draw(st.booleans()) else plain_steps(known))
+        step: Step | LoopStep = (
+            draw(loop_steps(known, loops, cut)) if loops and draw(st.booleans()) else draw(plain_steps(known))
+        )
         known += len(step.initials) if isinstance(step, LoopStep) else 1
         steps.append(step)
     return tuple(steps)
 
 
 @st.composite
-def loop_steps(draw: st.DrawFn, known: int, loops: int) -> LoopStep:
+def loop_steps(draw: st.DrawFn, known: int, loops: int, cut: bool = True) -> LoopStep:
     """A loop of one or two variables."""
     initials = tuple(draw(st.lists(places(known), min_size=1, max_size=2)))
     inside = known + len(initials)
-    body = draw(step_lists(inside, 3, loops - 1))
+    body = draw(step_lists(inside, 3, loops - 1, cut))
     made = sum(len(step.initials) if isinstance(step, LoopStep) else 1 for step in body)
     results = tuple(draw(places(inside + made)) for _ in initials)
-    return LoopStep(initials, body, results, draw(st.sampled_from((True, True, True, False))), draw(st.integers(1, 5)))
+    distinct = draw(st.sampled_from((True, True, True, False)))
+    rounds = draw(st.integers(1, 5))
+    return LoopStep(initials, body, results, distinct, rounds, cut or draw(st.booleans()))
 
 
 def plans(most: int = 5, loops: int = 0) -> st.SearchStrategy[Steps]:

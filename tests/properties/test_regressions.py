@@ -1,0 +1,75 @@
+"""What properties once found, each as the smallest program and data that showed it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import vernier as vn
+from operators.plan import ArrangeOp, ReduceOp
+from operators.planner import compile_app
+from tests.oracle.model import Change, changes
+from tests.properties.engine import run
+from tests.properties.programs import KNOWN, Edge, Root, known_programs
+from vernier import col
+
+
+class Wide(vn.Schema):
+    """A group's key, what tells its rows apart, and a value."""
+
+    key: vn.Int64
+    which: vn.Int64
+    value: vn.Int64
+
+
+def test_a_group_of_rows_that_cancel_exists() -> None:
+    """No column that the aggregates look at tells +1 and -1 apart, but they are different rows."""
+    app = vn.App("groups")
+    rows = app.source("rows", Wide)
+    app.view("count", rows.group_by("key").agg(n=vn.count()))
+    app.view("sum", rows.group_by("key").agg(n=vn.sum("value")))
+    found = run(app, {"rows": [((0, 0, 7), 5, 1), ((0, 1, 7), 5, -1)]})
+    assert found == {"count": [((0, 0), 5, 1)], "sum": [((0, 0), 5, 1)]}
+
+
+def test_a_loop_inside_a_loop_ends() -> None:
+    """What the inner loop does at (0, 1) does not make the outer loop's round 0 run again."""
+    app = vn.App("nested")
+    edges, roots = app.source("edges", Edge), app.source("roots", Root)
+
+    @vn.fixpoint
+    def outer(seen: vn.Collection) -> vn.Collection:
+        @vn.fixpoint
+        def inner(x: vn.Collection) -> vn.Collection:
+            return seen.union(x.join(edges, left_on="node", right_on="src").select(node=col("dst"))).distinct()
+
+        result: vn.Collection = inner(seen)
+        return result
+
+    app.view("v", outer(roots))
+    found = run(app, {"edges": [((1, 2), 1, 1)], "roots": [((1,), 1, 1)]})
+    assert found == {"v": [((1,), 1, 1), ((2,), 1, 1)]}
+
+
+def test_equal_loops_inside_different_loops_have_traces_of_their_own() -> None:
+    plan = compile_app(known_programs(["core", "core3"]))
+    names = Counter(op.trace for op in plan.ops if isinstance(op, (ArrangeOp, ReduceOp)))
+    assert set(names.values()) == {1}
+
+
+@pytest.mark.parametrize("cuts", [[], [12]])
+def test_equal_loops_inside_different_loops_give_answers_of_their_own(cuts: list[int]) -> None:
+    edges: list[Change] = [
+        *(((node, node + 1), node, 1) for node in range(8)),
+        ((8, 10), 8, 1),
+        ((10, 11), 9, 1),
+        ((11, 13), 10, 1),
+        ((13, 0), 11, 1),
+        ((1, 3), 5, 1),
+        ((1, 3), 12, -1),
+        ((7, 8), 13, 1),
+    ]
+    updates = {"edges": edges, "roots": [((1,), 8, 1)]}
+    found = run(known_programs(["core", "core3"]), updates, cuts=cuts)
+    assert found == {name: changes(KNOWN[name].oracle, updates) for name in ("core", "core3")}
