@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             level=settings.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
         )
         for noisy in ("kafka", "py4j", "numba"):
-            logging.getLogger(noisy).setLevel(logging.ERROR)
+            logging.getLogger(noisy).setLevel(logging.CRITICAL)
         made = driver = Driver(settings)
 
         def stop(number: int, frame: FrameType | None) -> None:

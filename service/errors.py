@@ -34,6 +34,12 @@ class DriverGone(InvariantError):
     address: str
 
 
+class NoAttempt(InvariantError):
+    """A worker's function ran in some other Spark job."""
+
+    message = "a worker was started outside of an epoch's attempt"
+
+
 class EpochFailed(InvariantError):
     """All attempts of an epoch failed."""
 

@@ -11,30 +11,24 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.util import PythonEvalType
 
-from service import worker
 from service.errors import SparkFailed
 from service.jars import spark_jars
 from service.java import java_home
 from service.settings import Settings
 from service.sources import DoorConfig
-from service.worker import Job
-
-ATTEMPT = "vernier.attempt"
-"""The local property that tells an attempt's tasks which one they work for."""
+from service.worker import ATTEMPT, Job, task
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 EARLIEST, LATEST = -2, -1
@@ -74,6 +68,7 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "service.daemon",
         "spark.task.maxFailures": "1",
         "spark.dynamicAllocation.enabled": "false",
         "spark.speculation": "false",
@@ -145,7 +140,7 @@ class Stage:
         self._context = spark.sparkContext
         self._workers = workers
         udf: Any = pandas_udf(  # type: ignore[call-overload]
-            partial(_task, job), returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+            partial(task, job), returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
         )
         # By name instead of from a DataFrame: then one expression, pickled once, fits the frames of all epochs.
         self._expression = udf(*[col(name) for name in COLUMNS])._jc
@@ -176,16 +171,6 @@ class Stage:
     def _tasks(self, frame: Any) -> Any:
         """The workers' stage over a frame, as an RDD: its count has no way back through SQL to pay for."""
         return frame.mapInArrow(self._expression, True, None).queryExecution().toRdd()
-
-
-def _task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What Spark runs in a Python worker process. Gives no rows back: reports go to the rendezvous."""
-    context = TaskContext.get()
-    attempt = None if context is None else context.getLocalProperty(ATTEMPT)
-    if context is None or attempt is None:
-        raise SparkFailed(problem="a worker was started outside of an epoch's attempt")
-    worker.run(job, attempt, context.partitionId(), batches)
-    return iter(())
 
 
 def _security(settings: Settings) -> dict[str, str]:

@@ -23,13 +23,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 
 from operators.app import load_program
 from operators.plan import Plan
 from operators.planner import compile_app
 from operators.runtime import EpochResult, Worker
 from service.door import Admitted, Advanced, Door
-from service.errors import AttemptCancelled, DriverGone, WrongState
+from service.errors import AttemptCancelled, DriverGone, NoAttempt, WrongState
 from service.exchange import Exchange, Mailbox
 from service.link import Link
 from service.protocol import Hot, Report, TraceReport
@@ -38,9 +39,12 @@ from service.sources import DoorConfig
 from storage.errors import CallerError, VernierError
 from storage.state import StateDirectory
 
+ATTEMPT = "vernier.attempt"
+"""The local property that tells an attempt's tasks which one they work for."""
+
 _FREEZE_AFTER = 3
-"""Tasks after which everything in memory is taken out of the garbage collector's sight: Spark collects after each task,
-and a process with numba in it has a million objects that never die."""
+"""Tasks after which what is in memory is taken out of the garbage collector's sight once more (see service/daemon.py):
+plans, connections and imports that only tasks make."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,21 @@ class _Process:
 _process: _Process | None = None
 
 
-def run(job: Job, attempt: str, task: int, batches: Iterator[pa.RecordBatch]) -> None:
+def task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark runs in a Python worker process. Gives no rows back: reports go to the rendezvous."""
+    context = TaskContext.get()
+    attempt = None if context is None else context.getLocalProperty(ATTEMPT)
+    if context is None or attempt is None:
+        raise NoAttempt()
+    run(job, attempt, context.partitionId(), batches)
+    return iter(())
+
+
+def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) -> None:
     """Do a task of an attempt with the rows that Spark hands over. Raises DriverGone, and whatever prevents a start."""
     process = _here(job)
     try:
-        process.link.open(attempt, task, process.hot())
+        process.link.open(attempt, number, process.hot())
         _work(process, attempt, batches)
     except AttemptCancelled:
         pass
