@@ -1,6 +1,7 @@
 """Answers: rows of views as pages, with the small caches that make the next page and the next reader cheap.
 
-What is final never changes, so a set of rows as of a time, and the order of a query on it, can be kept until room is needed.
+What is final never changes, so a set of rows as of a time, and the order of a query on it, can be kept until room is
+needed.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class SizedCache:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """Some rows of a view as of a time. rows: int64[n, width] stored words; counts: int64[n]; columns: those asked for."""
+    """Some rows of a view as of a time. rows: int64[n, width] stored words; counts: int64[n]; columns: as asked."""
 
     view: ViewState
     as_of: int

@@ -6,7 +6,8 @@
         for event in client.watch("reach"):              # goes on where it was when the connection breaks
             for change in event.changes: ...
 
-Times are integers of nanoseconds here; everything of one answer is as of one data time, also when it takes several pages.
+Times are integers of nanoseconds here; everything of one answer is as of one data time, also when it takes several
+pages.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ Time = int | str
 class Unreachable(CallerError):
     """No sidecar answers at the address."""
 
-    message = "no sidecar answers at {url} ({reason}); start the service with `vernier up`, or give its address with --url"
+    message = (
+        "no sidecar answers at {url} ({reason}); start the service with `vernier up`, or give its address with --url"
+    )
     url: str
     reason: str
 
@@ -73,7 +76,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to a view in [lower, frontier). A snapshot has the rows before `frontier` as changes at its `lower`."""
+    """What happened to a view in [lower, frontier). A snapshot has the rows before `frontier` as changes at its
+    `lower`.
+    """
 
     kind: Literal["snapshot", "updates", "progress"]
     lower: int
@@ -283,10 +288,16 @@ class Client:
     def status(self) -> dict[str, Any]:
         """Ready or not and why, the newest epoch, views with rows and frontiers, latency quantiles, sources."""
         ready = self._send("GET", "/readyz", accept_errors=True).json()
-        status: dict[str, Any] = {"url": self.url, "ready": bool(ready.get("ready")), "laggards": ready.get("laggards", [])}
+        status: dict[str, Any] = {
+            "url": self.url,
+            "ready": bool(ready.get("ready")),
+            "laggards": ready.get("laggards", []),
+        }
         if ready.get("code") == "no_epoch":
             return status | {"epoch": None, "views": [], "sources": {}, "frontiers": None, "latency": {}}
-        latency = {name: about["quantiles"] | {"count": about["count"]} for name, about in self.latency()["views"].items()}
+        latency = {
+            name: about["quantiles"] | {"count": about["count"]} for name, about in self.latency()["views"].items()
+        }
         listed = self._json("/v1/views")
         return status | {
             "app": listed["app"],
@@ -381,11 +392,12 @@ def _page_size(left: int | None) -> int:
 def _with_diff(table: pa.Table, names: list[str]) -> pa.Table:
     if table.column_names == names:
         return table.replace_schema_metadata(None)
-    return table.append_column(pa.field("_diff", pa.int64(), nullable=False), pa.array([1] * len(table))).replace_schema_metadata(None)
+    return table.append_column(
+        pa.field("_diff", pa.int64(), nullable=False), pa.array([1] * len(table))
+    ).replace_schema_metadata(None)
 
 
 def _text(part: object) -> str:
     if part is None:
         return "null"
     return str(part).lower() if isinstance(part, bool) else str(part)
-

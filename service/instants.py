@@ -1,7 +1,7 @@
 """Instants: data times as people write them, to and from exact int64 nanoseconds.
 
-Everything that a person or another system types (HTTP parameters, the command line, message fields) may give a time as an
-integer, a decimal string, or RFC 3339 with up to nine decimals; nothing passes through a float.
+Everything that a person or another system types (HTTP parameters, the command line, message fields) may give a time as
+an integer, a decimal string, or RFC 3339 with up to nine decimals; nothing passes through a float.
 """
 
 import re
@@ -22,7 +22,7 @@ _SECOND = 1_000_000_000
 class BadInstant(CallerError):
     """A text is not a time."""
 
-    message = "{text!r} is not a time: give nanoseconds since 1970 as an integer, or RFC 3339 such as 2026-01-31T12:00:00.000000001Z"
+    message = "{text!r} is not a time; give nanoseconds since 1970, or RFC 3339 such as 2026-01-31T12:00:00.000000001Z"
     text: str
 
 

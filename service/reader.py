@@ -1,8 +1,8 @@
 """Reader: follows the committed epochs of a state directory, read-only.
 
-It needs nothing of the service that writes: it works while that is down, and never makes it wait. A snapshot is immutable;
-following an epoch maps its new segments and applies its changes, nothing else. The newest manifest is held by lease, so that
-collection removes no file which is still to be opened; what is mapped stays readable by itself.
+It needs nothing of the service that writes: it works while that is down, and never makes it wait. A snapshot is
+immutable; following an epoch maps its new segments and applies its changes, nothing else. The newest manifest is held
+by lease, so that collection removes no file which is still to be opened; what is mapped stays readable by itself.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ class Snapshot:
 class Reader:
     """Follows a state directory. One thread calls `poll`; any thread may read `snapshot` and `failure`.
 
-    snapshot: the newest readable epoch, None before the first. failure: why the newest state cannot be read, None when it can.
-    log_bytes: memory for each view's recent changes, from which subscribers and reads of the recent past are served.
+    snapshot: the newest readable epoch, None before the first. failure: why the newest state cannot be read, None when
+    it can. log_bytes: memory for each view's recent changes, from which subscribers and reads of the recent past are
+    served.
     """
 
     def __init__(self, path: str | Path, *, log_bytes: int = 64 << 20) -> None:
@@ -128,7 +129,7 @@ class Reader:
     # --- following ----------------------------------------------------------------------------------------------------
 
     def _newest(self) -> int:
-        """The newest epoch. HEAD is a hint, which a service that died in its commit may have left behind; so list, too."""
+        """The newest epoch. HEAD is a hint, which a service that died in a commit may have left; so list, too."""
         now = time.monotonic_ns()
         if now - self._listed_at < _LISTED_EVERY_NS:
             return self._state.head()
@@ -148,7 +149,7 @@ class Reader:
         self._let_go(lease.manifest)
 
     def _read(self, newest: Manifest) -> Snapshot:
-        """The snapshot of a manifest on lease: from the one before where it continues that, else from the traces alone."""
+        """The snapshot of a manifest on lease: from the one before if it continues that, else from the traces."""
         before = self.snapshot
         if before is None or not _continues(before.manifest, newest):
             views = {name: self._load(name, newest) for name in newest.views}

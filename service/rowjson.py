@@ -1,8 +1,9 @@
 """Rows as JSON values and back: what HTTP and the console show of words.
 
-Int64 is a number, TimestampNs a decimal string of nanoseconds (JSON numbers break above 2**53), Date `YYYY-MM-DD`, Bool a
-boolean, Float64 a number, or "NaN", "Infinity" and "-Infinity", which JSON has no numbers for; null is null. Columns come in the
-order of the program; a row whose multiplicity is not 1 carries it as `_diff` (no column can have that name).
+Int64 is a number, TimestampNs a decimal string of nanoseconds (JSON numbers break above 2**53), Date `YYYY-MM-DD`, Bool
+a boolean, Float64 a number, or "NaN", "Infinity" and "-Infinity", which JSON has no numbers for; null is null. Columns
+come in the order of the program; a row whose multiplicity is not 1 carries it as `_diff` (no column can have that
+name).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which rows of a set, and in which order: the where, order, limit and cursor of a request, on words alone.
 
-Comparing words compares values, so a filter is one vectorised comparison a condition whatever the column's type. Nulls are as in
-Spark SQL: a comparison with null is not true; ascending order has nulls first, descending last. Order always ends with the
-row's own words, so it is total, and a page can go on where the last one ended: a cursor names the data time, the query and a
-position in an answer that never changes.
+Comparing words compares values, so a filter is one vectorised comparison a condition whatever the column's type. Nulls
+are as in Spark SQL: a comparison with null is not true; ascending order has nulls first, descending last. Order always
+ends with the row's own words, so it is total, and a page can go on where the last one ended: a cursor names the data
+time, the query and a position in an answer that never changes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class BadFilter(CallerError):
 class BadCursor(CallerError):
     """A cursor that this sidecar did not give out, or that belongs to another request."""
 
-    message = "the cursor {problem}; use next_cursor of an answer as it is, with the same view and no other where or order"
+    message = (
+        "the cursor {problem}; use next_cursor of an answer as it is, with the same view and no other where or order"
+    )
     problem: str
 
 
@@ -73,7 +75,9 @@ class Condition:
             if len(rest) == 1:
                 return Condition(column, "eq", rest[0])
             near = difflib.get_close_matches(rest[0], OPERATORS, 1)
-            raise BadFilter(text=text, problem=f"no operator {rest[0]!r}" + (f", did you mean {near[0]}" if near else ""))
+            raise BadFilter(
+                text=text, problem=f"no operator {rest[0]!r}" + (f", did you mean {near[0]}" if near else "")
+            )
         if len(rest) == 1 and rest[0] not in ("null", "notnull"):
             raise BadFilter(text=text, problem=f"operator {rest[0]} needs a value")
         return Condition(column, rest[0], rest[1] if len(rest) == 2 else "")

@@ -1,8 +1,8 @@
 """RowSet: the rows of a view at one data time as an immutable sorted multiset that follows changes cheaply.
 
-A few sorted runs of geometric size, as in a log-structured merge tree without times: applying an epoch's changes costs its
-own changes (amortised, times the logarithm of the view), a point look-up is one binary search a run, and a page of rows in
-key order is a slice. Older sets stay valid: their runs are never written.
+A few sorted runs of geometric size, as in a log-structured merge tree without times: applying an epoch's changes costs
+its own changes (amortised, times the logarithm of the view), a point look-up is one binary search a run, and a page of
+rows in key order is a slice. Older sets stay valid: their runs are never written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def order_keys(rows: Ints) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Distinct rows in order with their counts. rows: int64[n, width]; keys: order_keys(rows); counts: int64[n], none 0."""
+    """Distinct rows in order with their counts. rows: int64[n, width]; keys: order_keys(rows); counts: int64[n], none
+    0.
+    """
 
     rows: Ints
     keys: npt.NDArray[Any]

@@ -1,7 +1,7 @@
 """Stats: the service's running totals, committed with each epoch and exported by the sidecar as Prometheus metrics.
 
-Totals live in the manifest, so they count each committed epoch exactly once whatever dies in between, and the process that
-exports them need not be the one that counts. `CATALOGUE` is the one list of names, labels and buckets.
+Totals live in the manifest, so they count each committed epoch exactly once whatever dies in between, and the process
+that exports them need not be the one that counts. `CATALOGUE` is the one list of names, labels and buckets.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class UnknownMetric(InvariantError):
 
 @dataclass(slots=True)
 class Histogram:
-    """Cumulative over time, not over buckets: counts[i] fell in (bounds[i-1], bounds[i]], the last beyond all bounds."""
+    """Totals over time by bucket: counts[i] fell in (bounds[i-1], bounds[i]], the last beyond all bounds."""
 
     bounds: tuple[float, ...]
     counts: list[int]

@@ -1,8 +1,9 @@
 """ViewState: one view at one committed epoch, as readers see it; immutable, and the next epoch's is made from it.
 
-It holds the newest rows as a RowSet, the recent changes interval by interval, and the layers of the view's trace for whatever is
-older. As of a data time T the rows are the sum of all diffs at times <= T, which is exact for since <= T < frontier. Changes from a
-frontier F on are exact when F > since, or when nothing was folded yet: the same rule, seen from the state as of F - 1.
+It holds the newest rows as a RowSet, the recent changes interval by interval, and the layers of the view's trace for
+whatever is older. As of a data time T the rows are the sum of all diffs at times <= T, which is exact for since <= T <
+frontier. Changes from a frontier F on are exact when F > since, or when nothing was folded yet: the same rule, seen
+from the state as of F - 1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from storage.errors import CallerError
 from storage.layer import Layer
 from storage.updates import MIN_TIME, Ints, Updates
 
-
 _LOG_LENGTH = 1024
 _INCARNATIONS = itertools.count(1)
 
@@ -27,7 +27,7 @@ _INCARNATIONS = itertools.count(1)
 class Compacted(CallerError):
     """A data time lies before the history window."""
 
-    message = "view {view} keeps its history from {since} on; {as_of} is earlier: ask for a later time, or keep more with retain="
+    message = "view {view} keeps its history from {since} on; {as_of} is earlier: ask for a later time, or retain more"
     view: str
     as_of: int
     since: int
@@ -36,7 +36,9 @@ class Compacted(CallerError):
 class NotYetFinal(CallerError):
     """A data time whose answer may still change."""
 
-    message = "view {view} is final before {frontier}; {as_of} is not yet: ask for an earlier time, or wait with wait_ms="
+    message = (
+        "view {view} is final before {frontier}; {as_of} is not yet: ask for an earlier time, or wait with wait_ms="
+    )
     view: str
     as_of: int
     frontier: int
@@ -83,8 +85,9 @@ class Interval:
 class ViewState:
     """A view of `frontier`: rows as of frontier - 1; log: contiguous intervals that end at the frontier, oldest first.
 
-    schema has the columns in the program's order; stored in that of the words: those of the key first. Times are data times in ns.
-    Two states of one name and incarnation agree on every time that both know, so answers as of a time may be kept.
+    schema has the columns in the program's order; stored in that of the words: those of the key first. Times are data
+    times in ns. Two states of one name and incarnation agree on every time that both know, so answers as of a time may
+    be kept.
     """
 
     name: str
@@ -138,7 +141,7 @@ class ViewState:
             raise Compacted(view=self.name, as_of=as_of, since=self.since)
 
     def rows_as_of(self, as_of: int) -> RowSet:
-        """The rows at a data time. Takes changes back from the newest rows where the log reaches, else sums the trace."""
+        """The rows at a data time: the newest less what came later where the log reaches, else a sum of the trace."""
         self.check(as_of)
         if as_of == self.frontier - 1:
             return self.rows
@@ -182,7 +185,9 @@ class ViewState:
 
 
 def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int) -> Updates:
-    """The changes that a view's layers hold with lower <= time < upper, ordered by time, then row. O(layers that overlap)."""
+    """The changes that a view's layers hold with lower <= time < upper, ordered by time, then row. O(layers that
+    overlap).
+    """
     found = []
     for layer in layers:
         if layer.lower < upper and layer.upper > lower and layer.updates:

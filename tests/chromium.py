@@ -1,7 +1,8 @@
 """A browser for the tests that look at a page: the system's Chromium, installed where that is possible.
 
-`chromium_path()` is the one place that knows where it is. A machine without it gets Debian's package `chromium` when the tests run
-as root there; anywhere else the tests fail and say what to install, because a page that nobody looked at is not tested.
+`chromium_path()` is the one place that knows where it is. A machine without it gets Debian's package `chromium` when
+the tests run as root there; anywhere else the tests fail and say what to install, because a page that nobody looked at
+is not tested.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def chromium_path() -> str:
     if found is not None:
         return found
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        pytest.fail("this test needs Chromium: install the package `chromium`, or name a browser in VERNIER_TEST_CHROMIUM")
+        pytest.fail(
+            "this test needs Chromium: install the package `chromium`, or name a browser in VERNIER_TEST_CHROMIUM"
+        )
     lock = Path(tempfile.gettempdir()) / "vernier-chromium.lock"
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -37,7 +37,9 @@ def parse(arguments: list[str] | None = None) -> tuple[Options, str]:
     """The options of a command line, and the log level."""
     parser = argparse.ArgumentParser(prog="python -m service.sidecar", description=__doc__)
     parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="state directory, also one to come")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything but loopback lets others read all answers")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; anything but loopback lets others read all answers"
+    )
     parser.add_argument("--port", type=int, default=8642, help="0 for any free one")
     parser.add_argument("--settings", type=Path, metavar="FILE", help="JSON of the service's settings, for /v1/config")
     parser.add_argument("--stale-after-ms", type=int, default=10_000, help="age of an epoch from which /readyz says no")

@@ -1,9 +1,11 @@
-"""Change streams: a view's snapshot and then every change, as server-sent events or lines of JSON, resumable at any event.
+"""Change streams: a view's snapshot and then every change, as server-sent events or lines of JSON, resumable at any
+event.
 
-An event covers the data times [lower, upper) completely and its id is `upper`, a frontier: whoever has handled an event and
-resumes with its id gets exactly what is missing. So events are cut between data times, never inside one. Subscribers have no
-queues: each holds its position in the view's shared log, and an event is encoded once for all of them. One that reads so slowly
-that more than `subscriber_bytes` of changes wait for it is told `slow_consumer` and let go.
+An event covers the data times [lower, upper) completely and its id is `upper`, a frontier: whoever has handled an event
+and resumes with its id gets exactly what is missing. So events are cut between data times, never inside one.
+Subscribers have no queues: each holds its position in the view's shared log, and an event is encoded once for all of
+them. One that reads so slowly that more than `subscriber_bytes` of changes wait for it is told `slow_consumer` and let
+go.
 """
 
 from __future__ import annotations
@@ -90,13 +92,17 @@ class ChangeStreams:
             stop = view.frontier if until is None else min(until, view.frontier)
             if caught_up and self._is_slow(view, position, stop):
                 self.dropped[view.name] = self.dropped.get(view.name, 0) + 1
-                detail = "more changes were waiting than are kept for a subscriber; read faster, and resume at the last id"
+                detail = (
+                    "more changes were waiting than are kept for a subscriber; read faster, and resume at the last id"
+                )
                 yield encode_event(form, "error", None, _error("slow_consumer", detail))
                 return
             try:
                 # What the log does not have costs a look through the trace.
                 old = min(position, stop) < view.log_start
-                intervals = await asyncio.to_thread(view.intervals, position, stop) if old else view.intervals(position, stop)
+                intervals = (
+                    await asyncio.to_thread(view.intervals, position, stop) if old else view.intervals(position, stop)
+                )
             except Compacted as error:
                 yield encode_event(form, "error", None, _error(error.code, str(error)))
                 return

@@ -35,7 +35,9 @@ class Context:
         snapshot = self.follower.require()
         return snapshot, find_view(snapshot, name)
 
-    async def at(self, names: list[str], as_of: str | int | None, wait_ms: int) -> tuple[Snapshot, list[ViewState], int]:
+    async def at(
+        self, names: list[str], as_of: str | int | None, wait_ms: int
+    ) -> tuple[Snapshot, list[ViewState], int]:
         """Views of one epoch and the data time asked for (the newest final one by default), after waiting for it.
 
         Raises UnknownView, NoEpoch, Compacted, NotYetFinal, BadInstant.
@@ -67,5 +69,3 @@ def frontier_list(frontier: int | None) -> list[str] | None:
     if frontier is None:
         return None
     return [] if frontier >= CLOSED else [str(frontier)]
-
-

@@ -43,7 +43,7 @@ class Follower:
         return snapshot
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to follow; the first look happens before this returns, so that what is there can be asked for at once."""
+        """Begin to follow; the first look is done when this returns, so what is there can be asked for at once."""
         self._loop = loop
         self._look()
         self._thread.start()

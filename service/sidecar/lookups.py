@@ -1,8 +1,8 @@
 """Point look-ups: the rows of one key, answered in front of the framework.
 
-A look-up itself costs microseconds, so routing, dependencies and response classes would be most of its price. This ASGI layer
-answers `GET /v1/views/{view}/rows/{key}` of the newest time when all is well, and hands everything else on: other routes, query
-parameters, and whatever is to become an error. Both ways give the same bytes.
+A look-up itself costs microseconds, so routing, dependencies and response classes would be most of its price. This ASGI
+layer answers `GET /v1/views/{view}/rows/{key}` of the newest time when all is well, and hands everything else on: other
+routes, query parameters, and whatever is to become an error. Both ways give the same bytes.
 """
 
 from __future__ import annotations

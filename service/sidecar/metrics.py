@@ -1,7 +1,7 @@
 """Prometheus metrics: the totals that came with the newest epoch, and what this process counts itself.
 
-Everything about the pipeline is exported from the committed stats, so a scrape after a restart goes on where it was. What is not
-known is absent.
+Everything about the pipeline is exported from the committed stats, so a scrape after a restart goes on where it was.
+What is not known is absent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class _Committed(Collector):
         for view, count in streams.counts.items():
             subscribers.add_metric((view,), count)
         yield subscribers
-        dropped = CounterMetricFamily(f"{PREFIX}subscribers_dropped", "Change streams ended as too slow.", labels=("view",))
+        dropped = CounterMetricFamily(
+            f"{PREFIX}subscribers_dropped", "Change streams ended as too slow.", labels=("view",)
+        )
         for view, count in streams.dropped.items():
             dropped.add_metric((view,), count)
         yield dropped

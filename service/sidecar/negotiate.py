@@ -1,7 +1,7 @@
 """Rows in the format that the request accepts: JSON, NDJSON, CSV or an Arrow IPC stream.
 
-JSON has what is known about the answer in its body; the other formats have it in headers (`vernier-as-of`, `-since`, `-frontier`,
-`-next-cursor`, `-stale-ms`), which JSON has too.
+JSON has what is known about the answer in its body; the other formats have it in headers (`vernier-as-of`, `-since`,
+`-frontier`, `-next-cursor`, `-stale-ms`), which JSON has too.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from typing import Any
 class Options:
     """Limits in the unit of their names. settings: the service's own settings, shown at /v1/config with secrets masked.
 
-    poll_ms: how often the state directory is looked at. stale_after_ms: age of the newest epoch from which /readyz says no.
-    lag_limit: unread messages of a source from which /readyz says no. default_rows, max_rows: rows a page. max_wait_ms: longest
-    wait_ms. max_keys: keys a request. event_changes: changes an event (more only if one data time has more).
-    subscriber_bytes: changes that a subscriber may be behind. max_subscribers: open change streams. heartbeat_s: silence
-    in a change stream at most. stall_s: how long a subscriber may read nothing at all.
+    poll_ms: how often the state directory is looked at. stale_after_ms: age of the newest epoch from which /readyz says
+    no. lag_limit: unread messages of a source from which /readyz says no. default_rows, max_rows: rows a page.
+    max_wait_ms: longest wait_ms. max_keys: keys a request. event_changes: changes an event (more only if one data time
+    has more). subscriber_bytes: changes that a subscriber may be behind. max_subscribers: open change streams.
+    heartbeat_s: silence in a change stream at most. stall_s: how long a subscriber may read nothing at all.
     """
 
     state: Path

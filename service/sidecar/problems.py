@@ -51,7 +51,7 @@ class Problem(VernierError):
         return self.detail
 
     @classmethod
-    def of(cls, status: int, kind: str, detail: str, **extra: Any) -> Problem:  # noqa: ANN401
+    def of(cls, status: int, kind: str, detail: str, **extra: Any) -> Problem:
         """The problem in one line."""
         return cls(status=status, kind=kind, detail=detail, extra=extra)
 

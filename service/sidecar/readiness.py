@@ -11,9 +11,9 @@ from service.sidecar.options import Options
 def laggards(snapshot: Snapshot | None, failure: str | None, options: Options, now_ns: int) -> list[dict[str, Any]]:
     """What keeps the answers from being current, each as {laggard, why}; nothing when all is well.
 
-    The pipeline lags when it commits nothing (it commits on every heartbeat, input or not), a source when many of its messages
-    are unread. With the event clock a quiet source holds the frontier back by design, so that alone is not lag, unless updates
-    wait behind it.
+    The pipeline lags when it commits nothing (it commits on every heartbeat, input or not), a source when many of its
+    messages are unread. With the event clock a quiet source holds the frontier back by design, so that alone is not
+    lag, unless updates wait behind it.
     """
     reasons = []
     if failure is not None:
@@ -28,7 +28,9 @@ def laggards(snapshot: Snapshot | None, failure: str | None, options: Options, n
         reasons.append({"laggard": "pipeline", "why": f"{why}; views {views} stand at {snapshot.frontier}"})
     for (source, partition), lag in snapshot.stats.numbers.get("source_lag_messages", {}).items():
         if lag > options.lag_limit:
-            reasons.append({"laggard": f"source {source}", "why": f"partition {partition} has {int(lag)} unread messages"})
+            reasons.append(
+                {"laggard": f"source {source}", "why": f"partition {partition} has {int(lag)} unread messages"}
+            )
     reasons += _held_back(snapshot, options)
     return reasons
 

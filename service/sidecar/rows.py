@@ -30,7 +30,10 @@ _NO_STORE = {"cache-control": "no-store"}
 
 AsOf = Annotated[
     str | None,
-    Query(description="Data time: nanoseconds or RFC 3339; the newest final one by default", examples=["1767225600000000000"]),
+    Query(
+        description="Data time: nanoseconds or RFC 3339; the newest final one by default",
+        examples=["1767225600000000000"],
+    ),
 ]
 WaitMs = Annotated[int, Query(ge=0, le=3_600_000, description="Wait so long for `as_of` to become final")]
 Limit = Annotated[int | None, Query(ge=1, description="Rows a page")]
@@ -61,9 +64,7 @@ def router(context: Context) -> APIRouter:
         return min(limit or options.default_rows, options.max_rows)
 
     @routes.get(ROUTE.replace("{key}", "{key:path}"), responses=schemas.rows_of_key, summary="The rows of one key")
-    async def one_key(
-        request: Request, view: str, key: str, as_of: AsOf = None, wait_ms: WaitMs = 0
-    ) -> Response:
+    async def one_key(request: Request, view: str, key: str, as_of: AsOf = None, wait_ms: WaitMs = 0) -> Response:
         snapshot, (state,), at = await context.at([view], as_of, wait_ms)
         raw = request.scope["raw_path"].split(b"/rows/", 1)[1].decode("latin-1")
         words, stale_ms = key_words(state, split_key(raw)), context.stale_ms(snapshot)
@@ -78,7 +79,9 @@ def router(context: Context) -> APIRouter:
             list[str] | None, Query(description="column:operator:value, repeatable", examples=[["node:lt:100"]])
         ] = None,
         columns: Columns = None,
-        order: Annotated[str | None, Query(description="Columns, `-` in front for descending", examples=["-node"])] = None,
+        order: Annotated[
+            str | None, Query(description="Columns, `-` in front for descending", examples=["-node"])
+        ] = None,
         limit: Limit = None,
         cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
         as_of: AsOf = None,
@@ -139,7 +142,9 @@ def router(context: Context) -> APIRouter:
     async def changes(
         request: Request,
         view: str,
-        since: Annotated[str | None, Query(description="Frontier to begin at: all changes at times not before it")] = None,
+        since: Annotated[
+            str | None, Query(description="Frontier to begin at: all changes at times not before it")
+        ] = None,
         until: Annotated[str | None, Query(description="End when all changes before this time were sent")] = None,
         snapshot: Annotated[bool | None, Query(description="Send the rows first; true unless since is given")] = None,
         last_event_id: Annotated[str | None, Header(description="Resume behind this event")] = None,
@@ -159,7 +164,9 @@ def router(context: Context) -> APIRouter:
             raise Compacted(view=view, as_of=start, since=state.since)
         if context.streams.open >= options.max_subscribers:
             raise Problem.of(503, "too_many_subscribers", f"{context.streams.open} change streams are open already")
-        return EventResponse(context.streams, view, form, context.streams.events(newest, state, form, start, end, with_rows))
+        return EventResponse(
+            context.streams, view, form, context.streams.events(newest, state, form, start, end, with_rows)
+        )
 
     return routes
 

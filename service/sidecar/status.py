@@ -1,4 +1,4 @@
-"""Routes about the service: views, frontiers, latency, epochs, sources, traces, dead letters, plan, settings, health."""
+"""Routes about the service: views, frontiers, latency, epochs, sources, traces, dead letters, plan, settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterable, Mapping
+from statistics import median
 from typing import Annotated, Any
 
 import msgspec
@@ -107,7 +108,7 @@ def router(context: Context) -> APIRouter:
                 }
                 for name, total in totals.items()
             },
-            "notice_seconds": {"median": sorted(noticed)[len(noticed) // 2] if noticed else None, "epochs": len(noticed)},
+            "notice_seconds": {"median": median(noticed) if noticed else None, "epochs": len(noticed)},
         })  # fmt: skip
 
     @routes.get("/v1/epochs", summary="The newest epochs", responses=schemas.plain)
@@ -145,7 +146,9 @@ def router(context: Context) -> APIRouter:
     async def dead_letters(limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Response:
         snapshot = follower.require()
         letters = list(itertools.islice(_letters(context), limit))
-        return reply({"dead_letters": letters, "totals": _numbers(snapshot, "source_errors_total", ("source", "reason"))})
+        return reply(
+            {"dead_letters": letters, "totals": _numbers(snapshot, "source_errors_total", ("source", "reason"))}
+        )
 
     @routes.get("/v1/dataflow", summary="The plan with counters", responses=schemas.plain)
     async def dataflow() -> Response:

@@ -1,4 +1,4 @@
-"""States made through storage alone: epochs of view changes, as the service would commit them, without Spark or Kafka."""
+"""States made through storage alone: epochs of view changes as the service commits them, without Spark or Kafka."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ class StateBuilder:
             for shard, layers in enumerate(self.traces[view]):
                 if merge and layers:
                     self.traces[view][shard] = [merge_layers(layers, self.since[view])]
-        self._write([*fresh.values(), *(layer for t in self.traces.values() for shard in t for layer in shard)], attempt)
+        self._write(
+            [*fresh.values(), *(layer for t in self.traces.values() for shard in t for layer in shard)], attempt
+        )
         self.stats.add("epochs_total", "committed")
         manifest = Manifest(
             epoch=self.epoch,

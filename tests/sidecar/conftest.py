@@ -19,7 +19,10 @@ from tests.sidecar.builder import StateBuilder, row_type
 
 VIEWS = {
     "reach": (row_type(node="Int64"), ["node"]),
-    "pairs": (row_type(weight="Float64 | None", src="Int64", dst="Int64", ok="Bool", at="TimestampNs", day="Date"), ["src", "dst"]),
+    "pairs": (
+        row_type(weight="Float64 | None", src="Int64", dst="Int64", ok="Bool", at="TimestampNs", day="Date"),
+        ["src", "dst"],
+    ),
 }
 """One view of a single word, and one with a composite key in the middle and a column of every type."""
 

@@ -136,7 +136,9 @@ def test_last_event_id_resumes_and_wins_over_since(url: str, builder: StateBuild
         "GET", f"{url}?since=3&until=20&snapshot=true", headers={"last-event-id": "10"}, timeout=30, trust_env=False
     ) as answer:
         found = [event for event in events_of(answer.iter_lines()) if "comment" not in event]
-    assert [(event["event"], event["id"], listed(event["data"])) for event in found] == [("updates", "20", [((9,), 15, 1)])]
+    assert [(event["event"], event["id"], listed(event["data"])) for event in found] == [
+        ("updates", "20", [((9,), 15, 1)])
+    ]
     done = httpx.get(f"{url}?until=20", headers={"last-event-id": "20"}, trust_env=False)
     assert done.status_code == 204
 
@@ -146,7 +148,9 @@ def test_since_and_until_cut_exactly(url: str) -> None:
     events = [json.loads(line) for line in answer.text.splitlines()]
     assert [change for event in events for change in listed(event)] == [((3,), 3, 1), ((4,), 4, 1)]
     assert events[-1]["id"] == "5"
-    answer = httpx.get(f"{url}?since=4&until=5&snapshot=true", headers={"accept": "application/x-ndjson"}, trust_env=False)
+    answer = httpx.get(
+        f"{url}?since=4&until=5&snapshot=true", headers={"accept": "application/x-ndjson"}, trust_env=False
+    )
     first, second, third = (json.loads(line) for line in answer.text.splitlines())
     assert [row["node"] for row in first["rows"] + second["rows"]] == [0, 1, 2, 3]
     assert (second["as_of"], second["id"]) == ("3", "4")
@@ -197,7 +201,9 @@ def test_a_slow_reader_is_told_and_let_go_and_others_go_on(builder: StateBuilder
             frontier += 5000
             changes = [((node,), frontier - 1 - node, 1 if node % 2 else -1) for node in range(4000)]
             builder.commit(frontier, {"reach": changes}, since=frontier - 6000, merge=True)
-            answer = httpx.get(f"{served.url}/v1/views/reach/rows/1?as_of={frontier - 1}&wait_ms=30000", trust_env=False)
+            answer = httpx.get(
+                f"{served.url}/v1/views/reach/rows/1?as_of={frontier - 1}&wait_ms=30000", trust_env=False
+            )
             assert answer.status_code == 200
         slow.settimeout(30)
         received = bytearray()

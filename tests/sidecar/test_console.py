@@ -52,7 +52,9 @@ class Console:
 
 
 @pytest.fixture
-def open_console(builder: StateBuilder, serve: Callable[..., Served], browser: Browser) -> Iterator[Callable[..., Console]]:
+def open_console(
+    builder: StateBuilder, serve: Callable[..., Served], browser: Browser
+) -> Iterator[Callable[..., Console]]:
     """Open the console over three rows: open_console(width=, scheme=)."""
     builder.frontier = time.time_ns() - 60 * SECOND
     builder.stats.observe("view_latency_seconds", "reach", value=0.1, count=3)

@@ -1,4 +1,4 @@
-"""The sidecar's process: starts before the state, ends cleanly, survives kill -9, and says what is wrong in one line."""
+"""The sidecar's process: starts before the state, ends cleanly, survives kill -9, says what is wrong in one line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,15 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        command = [sys.executable, "-m", "service.sidecar", "--state", str(tmp_path), "--port", str(taken.getsockname()[1])]
+        command = [
+            sys.executable,
+            "-m",
+            "service.sidecar",
+            "--state",
+            str(tmp_path),
+            "--port",
+            str(taken.getsockname()[1]),
+        ]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()

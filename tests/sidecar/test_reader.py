@@ -47,14 +47,18 @@ def changes_of(view: ViewState, lower: int, upper: int) -> list[Change]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Epochs: how far each goes, its changes, how far history is cut, whether the trace merges, whether the reader looks."""
+    """Epochs: how far each goes, its changes, how far history is cut, whether the trace merges, whether the reader
+    looks.
+    """
     epochs, frontier, since = [], 0, MIN_TIME
     for _ in range(draw(st.integers(1, 6))):
         upper = frontier + draw(st.integers(0, 5))
         changes = []
         if upper > frontier:
             times = st.integers(frontier, upper - 1)
-            rows = st.tuples(st.sampled_from([None, -1, 0, 7]), st.integers(0, 3), st.sampled_from(["2026-01-01", "1969-07-20"]))
+            rows = st.tuples(
+                st.sampled_from([None, -1, 0, 7]), st.integers(0, 3), st.sampled_from(["2026-01-01", "1969-07-20"])
+            )
             changes = draw(st.lists(st.tuples(rows, times, st.sampled_from([-1, 1, 2])), max_size=8))
         if draw(st.booleans()) and upper > 1:
             since = max(since, draw(st.integers(max(0, upper - 4), upper - 1)))
@@ -71,7 +75,9 @@ def test_rows_and_changes_equal_the_model_at_every_time(
     builder = StateBuilder(tmp_path_factory.mktemp("state"), {"v": (SCHEMA, ["node"])}, shards=shards)
     model, reader = ViewModel(), Reader(builder.path, log_bytes=log_bytes)
     for epoch in epochs:
-        changes = [((label, node, date.fromisoformat(day)), at, diff) for (label, node, day), at, diff in epoch["changes"]]
+        changes = [
+            ((label, node, date.fromisoformat(day)), at, diff) for (label, node, day), at, diff in epoch["changes"]
+        ]
         model.changes += changes
         builder.commit(epoch["upper"], {"v": changes}, since=epoch["since"], merge=epoch["merge"], keep=2)
         if not epoch["look"] and epoch is not epochs[-1]:
@@ -89,7 +95,7 @@ def test_rows_and_changes_equal_the_model_at_every_time(
         if view.since > MIN_TIME:
             with pytest.raises(Compacted):
                 view.rows_as_of(view.since - 1)
-        for lower in range(0, view.frontier + 1):
+        for lower in range(view.frontier + 1):
             if lower < view.frontier and not view.can_resume(lower):
                 with pytest.raises(Compacted):
                     view.intervals(lower, view.frontier)
@@ -103,7 +109,8 @@ def test_rows_and_changes_equal_the_model_at_every_time(
 @given(
     st.integers(1, 3).flatmap(
         lambda width: st.lists(
-            st.lists(st.tuples(*[st.sampled_from(WORDS)] * width, st.sampled_from([-2, -1, 1, 2])), max_size=8), max_size=8
+            st.lists(st.tuples(*[st.sampled_from(WORDS)] * width, st.sampled_from([-2, -1, 1, 2])), max_size=8),
+            max_size=8,
         ).map(lambda steps: (width, steps))
     ),
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=3),

@@ -28,7 +28,12 @@ def pair(src: int, dst: int, weight: float | None = None) -> tuple[Any, ...]:
 @pytest.fixture
 def http(builder: StateBuilder, serve: Callable[..., Served]) -> httpx.Client:
     """Two epochs: frontier 20, history from 5; reach 0..9 at their own times, 3 gone at 12."""
-    pairs = [(pair(1, 2, 0.5), 3, 1), (pair(1, 3), 4, 1), (pair(2, 1, float("nan")), 6, 2), (pair(-1, BIG, -1.5), 7, -1)]
+    pairs = [
+        (pair(1, 2, 0.5), 3, 1),
+        (pair(1, 3), 4, 1),
+        (pair(2, 1, float("nan")), 6, 2),
+        (pair(-1, BIG, -1.5), 7, -1),
+    ]
     builder.commit(10, {"reach": [((node,), node, 1) for node in range(10)], "pairs": pairs}, since=5)
     builder.commit(20, {"reach": [((3,), 12, -1)], "pairs": [(pair(1, 2, 0.5), 15, -1), (pair(1, 2, 7.25), 15, 1)]})
     return httpx.Client(base_url=serve(builder.path, max_rows=100).url, trust_env=False)
@@ -50,7 +55,8 @@ def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 def test_newest_rows_by_default(http: httpx.Client) -> None:
     body = http.get("/v1/views/reach").json()
     assert body | {"rows": None, "stale_ms": None} == {
-        "view": "reach", "as_of": "19", "since": "5", "frontier": "20", "rows": None, "next_cursor": None, "stale_ms": None,
+        "view": "reach", "as_of": "19", "since": "5", "frontier": "20", "rows": None, "next_cursor": None,
+        "stale_ms": None,
     }  # fmt: skip
     assert body["rows"] == [{"node": node} for node in (0, 1, 2, 4, 5, 6, 7, 8, 9)]
     assert body["stale_ms"] >= 0
@@ -60,10 +66,26 @@ def test_every_type_as_json_with_multiplicities(http: httpx.Client) -> None:
     rows = http.get("/v1/views/pairs").json()["rows"]
     assert list(rows[0]) == ["weight", "src", "dst", "ok", "at", "day", "_diff"]
     assert rows == [
-        {"weight": -1.5, "src": -1, "dst": BIG, "ok": True, "at": "1700000000123456788", "day": "2026-02-03", "_diff": -1},
+        {
+            "weight": -1.5,
+            "src": -1,
+            "dst": BIG,
+            "ok": True,
+            "at": "1700000000123456788",
+            "day": "2026-02-03",
+            "_diff": -1,
+        },
         {"weight": 7.25, "src": 1, "dst": 2, "ok": True, "at": "1700000000123456790", "day": "2026-02-03"},
         {"weight": None, "src": 1, "dst": 3, "ok": True, "at": "1700000000123456790", "day": "2026-02-03"},
-        {"weight": "NaN", "src": 2, "dst": 1, "ok": False, "at": "1700000000123456791", "day": "2026-02-03", "_diff": 2},
+        {
+            "weight": "NaN",
+            "src": 2,
+            "dst": 1,
+            "ok": False,
+            "at": "1700000000123456791",
+            "day": "2026-02-03",
+            "_diff": 2,
+        },
     ]
 
 
@@ -144,7 +166,9 @@ def test_order_and_columns(http: httpx.Client) -> None:
     ]
 
 
-@pytest.mark.parametrize(("query", "expected"), [("", [0, 1, 2, 4, 5, 6, 7, 8, 9]), ("where=node:gt:3&order=-node", [9, 8, 7, 6, 5, 4])])
+@pytest.mark.parametrize(
+    ("query", "expected"), [("", [0, 1, 2, 4, 5, 6, 7, 8, 9]), ("where=node:gt:3&order=-node", [9, 8, 7, 6, 5, 4])]
+)
 def test_a_cursor_pins_the_time(http: httpx.Client, builder: StateBuilder, query: str, expected: list[int]) -> None:
     answer = http.get(f"/v1/views/reach?limit=2&{query}")
     found, times = nodes(answer), {answer.json()["as_of"]}
@@ -162,7 +186,9 @@ def test_a_cursor_pins_the_time(http: httpx.Client, builder: StateBuilder, query
 
 def test_bad_questions(http: httpx.Client) -> None:
     assert "did you mean 'reach'" in problem(http.get("/v1/views/raech"), 404, "unknown_view")["detail"]
-    assert "did you mean 'node'" in problem(http.get("/v1/views/reach?order=nodde"), 400, "unknown_view_column")["detail"]
+    assert (
+        "did you mean 'node'" in problem(http.get("/v1/views/reach?order=nodde"), 400, "unknown_view_column")["detail"]
+    )
     problem(http.get("/v1/views/reach?columns=x"), 400, "unknown_view_column")
     problem(http.get("/v1/views/reach?where=node"), 400, "bad_filter")
     assert "did you mean eq" in problem(http.get("/v1/views/reach?where=node:eqq:1"), 400, "bad_filter")["detail"]
@@ -190,7 +216,9 @@ def test_keys(http: httpx.Client) -> None:
     assert nodes(http.get("/v1/views/reach/rows/3")) == []
     assert http.get(f"/v1/views/pairs/rows/-1,{BIG}").json()["rows"][0]["_diff"] == -1
     assert http.get("/v1/views/pairs/rows/1,2?as_of=14").json()["rows"][0]["weight"] == 0.5
-    many = http.post("/v1/views/pairs/rows", json={"keys": [[2, 1], {"dst": 3, "src": 1}, ["7", 7]], "as_of": "14"}).json()
+    many = http.post(
+        "/v1/views/pairs/rows", json={"keys": [[2, 1], {"dst": 3, "src": 1}, ["7", 7]], "as_of": "14"}
+    ).json()
     assert [(row["src"], row["dst"]) for row in many["rows"]] == [(2, 1), (1, 3)]
     assert many["missing"] == [["7", 7]]
     assert http.post("/v1/views/reach/rows", json={"keys": []}).json()["rows"] == []

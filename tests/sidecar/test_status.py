@@ -1,4 +1,6 @@
-"""What the sidecar tells about the service: health, readiness, frontiers, latency, sources, traces, settings, metrics, OpenAPI."""
+"""What the sidecar tells about the service: health, readiness, frontiers, latency, sources, traces, settings, metrics,
+OpenAPI.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,15 @@ def test_health_and_readiness(http: httpx.Client) -> None:
 def test_no_epoch_yet(tmp_path: Path, serve: Callable[..., Served]) -> None:
     url = serve(tmp_path / "none").url
     assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
-    for path in ("/readyz", "/v1/views", "/v1/views/reach", "/v1/frontiers", "/v1/traces", "/v1/sources", "/v1/views/reach/rows/1"):
+    for path in (
+        "/readyz",
+        "/v1/views",
+        "/v1/views/reach",
+        "/v1/frontiers",
+        "/v1/traces",
+        "/v1/sources",
+        "/v1/views/reach/rows/1",
+    ):
         answer = httpx.get(url + path, trust_env=False)
         assert (path, answer.status_code, answer.json()["code"]) == (path, 503, "no_epoch")
         assert answer.headers["retry-after"] == "1"
@@ -103,7 +113,10 @@ def test_readiness_names_the_source_that_lags(tmp_path: Path) -> None:
     assert "partition 1 has 501 unread messages" in found[0]
     assert "frontier has been at 12" in found[1]
     assert "40 updates wait" in found[1]
-    assert laggards(reader.snapshot, "segment s: gone", options, now)[0] == {"laggard": "sidecar", "why": "segment s: gone"}
+    assert laggards(reader.snapshot, "segment s: gone", options, now)[0] == {
+        "laggard": "sidecar",
+        "why": "segment s: gone",
+    }
     reader.close()
     builder.close()
 
@@ -149,7 +162,12 @@ def test_latency(http: httpx.Client) -> None:
 
 def test_epochs_sources_traces_letters_and_plan(http: httpx.Client, builder: StateBuilder) -> None:
     epochs = http.get("/v1/epochs").json()["epochs"]
-    assert [(one["epoch"], one["lower"], one["upper"], one["changes"]["reach"]) for one in epochs][-1] == (2, "10", "20", 1)
+    assert [(one["epoch"], one["lower"], one["upper"], one["changes"]["reach"]) for one in epochs][-1] == (
+        2,
+        "10",
+        "20",
+        1,
+    )
     assert http.get("/v1/epochs?after=2").json()["epochs"] == []
     edges = http.get("/v1/sources").json()["sources"]["edges"]
     assert (edges["updates"], edges["errors"]) == ({"insert": 7}, {"decode": 2})
