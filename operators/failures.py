@@ -56,3 +56,11 @@ class RoundRepeated(InvariantError):
     message = "loop {loop} is asked for round {round} again; rounds of one run strictly increase"
     loop: str
     round: str
+
+
+class TraceNamedTwice(InvariantError):
+    """Two operators of a plan would keep their state under one name."""
+
+    message = "two operators would share the trace {trace}, the second is {operator}"
+    trace: str
+    operator: str

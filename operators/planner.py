@@ -18,6 +18,7 @@ import xxhash
 from operators import logical
 from operators.app import App, ViewDecl
 from operators.expr import Expr, col
+from operators.failures import TraceNamedTwice
 from operators.kernels.reducing import COUNT, DISTINCT, MAX, MIN, SUM
 from operators.placement import capture, place, plain_words
 from operators.plan import (
@@ -64,7 +65,8 @@ class _Planner:
         self.scopes: list[Scope] = [Scope(0, None, 0)]
         self.scope_of: dict[logical.Scope, int] = {}
         self.memo: dict[tuple[object, ...], int] = {}
-        self.loops: dict[tuple[object, ...], int] = {}
+        self.loops: dict[str, int] = {}
+        self.scope_prints: list[str] = [""]
         self.variables: dict[tuple[logical.Scope, int], int] = {}
         self.prints: dict[int, str] = {}
         self.arrangements: dict[str, ArrangementPlan] = {}
@@ -99,10 +101,15 @@ class _Planner:
         return 0 if scope.depth == 0 else self.scope_of[scope]
 
     def _add(self, op: Op, print_: str) -> int:
+        if isinstance(op, (ArrangeOp, ReduceOp)) and any(other.trace == op.trace for other in self._keepers()):
+            raise TraceNamedTwice(trace=op.trace, operator=op.name)
         self.ops.append(op)
         self.scopes[op.scope].ops.append(op.id)
         self.prints[op.id] = print_
         return op.id
+
+    def _keepers(self) -> list[ArrangeOp | ReduceOp]:
+        return [op for op in self.ops if isinstance(op, (ArrangeOp, ReduceOp))]
 
     def _hash(self, *parts: object) -> str:
         return xxhash.xxh3_128_hexdigest(repr((FORMAT, *parts)).encode())
@@ -322,15 +329,16 @@ class _Planner:
 
     def _loop(self, loop: logical.Loop) -> int:
         bound = tuple(scope for scope in reversed(loop.scope.chain()[1:]) if scope.depth > 0)
-        print_ = loop.digest(bound)
-        key = (print_, loop.scope.parent)
-        if key in self.loops:
-            return self.loops[key]
         outer_scope = loop.scope.parent
         assert outer_scope is not None
         outer = self._scope(outer_scope)
+        # A loop inside another one means what it does there: its print holds the print of the loop around it.
+        print_ = self._hash("loop", loop.digest(bound), self.scope_prints[outer])
+        if print_ in self.loops:
+            return self.loops[print_]
         inner = Scope(len(self.scopes), outer, self.scopes[outer].depth + 1)
         self.scopes.append(inner)
+        self.scope_prints.append(print_)
         self.scope_of[loop.scope] = inner.id
         initials = [self._into(initial, outer_scope) for initial in loop.initials]
         variables = []
@@ -344,7 +352,7 @@ class _Planner:
             len(self.ops), outer, 0, loop.name, inner.id, loop.name, loop.max_rounds, loop.on_limit == "truncate"
         )
         loop_op.variables = [op.id for op in variables]
-        self.loops[key] = self._add(loop_op, self._hash("loop", print_))
+        self.loops[print_] = self._add(loop_op, print_)
         for variable, body in zip(variables, bodies, strict=True):
             variable.loop = loop_op.id
             variable.feedback = body
