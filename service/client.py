@@ -58,7 +58,7 @@ class ServerError(CallerError):
 
 
 class Rows(list[dict[str, Any]]):
-    """Rows as dicts. as_of, since, frontier: data times in ns. stale_ms: age of the newest epoch when it was answered."""
+    """Rows as dicts. as_of, since, frontier: data times in ns. stale_ms: age of the newest epoch then."""
 
     def __init__(self, rows: Iterable[dict[str, Any]], as_of: int, since: int, frontier: int, stale_ms: int) -> None:
         super().__init__(rows)
