@@ -69,14 +69,16 @@ class Held:
 def retain(batches: Sequence[Held], fresh: Held | None, upper: int) -> list[Held]:
     """The batches in force once everything before `upper` is released: used-up ones leave, and `fresh` comes last.
 
-    Batches of similar size are merged, so that there are O(log n) of them and each update is rewritten O(log n) times.
-    Held again, a batch is the same object, with its ref; a merged one has none yet.
+    Batches are merged until each is more than twice the next, so there are O(log n) of them and each update is rewritten
+    O(log n) times. A batch that waits on is the same object, with its ref; a merged one has none yet.
     """
-    kept = [batch for batch in batches if batch.since(upper)]
-    if fresh is not None and len(fresh):
-        kept.append(fresh)
-    while len(kept) > 1 and kept[-2].since(upper) <= 2 * kept[-1].since(upper):
-        kept[-2:] = [_merge(kept[-2], kept[-1], upper)]
+    kept: list[Held] = []
+    for batch in (*batches, fresh):
+        if batch is None or not batch.since(upper):
+            continue
+        while kept and kept[-1].since(upper) <= 2 * batch.since(upper):
+            batch = _merge(kept.pop(), batch, upper)
+        kept.append(batch)
     return kept
 
 
