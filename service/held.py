@@ -69,7 +69,7 @@ class Held:
 def retain(batches: Sequence[Held], fresh: Held | None, upper: int) -> list[Held]:
     """The batches in force once everything before `upper` is released: used-up ones leave, and `fresh` comes last.
 
-    Batches are merged until each is more than twice the next, so there are O(log n) of them and each update is rewritten
+    Batches are merged until each is more than twice the next: there are O(log n) of them and each update is rewritten
     O(log n) times. A batch that waits on is the same object, with its ref; a merged one has none yet.
     """
     kept: list[Held] = []
