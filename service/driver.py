@@ -81,8 +81,9 @@ class Driver:
                     return
                 failures = 1 if self._reached() > reached else failures + 1
                 reached = self._reached()
-                said = str(error).splitlines()[0]
-                if failures >= FAILURES_IN_A_ROW or getattr(error, "may_have_happened", False):
+                cause = self.runner.failure or error
+                said = str(cause).splitlines()[0]
+                if failures >= FAILURES_IN_A_ROW or getattr(cause, "may_have_happened", False):
                     raise SparkFailed(problem=f"the query failed {failures} times in a row, now: {said}") from error
                 pause = min(5.0, 0.1 * 2**failures)
                 _log.warning("the query failed (%s); it goes on from epoch %d in %.1f s", said, reached, pause)
@@ -110,12 +111,12 @@ class Driver:
         """One query from the newest manifest on, until it fails or the service stops."""
         checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=self._scratch))
         stream = open_stream(spark, self.settings, self.door, self.epochs.start.offsets)
+        self.runner.failure = None
         query = start_query(stream, self.runner, checkpoint)
         try:
             while not self._stop.is_set():
                 if query.awaitTermination(1):
-                    error = query.exception()
-                    raise SparkFailed(problem=_cause(error) if error else "the query ended by itself")
+                    raise SparkFailed(problem="the query ended by itself")
             # Stopping Spark in the middle of an epoch is noisy: let it end first.
             self.runner.stop()
         finally:
@@ -152,13 +153,6 @@ class Driver:
             slice_updates=self.settings.epoch.slice_updates,
             seconds=self.settings.epoch.timeout_ms / 1000,
         )
-
-
-def _cause(error: BaseException) -> str:
-    """The line of a query's exception that says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(("service.errors.", "storage.errors.", "operators."))]
-    return (ours[-1].partition(": ")[2] if ours else lines[0] if lines else type(error).__name__)[:500]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

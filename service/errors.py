@@ -40,6 +40,15 @@ class NoAttempt(InvariantError):
     message = "a worker was started outside of an epoch's attempt"
 
 
+class OtherPlan(InvariantError):
+    """A worker does not compile the program to the plan that the driver has."""
+
+    message = "a worker's plan of {name} is {found}, the driver's {wanted}: they run different releases of vernier"
+    name: str
+    found: str
+    wanted: str
+
+
 class EpochFailed(InvariantError):
     """All attempts of an epoch failed."""
 

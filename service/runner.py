@@ -37,7 +37,7 @@ class Runner:
     """Spark's foreachBatch function. `attach` the stage before the query starts.
 
     Raises EpochFailed, ProgramFailed, LettersNotSent, Stopping and StorageErrors of a commit into the query, which then
-    fails; all of them leave the state at the newest commit.
+    fails; all of them leave the state at the newest commit. `failure` is the last of them.
     """
 
     def __init__(self, settings: Settings, epochs: Epochs, letters: Letters, heartbeat: Heartbeat | None) -> None:
@@ -47,6 +47,7 @@ class Runner:
         self._stage: Stage | None = None
         self._committed: dict[str, Manifest] = {}
         self._problem: BaseException | None = None
+        self.failure: BaseException | None = None
         self._running = threading.Lock()
         self._stopping = False
         self._arrival = {name for name in epochs.plan.sources if settings.source(name).clock == "arrival"}
@@ -79,6 +80,10 @@ class Runner:
                     self._letters.send(manifest)
                     self.epochs.collect()
                     wanted_in = self._wanted_in()
+            except BaseException as problem:
+                # Spark tells the query's end in twenty lines, of which this is one.
+                self.failure = problem
+                raise
             finally:
                 if self._heartbeat is not None:
                     self._heartbeat.ended(wanted_in)

@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -30,7 +31,7 @@ from operators.plan import Plan
 from operators.planner import compile_app
 from operators.runtime import EpochResult, Worker
 from service.door import Admitted, Advanced, Door
-from service.errors import AttemptCancelled, DriverGone, NoAttempt, WrongState
+from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
 from service.exchange import Exchange, Mailbox
 from service.link import Link
 from service.protocol import Hot, Report, TraceReport
@@ -68,8 +69,6 @@ class _Process:
     """What this process keeps from task to task."""
 
     job: Job
-    plan: Plan
-    door: Door
     directory: StateDirectory
     mailbox: Mailbox
     link: Link
@@ -78,15 +77,22 @@ class _Process:
 
     @staticmethod
     def start(job: Job) -> _Process:
-        path = Path(job.name)
+        mailbox = Mailbox(job.token)
+        return _Process(job, StateDirectory(job.state), mailbox, Link(job.address, job.token, mailbox.address))
+
+    @cached_property
+    def plan(self) -> Plan:
+        job, path = self.job, Path(self.job.name)
         # By its path, where it is the same file, a program can also import what stands beside it.
         here = path.is_file() and path.read_text("utf-8") == job.text
         plan = compile_app(load_program(path if here else job.text, job.name))
         if plan.fingerprint != job.fingerprint:
-            raise WrongState(path=job.state, found=f"program {job.fingerprint}", wanted=f"program {plan.fingerprint}")
-        mailbox = Mailbox(job.token)
-        link = Link(job.address, job.token, mailbox.address)
-        return _Process(job, plan, Door(plan.sources, job.door), StateDirectory(job.state), mailbox, link)
+            raise OtherPlan(name=job.name, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
+        return plan
+
+    @cached_property
+    def door(self) -> Door:
+        return Door(self.plan.sources, self.job.door)
 
     def stop(self) -> None:
         self.link.close()
@@ -146,7 +152,7 @@ def _here(job: Job) -> _Process:
 
 
 def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> None:
-    job, clock = process.job, _Phases()
+    job, plan, clock = process.job, process.plan, _Phases()
     rows = list(batches)
     clock.end("read")
     assigned = process.link.assigned(attempt, job.seconds)
@@ -162,11 +168,11 @@ def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) ->
     admitted = process.door.admit(decoded, base.held, step)
     clock.end("admit")
     state = base.state.fork()
-    worker = Worker(process.plan, exchange, state, slice_updates=job.slice_updates)
+    worker = Worker(plan, exchange, state, slice_updates=job.slice_updates)
     result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
     clock.end("dataflow")
     shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)
-    stored = store(process.directory, process.plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
+    stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     process.link.report(_report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent))
     process.keep(shard, base)
