@@ -1,7 +1,7 @@
 // The vernier: message time above, data time below. Each epoch joins its stretch of the upper scale to the data times that it
 // made final; every change stands at its own nanosecond on the lower scale.
 
-import { clockParts, sharesClock } from "./time.js";
+import { clockParts, duration, sharesClock } from "./time.js";
 
 const SECOND = 1_000_000_000;
 const MOST_TICKS = 6000;
@@ -117,6 +117,12 @@ export class Lanes {
       const x = lowerX(frontier);
       if (x <= this.width && x >= 0 && i < 9) this.#flag(pen, colour("soft"), x, bottom, name, 56 + 13 * (i % 3));
     });
+    const quiet = newest ? Number(nowNs - newest.committed) : 0;
+    if (quiet > span) {
+      pen.fillStyle = colour("warn");
+      pen.textAlign = "center";
+      pen.fillText(`no epoch for ${duration(quiet / 1e9)}: the answers stand still`, this.width / 2, (top + bottom) / 2 + 4);
+    }
     if (shared) {
       pen.fillStyle = colour("ink");
       pen.fillRect(upperX(nowNs), 20, 1, top - 20);

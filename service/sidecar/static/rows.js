@@ -3,6 +3,7 @@
 import { clockParts } from "./time.js";
 
 const MOST = 2000;
+const MOST_IN_TABLE = 60;
 const DIFF = "_diff";
 
 /** Compare as the server orders rows: nulls first, numbers by value, then text. */
@@ -41,7 +42,8 @@ export class Rows {
     this.names = about.columns.map((column) => column.name);
     const rest = this.names.filter((name) => !about.key.includes(name));
     this.order = [...about.key, ...rest];
-    this.asChips = this.names.length === 1;
+    const pairs = this.names.length === 2 && about.key.length === 1 && about.rows > MOST_IN_TABLE;
+    this.asChips = this.names.length === 1 || pairs;
     this.bars = new Set(about.columns.filter((c) => c.type === "Int64" && !about.key.includes(c.name)).map((c) => c.name));
     this.body = document.createElement(this.asChips ? "div" : "tbody");
     if (this.asChips) {
@@ -176,6 +178,10 @@ export class Rows {
       return element;
     });
     this.body.replaceChildren(...elements);
+    if (this.asChips) {
+      const longest = elements.reduce((most, element) => Math.max(most, element.textContent.length), 3);
+      this.body.style.setProperty("--chip", `${longest + (this.names.length > 1 ? 5 : 2)}ch`);
+    }
     this.#measure();
   }
 
@@ -185,7 +191,12 @@ export class Rows {
     if (this.asChips) {
       element = document.createElement("span");
       element.className = "chip";
-      element.append(text(values[this.names[0]], this.about.columns[0].type), times);
+      for (const name of this.order) {
+        const part = document.createElement(this.names.length > 1 && this.about.key.includes(name) ? "b" : "span");
+        part.append(text(values[name], this.about.columns[this.names.indexOf(name)].type));
+        element.append(part);
+      }
+      element.append(times);
     } else {
       element = document.createElement("tr");
       for (const column of this.about.columns) {
