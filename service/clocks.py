@@ -1,6 +1,6 @@
 """Clocks of input partitions: when an update happened, and how far a partition is complete.
 
-Two clocks (docs/architecture.md, "Time at the door"). `arrival` stamps every update with a time that strictly increases
+Two clocks (docs/messages.md, "Clocks"). `arrival` stamps every update with a time that strictly increases
 within its partition and depends on the partition's log alone, so that a replay gives the same times. `event` takes the
 producer's time and moves by promises (progress), by a bounded delay, or not at all.
 

@@ -6,7 +6,7 @@
    what could not be decoded become dead letters.
 
 No step reads a clock, a file or the network, so that an attempt which is repeated gives the same. The door's state is
-JSON in the manifest, constant in size for each partition. Source: docs/architecture.md, "Time at the door".
+JSON in the manifest, constant in size for each partition. Source: docs/messages.md, "Clocks".
 """
 
 from collections import Counter
