@@ -13,15 +13,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from operators.schema import RowType
-from service.stats import Histogram, Stats
+from service.stats import Stats
 from service.viewstate import Interval, ViewState, by_time, changes_between
 from storage.errors import EpochGone, StorageError
 from storage.layer import Layer
 from storage.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
 from storage.segment import Segment
 from storage.state import ReadLease, StateDirectory
-from storage.updates import Updates
+from storage.updates import Ints, Updates
 
 LATENCY = "view_latency_seconds"
 _HISTORY = 1200
@@ -34,6 +36,7 @@ class EpochNote:
     """What is remembered of an epoch: its interval of data times, its commit, and by view its changes and latencies.
 
     noticed_ns: wall clock when this reader had it; None for what was committed before the reader was there.
+    latency: int64[buckets] observations of the epoch, in the buckets of service.stats.
     """
 
     epoch: int
@@ -42,7 +45,7 @@ class EpochNote:
     committed_ns: int
     noticed_ns: int | None
     changes: Mapping[str, int]
-    latency: Mapping[str, Histogram]
+    latency: Mapping[str, Ints]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,7 +240,7 @@ def _continues(old: Manifest, new: Manifest) -> bool:
 def _note(manifest: Manifest, stats: Stats, before: Stats, noticed_ns: int | None) -> EpochNote:
     earlier = before.histograms.get(LATENCY, {})
     latency = {
-        labels[0]: histogram.minus(earlier[labels]) if labels in earlier else histogram
+        labels[0]: np.array((histogram.minus(earlier[labels]) if labels in earlier else histogram).counts, np.int64)
         for labels, histogram in stats.histograms.get(LATENCY, {}).items()
     }
     return EpochNote(

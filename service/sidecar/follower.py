@@ -9,7 +9,7 @@ import threading
 import time
 
 from service.reader import Reader, Snapshot
-from service.sidecar.problems import NoEpoch
+from service.sidecar.problems import NoEpoch, Unreadable
 
 _log = logging.getLogger("vernier.sidecar")
 
@@ -36,8 +36,10 @@ class Follower:
         return self.reader.failure
 
     def require(self) -> Snapshot:
-        """The newest epoch. Raises NoEpoch."""
+        """The newest epoch. Raises NoEpoch, and Unreadable when there is one that cannot be read."""
         snapshot = self.reader.snapshot
+        if snapshot is None and self.reader.failure is not None:
+            raise Unreadable(problem=self.reader.failure)
         if snapshot is None:
             raise NoEpoch(path=str(self.reader.path))
         return snapshot

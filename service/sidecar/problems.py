@@ -39,6 +39,13 @@ class NoEpoch(StorageError):
     path: str
 
 
+class Unreadable(StorageError):
+    """There is a state, but not one epoch of it can be read."""
+
+    message = "the state cannot be read: {problem}; `vernier state verify` says more"
+    problem: str
+
+
 class Problem(VernierError):
     """An answer that is an error, where no other class of error says it: status, code, detail, and further members."""
 

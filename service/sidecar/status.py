@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
@@ -232,29 +233,23 @@ def _quantiles(histogram: Histogram) -> dict[str, float | None]:
     return {str(q): histogram.quantile(q) for q in _QUANTILES}
 
 
-def _series(history: Iterable[EpochNote], window_seconds: int, points: int) -> dict[str, list[dict[str, Any]]]:
+def _series(history: Sequence[EpochNote], window_seconds: int, points: int) -> dict[str, list[dict[str, Any]]]:
     """By view: p50, p99 and count of steps of time, oldest first; steps without updates are left out."""
-    notes = list(history)
     step_ns = max(1, window_seconds * 1_000_000_000 // points)
-    begin = (notes[-1].committed_ns if notes else 0) - window_seconds * 1_000_000_000
-    steps: dict[str, dict[int, Histogram]] = {}
-    for note in notes:
-        if note.committed_ns < begin:
-            continue
-        for view, histogram in note.latency.items():
-            step = steps.setdefault(view, {})
-            at = note.committed_ns // step_ns
-            total = step.setdefault(at, Histogram.empty(histogram.bounds))
-            total.counts = [a + b for a, b in zip(total.counts, histogram.counts, strict=True)]
-            total.total += histogram.total
-    return {
-        view: [
-            {"at": str(at * step_ns), "p50": h.quantile(0.5), "p99": h.quantile(0.99), "count": h.observations}
-            for at, h in sorted(step.items())
-            if h.observations
-        ]
-        for view, step in steps.items()
-    }
+    begin = history[-1].committed_ns - window_seconds * 1_000_000_000
+    notes = [note for note in history if note.committed_ns >= begin]
+    series: dict[str, list[dict[str, Any]]] = {}
+    for view in notes[-1].latency:
+        own = [note for note in notes if view in note.latency]
+        steps = np.array([note.committed_ns // step_ns for note in own])
+        first = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
+        totals = np.add.reduceat(np.stack([note.latency[view] for note in own]), first, axis=0)
+        for at, counts in zip(steps[first].tolist(), totals.tolist(), strict=True):
+            step = Histogram(LATENCY_BOUNDS, counts)
+            if step.observations:
+                point = {"p50": step.quantile(0.5), "p99": step.quantile(0.99), "count": step.observations}
+                series.setdefault(view, []).append({"at": str(at * step_ns)} | point)
+    return series
 
 
 def _epoch(note: EpochNote) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from service.reader import Reader
 from service.sidecar.options import Options
 from service.sidecar.readiness import laggards
 from service.stats import CATALOGUE, Histogram, Stats, UnknownMetric
-from storage.segment import Entry
+from storage.segment import Entry, segment_file
 from storage.updates import CLOSED
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS, Served
@@ -254,3 +254,13 @@ def test_quantiles_and_totals() -> None:
     for wrong in (lambda: stats.add("view_rows", "v"), lambda: stats.add("nope"), lambda: stats.add("epochs_total")):
         with pytest.raises(UnknownMetric):
             wrong()
+
+
+def test_a_state_that_cannot_be_read_says_why(builder: StateBuilder, serve: Callable[..., Served]) -> None:
+    manifest = builder.commit(10, {"reach": [((1,), 3, 1)]})
+    (builder.path / segment_file(manifest.changes["reach"][0].segment)).write_bytes(b"not a segment")
+    url = serve(builder.path).url
+    answer = httpx.get(f"{url}/v1/views/reach", trust_env=False)
+    assert (answer.status_code, answer.json()["code"]) == (503, "unreadable")
+    assert "too short" in answer.json()["detail"]
+    assert httpx.get(f"{url}/readyz", trust_env=False).json()["laggards"][0]["laggard"] == "sidecar"
