@@ -241,10 +241,10 @@ class Service:
 
 
 def _roles(process: psutil.Process) -> set[str]:
-    line = " ".join(process.cmdline())
-    if "pyspark.daemon" in line:
-        # The daemon's children are the workers; the daemon itself is not one.
+    line = process.cmdline()
+    if "service.daemon" in line:
+        # The daemon's children, forked from it, are the workers; the daemon itself is not one.
         parent = process.parent()
-        return {"worker"} if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()) else set()
+        return {"worker"} if parent is not None and "service.daemon" in parent.cmdline() else set()
     modules = {"service.driver": "driver", "service.sidecar": "sidecar", "kafka.Kafka": "broker"}
-    return {role for module, role in modules.items() if module in line.split()}
+    return {role for module, role in modules.items() if module in line}
