@@ -16,7 +16,6 @@ from service.reader import Reader
 from service.rowset import RowSet
 from service.viewstate import Compacted, NotYetFinal, ViewState
 from storage.segment import segment_file
-from storage.segment import segment_file
 from storage.updates import MIN_TIME
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, by_time_and_row, row_type
 
