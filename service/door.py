@@ -6,7 +6,7 @@
    what could not be decoded become dead letters.
 
 No step reads a clock, a file or the network, so that an attempt which is repeated gives the same. The door's state is
-JSON in the manifest, constant in size for each partition. Source: docs/messages.md, "Clocks".
+JSON in the manifest, constant in size for each partition but for counts that are not met yet. Rules: docs/messages.md.
 """
 
 from collections import Counter

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -260,3 +261,13 @@ def test_an_empty_batch(kind: str) -> None:
     parsed = decode(kind, TWO)
     assert len(parsed.time) == 0
     assert parsed.words["edges"].shape == (0, 2)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_documentation_shows_messages_that_enter(root: Path, kind: str) -> None:
+    section = (root / "docs" / "messages.md").read_text(encoding="utf-8").partition(f"### Format `{kind}`")[2]
+    examples = section.split("```")[1].removeprefix("json\n").splitlines()
+    parsed = decode(kind, ONE, *examples)
+    assert parsed.refused == []
+    assert len(parsed.progress) == 1
+    assert len(parsed.time) >= 2
