@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 import vernier as vn
 from operators.local import LocalEngine
 from operators.planner import compile_app
+from operators.runtime import Worker, WorkerState
+from storage.layer import Layer
+from storage.trace import Trace
 from storage.updates import CLOSED, MIN_TIME, Updates
-from tests.oracle.model import Change, consolidate
+from tests.oracle.model import Change, collection_at, consolidate
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 NIGHTLY_EXAMPLES = 10_000
@@ -46,6 +50,10 @@ def seeds(count: int) -> range:
     return range(NIGHTLY_EXAMPLES if NIGHTLY else count)
 
 
+Between = Literal["go on", "reopen", "repeat"]
+"""What happens at an epoch: nothing but it; the workers start again from the layers' arrays; it is tried twice."""
+
+
 def run(
     app: vn.App,
     updates: Mapping[str, Sequence[Change]],
@@ -53,11 +61,12 @@ def run(
     cuts: Iterable[int] = (),
     workers: int = 1,
     slice_updates: int = 1024,
+    between: Between = "go on",
 ) -> dict[str, list[Change]]:
     """All changes of all views, consolidated, when the updates come in epochs that end at `cuts` and then at the end.
 
     Checks on the way what holds for every epoch: its changes are within its interval of data times, no row has two
-    changes at one time, none is 0.
+    changes at one time, none is 0; and each view's traces hold what changed, as of every time of its history window.
     """
     plan = compile_app(app)
     found: dict[str, list[Change]] = {name: [] for name in app.views}
@@ -68,13 +77,75 @@ def run(
             inside = {
                 name: matrix.take((matrix.time >= lower) & (matrix.time < upper)) for name, matrix in matrices.items()
             }
-            for name, changes in engine.run_epoch(lower, upper, inside).items():
+            results = epoch(engine, lower, upper, inside, between)
+            for name, changes in results.items():
                 fresh = decoded(app, name, changes)
                 assert len({(row, time) for row, time, _ in fresh}) == len(fresh), f"{name}: not consolidated: {fresh}"
                 assert all(lower <= time < upper and diff for _, time, diff in fresh), f"{name}: [{lower}, {upper})"
                 found[name].extend(fresh)
+                if upper < CLOSED:
+                    check_history(engine, name, found[name], upper)
             lower = upper
     return {name: consolidate(changes) for name, changes in found.items()}
+
+
+def epoch(
+    engine: LocalEngine, lower: int, upper: int, inputs: Mapping[str, Updates], between: Between
+) -> dict[str, Updates]:
+    """One epoch; what was tried before it on a fork, and is forgotten, changes nothing."""
+    if between == "repeat":
+        forks = [worker.state.fork() for worker in engine.workers]
+        first = engine.run_epoch(lower, upper, inputs)
+        start_again(engine, forks)
+        second = engine.run_epoch(lower, upper, inputs)
+        assert {name: one.data.tolist() for name, one in first.items()} == {
+            name: one.data.tolist() for name, one in second.items()
+        }
+        return second
+    if between == "reopen":
+        start_again(engine, [reopened(worker.state) for worker in engine.workers])
+    return engine.run_epoch(lower, upper, inputs)
+
+
+def start_again(engine: LocalEngine, states: Sequence[WorkerState]) -> None:
+    """New workers on these states, as after a restart."""
+    engine.workers = [
+        Worker(engine.plan, old.exchange, state, slice_updates=old.slice_updates)
+        for old, state in zip(engine.workers, states, strict=True)
+    ]
+
+
+def reopened(state: WorkerState) -> WorkerState:
+    """A state read back from what of it would be in files."""
+    traces = {}
+    for name, trace in state.traces.items():
+        traces[name] = Trace(name, trace.key_width, trace.val_width, trace.depth, trace.since)
+        traces[name].replace(
+            [
+                Layer.open(layer.meta(), {part: array.copy() for part, array in layer.arrays().items()})
+                for layer in trace.layers
+            ]
+        )
+    return WorkerState(traces, state.upper)
+
+
+def check_history(engine: LocalEngine, view: str, changes: Sequence[Change], upper: int) -> None:
+    """The view's traces add up to its changes as of times since `since`, and since keeps the retention window.
+
+    Looks at all such times of changes, or at some twenty of them when there are more.
+    """
+    plan = engine.plan.views[view]
+    traces = [worker.state.traces[plan.trace] for worker in engine.workers]
+    parts = [layer.to_updates() for trace in traces for layer in trace.layers]
+    held = Updates.concat(parts, plan.schema.width)
+    rows = plan.schema.decode_rows(np.ascontiguousarray(held.rows[:, list(plan.words)]))
+    history = list(zip(rows, held.time.tolist(), held.diff.tolist(), strict=True))
+    since = max(trace.since for trace in traces)
+    assert since <= max(MIN_TIME, upper - engine.plan.retain_ns)
+    times = sorted({at for _, at, _ in changes if at >= since})
+    for time in {since, upper - 1, *times[:: 1 + len(times) // 20]}:
+        if since <= time:
+            assert collection_at(history, time) == collection_at(changes, time), f"{view} as of {time}"
 
 
 def encoded(app: vn.App, source: str, updates: Sequence[Change]) -> Updates:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import get_args
 
 from tests.oracle.model import Change
+from tests.properties.engine import Between
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,7 @@ class Motion:
     cuts: list[int]
     workers: int
     slice_updates: int
+    between: Between
 
 
 def motion(seed: int, *, deep: bool = False, spurious: bool = False) -> Motion:
@@ -51,4 +54,6 @@ def motion(seed: int, *, deep: bool = False, spurious: bool = False) -> Motion:
     times = sorted({at for _, at, _ in edges + roots})
     cuts = choose.choice(([], times, sorted(choose.sample(times, choose.randrange(len(times))))))
     workers = choose.choice((1, 1, 2, 3))
-    return Motion({"edges": edges, "roots": roots}, cuts, workers, choose.choice((1, 3, 8, 1024)))
+    slice_updates = choose.choice((1, 3, 8, 1024))
+    between = choose.choice(get_args(Between))
+    return Motion({"edges": edges, "roots": roots}, cuts, workers, slice_updates, between)

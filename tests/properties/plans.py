@@ -210,8 +210,8 @@ class Pair(vn.Schema):
 class InVernier:
     """Plans as a program writes them."""
 
-    def __init__(self) -> None:
-        self.app = vn.App("random")
+    def __init__(self, retain: str | int = "10m") -> None:
+        self.app = vn.App("random", retain=retain)
 
     def source(self, name: str) -> vn.Collection:
         return self.app.source(name, Pair)

@@ -28,6 +28,7 @@ def check(names: tuple[str, ...], case: Motion) -> None:
         cuts=case.cuts,
         workers=case.workers,
         slice_updates=case.slice_updates,
+        between=case.between,
     )
     for name in names:
         assert found[name] == expected[name], name

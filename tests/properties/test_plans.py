@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 import pytest
 from hypothesis import given, reject
@@ -13,7 +14,7 @@ from operators.failures import LoopDidNotSettle
 from storage.updates import MIN_TIME
 from tests.oracle.model import Change, NotSettled, TooLarge, changes
 from tests.properties import plans
-from tests.properties.engine import examples, run
+from tests.properties.engine import Between, examples, run
 from tests.properties.plans import InOracle, InVernier, LoopStep, Step, Steps, build
 
 OFFSETS = (0, -5, MIN_TIME, 1_700_000_000_000_000_000, 2**63 - 20)
@@ -28,6 +29,8 @@ class Case:
     cuts: list[int]
     workers: int
     slice_updates: int
+    between: Between
+    retain: int
 
 
 @st.composite
@@ -44,12 +47,19 @@ def cases(draw: st.DrawFn) -> Case:
                 part.append((gone, time if back else min(time + 2, offset + 9), -diff))
     times = [offset + at for at in range(10)]
     cuts = draw(st.one_of(st.just([]), st.just(times), st.lists(st.sampled_from(times), max_size=4)))
-    return Case(updates, cuts, draw(st.integers(1, 3)), draw(st.sampled_from((1, 2, 5, 1024))))
+    return Case(
+        updates,
+        cuts,
+        workers=draw(st.integers(1, 3)),
+        slice_updates=draw(st.sampled_from((1, 2, 5, 1024))),
+        between=draw(st.sampled_from(get_args(Between))),
+        retain=draw(st.sampled_from((600_000_000_000, 3))),
+    )
 
 
-def in_product(steps: Steps) -> vn.App:
+def in_product(steps: Steps, retain: int) -> vn.App:
     """An app with every collection of the plan as a view: v0, v1 …"""
-    language = InVernier()
+    language = InVernier(retain)
     for index, collection in enumerate(build(steps, language)):
         language.app.view(f"v{index}", collection)
     return language.app
@@ -66,11 +76,12 @@ def in_oracle(steps: Steps, case: Case) -> dict[str, list[Change]]:
 def in_engine(steps: Steps, case: Case) -> dict[str, list[Change]]:
     """What the views of the plan do change."""
     return run(
-        in_product(steps),
+        in_product(steps, case.retain),
         case.updates,
         cuts=case.cuts,
         workers=case.workers,
         slice_updates=case.slice_updates,
+        between=case.between,
     )
 
 
