@@ -95,9 +95,11 @@ class ChangeFile:
         self.written = 0
         self._waiting: dict[str, list[Ints]] = {name: [] for name in self.views}
         self._count = 0
+        # A pipe or a device is written as it is, a file when it is whole.
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        self._direct = path.exists() and not path.is_file()
         try:
-            self._raw = self._partial.open("wb")
+            self._raw = (path if self._direct else self._partial).open("wb")
         except OSError as error:
             raise CannotWrite(file=str(path), reason=(error.strerror or str(error)).lower()) from error
         self._text: IO[bytes] = self._raw
@@ -106,15 +108,12 @@ class ChangeFile:
             self._text = cast(IO[bytes], gzip.GzipFile("", "wb", 6, self._raw, mtime=0))
 
     def add(self, changes: Mapping[str, Updates]) -> None:
-        """The changes of an epoch, or of one worker's part of it; views that the file does not show are left out."""
+        """The changes of an epoch; views that the file does not show are left out. Raises CannotWrite."""
         for name, waiting in self._waiting.items():
             data = changes[name].data
             if len(data):
                 waiting.append(data)
                 self._count += len(data)
-
-    def end_epoch(self) -> None:
-        """All changes of the epoch have been added. Raises CannotWrite."""
         if self._count >= _WAITING:
             self._flush()
 
@@ -157,7 +156,8 @@ class ChangeFile:
                 if self._text is not self._raw:
                     self._text.close()
                 self._raw.close()
-                self._partial.replace(self.path)
+                if not self._direct:
+                    self._partial.replace(self.path)
         except OSError as failed:
             raise CannotWrite(file=str(self.path), reason=(failed.strerror or str(failed)).lower()) from failed
         finally:

@@ -1,0 +1,171 @@
+"""What the command line shows: aligned tables for people, JSON, CSV and Arrow for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from service.client import Event, Rows
+from service.instants import format_instant
+from storage.errors import CallerError
+from storage.manifest import Manifest
+from storage.updates import CLOSED, MIN_TIME
+
+_CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+class BadCondition(CallerError):
+    """A --where that cannot be read."""
+
+    message = "--where {text!r} is no condition: write column=value, or one of != < <= > >= in place of ="
+    text: str
+
+
+def condition(text: str) -> str:
+    """`column=value` as HTTP has it, `column:eq:value`; what is written the HTTP way stays. Raises BadCondition."""
+    found = _CONDITION.fullmatch(text)
+    if found:
+        return f"{found[1]}:{_OPERATORS[found[2]]}:{found[3]}"
+    if ":" in text:
+        return text
+    raise BadCondition(text=text)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Lines with aligned columns, numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(columns)]
+    lines = []
+    for row in [list(columns), *cells]:
+        aligned = [text.rjust(w) if to_right else text.ljust(w) for text, w, to_right in zip(row, widths, right)]
+        lines.append("  ".join(aligned).rstrip())
+    return "\n".join(lines)
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def json_line(value: object) -> str:
+    """Compact JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def show_rows(view: str, rows: Rows, columns: Sequence[str], form: str) -> None:
+    """Print rows as `table`, `json` (the body that HTTP answers) or `csv`."""
+    columns = [*columns, *(["_diff"] if any("_diff" in row for row in rows) else [])]
+    values = [[row.get(name, 1 if name == "_diff" else None) for name in columns] for row in rows]
+    if form == "json":
+        about = {"view": view, "as_of": str(rows.as_of), "since": str(rows.since), "frontier": str(rows.frontier)}
+        print(json_line(about | {"rows": list(rows)}))
+    elif form == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(["" if value is None else _cell(value) for value in row] for row in values)
+        print(out.getvalue(), end="")
+    else:
+        print(table(columns, values))
+        plural = "" if len(rows) == 1 else "s"
+        print(f"({len(rows)} row{plural} of {view} as of {instant(rows.as_of)})", file=sys.stderr)
+
+
+def show_arrow(rows: pa.Table) -> None:
+    """Write an Arrow IPC stream to standard output."""
+    with pa.ipc.new_stream(sys.stdout.buffer, rows.schema) as writer:
+        writer.write_table(rows)
+    sys.stdout.buffer.flush()
+
+
+def event_lines(view: str, event: Event) -> Iterator[str]:
+    """A line a change, as in change files but with rows by name; the rows of a snapshot come at its time."""
+    for change in event.changes:
+        yield json_line({"view": view, "data": change.row, "time": change.time, "diff": change.diff})
+
+
+def instant(ns: int) -> str:
+    """A data time for people; small numbers are counters rather than dates."""
+    if ns == CLOSED:
+        return "the end"
+    if ns == MIN_TIME:
+        return "the beginning"
+    return str(ns) if abs(ns) < 10**15 else f"{ns} ({format_instant(ns)})"
+
+
+def status_text(status: Mapping[str, Any]) -> str:
+    """A service's status in a screenful."""
+    if status["epoch"] is None:
+        return f"{status['url']}: not ready: no epoch is committed yet"
+    state = (
+        "ready"
+        if status["ready"]
+        else "not ready: " + "; ".join(f"{one['laggard']}: {one['why']}" for one in status["laggards"])
+    )
+    lines = [
+        f"{status['app']} at {status['url']}: {state}",
+        f"epoch {status['epoch']}, committed {status['stale_ms'] / 1000:.1f} s ago",
+        "",
+    ]
+    views = []
+    for view in status["views"]:
+        latency = status["latency"].get(view["name"], {})
+        quantiles = [_ms(latency.get(q)) for q in ("0.5", "0.99")]
+        views.append([view["name"], view["rows"], ", ".join(view["key"]), instant(int(view["frontier"])), *quantiles])
+    lines += [table(["view", "rows", "key", "final before", "p50 ms", "p99 ms"], views), ""]
+    sources = []
+    for name, about in status["sources"].items():
+        frontier = about.get("frontier")
+        refused = sum((about.get("errors") or {}).values())
+        known = [about.get(what) for what in ("topic", "format", "clock")]
+        sources.append([name, *known, _frontier(frontier), about.get("held"), refused])
+    lines.append(table(["source", "topic", "format", "clock", "final before", "held", "refused"], sources))
+    return "\n".join(lines)
+
+
+def _frontier(frontier: object) -> str:
+    if isinstance(frontier, list):
+        return instant(int(frontier[0])) if frontier else instant(CLOSED)
+    return "unknown" if frontier is None else instant(int(str(frontier)))
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)
+
+
+def state_text(path: str, manifest: Manifest, epochs: Sequence[int], sizes: Mapping[str, int]) -> str:
+    """A state directory's newest epoch, its arrangements and its files."""
+    named = manifest.segments()
+    unused = [size for name, size in sizes.items() if name not in named]
+    age = (time.time_ns() - manifest.committed_ns) / 1e9
+    rows: list[list[object]] = []
+    for name, trace in sorted(manifest.traces.items()):
+        refs = [ref for shard in trace.shards for ref in shard]
+        view = next((view for view, entry in manifest.views.items() if entry.trace == name), "")
+        since = instant(max((ref.since for ref in refs), default=MIN_TIME))
+        counts = [sum(ref.updates for ref in refs), sum(ref.nbytes for ref in refs), len(refs)]
+        rows.append([name, view, *counts, since])
+    older = f"{sum(unused):,} bytes in {len(unused)} of them serve older epochs alone"
+    lines = [
+        f"{path}: app {manifest.app}, epoch {manifest.epoch} of {manifest.workers} workers, {age:,.0f} s old",
+        f"final before {instant(manifest.upper)}; {len(epochs)} epochs kept, the oldest is {min(epochs)}",
+        f"{len(sizes)} segments, {sum(sizes.values()):,} bytes; {older}",
+        "",
+        table(["arrangement", "view", "updates", "bytes", "layers", "since"], rows),
+    ]
+    return "\n".join(lines)

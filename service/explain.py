@@ -1,0 +1,114 @@
+"""What a program's plan looks like, for people: text and Mermaid from `plan.explain()`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+Plan = Mapping[str, Any]
+Op = Mapping[str, Any]
+
+_INDENT = "    "
+
+
+def as_text(plan: Plan) -> str:
+    """The plan as lines: sources, operators with the inner ones of a loop below it, arrangements, views."""
+    counts = ", ".join(_count(plan[f"{noun}s"], noun) for noun in ("source", "view", "operator", "arrangement"))
+    lines = [
+        f"app {plan['app']}: {counts}",
+        "",
+        "sources",
+        *(f"  {name} ({_columns(schema)})" for name, schema in plan["sources"].items()),
+        "",
+        "operators (in the order of their work; times inside a loop are products of data time and rounds)",
+        *_scope_lines(plan, 0, "  "),
+        "",
+        "arrangements (each is kept once, whoever reads it)",
+        *(line for arrangement in plan["arrangements"] for line in _arrangement_lines(plan, arrangement)),
+        "",
+        "views",
+        *(f"  {name} ({_columns(view['schema'])}) by {', '.join(view['key'])}" for name, view in plan["views"].items()),
+    ]
+    return "\n".join(lines)
+
+
+def _count(things: Any, noun: str) -> str:
+    return f"{len(things)} {noun}" + ("" if len(things) == 1 else "s")
+
+
+def _columns(schema: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in schema)
+
+
+def _scope_lines(plan: Plan, scope: int, indent: str) -> Iterator[str]:
+    for op in plan["operators"]:
+        if op["scope"] == scope:
+            yield f"{indent}{_title(op)}{_inputs(op)}{_remarks(op)}"
+            if "inner_scope" in op:
+                yield from _scope_lines(plan, op["inner_scope"], indent + _INDENT)
+
+
+def _title(op: Op) -> str:
+    kind, name = op["kind"], op["name"]
+    said = name if name.startswith(kind) or kind == "linear" else f"{kind} {name}"
+    return f"#{op['id']} {said}"
+
+
+def _inputs(op: Op) -> str:
+    return " ← " + ", ".join(f"#{i}" for i in op["inputs"]) if op["inputs"] else ""
+
+
+def _remarks(op: Op) -> str:
+    remarks = []
+    if op.get("fused", 1) > 1:
+        remarks.append(f"{op['fused']} steps fused into one pass")
+    if op.get("exchange"):
+        remarks.append("moves rows to the worker of their key")
+    if "max_rounds" in op:
+        remarks.append(f"to its fixed point, at most {op['max_rounds']:,} rounds")
+    if op["kind"] in ("reduce", "join", "arrange"):
+        remarks.append("time is total" if op["time"] == "total" else "product times")
+    return f"  [{'; '.join(remarks)}]" if remarks else ""
+
+
+def _arrangement_lines(plan: Plan, arrangement: Mapping[str, Any]) -> Iterator[str]:
+    words = f"key of {_count(range(arrangement['key_words']), 'word')}"
+    if arrangement["val_words"]:
+        words += f", {_count(range(arrangement['val_words']), 'word')} more"
+    kept = "history kept for readers" if arrangement["retained"] else "history folded"
+    yield f"  {arrangement['trace']}: {arrangement['label']} ({words}; {kept})"
+    readers = [_title(op) for op in plan["operators"] if op["id"] in arrangement["readers"]]
+    shared = "shared by" if len(readers) > 1 else "read by"
+    yield f"{_INDENT}{shared} {', '.join(readers)}" if readers else f"{_INDENT}read by no operator"
+
+
+def as_mermaid(plan: Plan) -> str:
+    """The plan as a Mermaid flow chart, a box a loop."""
+    arranged = {op["id"] for op in plan["operators"] if op["kind"] in ("arrange", "reduce")}
+    lines = ["flowchart TD", *_scope_boxes(plan, 0, "  ")]
+    for op in plan["operators"]:
+        for source in op["inputs"]:
+            # A thick arrow: rows move between workers here.
+            arrow = "==>" if op.get("exchange") else "-->"
+            back = op["kind"] == "variable" and source != op["inputs"][0]
+            lines.append(f"  op{source} {'-. next round .->' if back else arrow} op{op['id']}")
+    lines += [f"  class op{i} arranged" for i in sorted(arranged)]
+    lines.append("  classDef arranged stroke-width:3px")
+    return "\n".join(lines)
+
+
+def _scope_boxes(plan: Plan, scope: int, indent: str) -> Iterator[str]:
+    for op in plan["operators"]:
+        if op["scope"] != scope:
+            continue
+        if "inner_scope" in op:
+            yield f'{indent}subgraph loop{op["id"]}["loop {_quoted(op["name"])}"]'
+            yield from _scope_boxes(plan, op["inner_scope"], indent + _INDENT)
+            yield f"{indent}end"
+            continue
+        left, right = {"input": ("([", "])"), "view": ("[[", "]]"), "arrange": ("[(", ")]")}.get(op["kind"], ("[", "]"))
+        yield f'{indent}op{op["id"]}{left}"{_quoted(_title(op))}"{right}'
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', "#quot;")

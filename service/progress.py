@@ -1,0 +1,82 @@
+"""Progress of long work, for people who look on."""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
+from rich.progress import TimeRemainingColumn as Remaining
+from rich.text import Text
+
+
+class Show(Protocol):
+    """Is told how a long piece of work goes on."""
+
+    def step(self, what: str) -> None:
+        """Something begins that nobody knows the size of."""
+
+    def done(self, what: str, count: int, total: int | None, unit: str) -> None:
+        """So much of it is done; total: None where nobody knows."""
+
+    def clear(self) -> None:
+        """Show nothing: the work is over, or something else is to be printed."""
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def step(self, what: str) -> None:
+        """See Show."""
+
+    def done(self, what: str, count: int, total: int | None, unit: str) -> None:
+        """See Show."""
+
+    def clear(self) -> None:
+        """See Show."""
+
+
+class _Amount(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        unit = task.fields["unit"]
+        return Text(f"{task.completed:,.0f} {unit}" if unit else "")
+
+
+class Bar:
+    """A line at the foot of the terminal, on standard error, that leaves no trace."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._what = ""
+        self._task = TaskID(0)
+
+    def step(self, what: str) -> None:
+        """See Show."""
+        self._turn_to(what, None, "")
+
+    def done(self, what: str, count: int, total: int | None, unit: str) -> None:
+        """See Show."""
+        self._turn_to(what, total, unit).update(self._task, completed=count)
+
+    def clear(self) -> None:
+        """See Show."""
+        progress, self._progress, self._what = self._progress, None, ""
+        if progress is not None:
+            progress.stop()
+
+    def _turn_to(self, what: str, total: int | None, unit: str) -> Progress:
+        if self._progress is None:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), _Amount(), Remaining())
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress.start()
+        if what != self._what:
+            for task in self._progress.task_ids:
+                self._progress.remove_task(task)
+            self._task, self._what = self._progress.add_task(what, total=total, unit=unit), what
+        return self._progress
+
+
+def on_terminal() -> Show:
+    """A bar where standard error is a terminal, nothing elsewhere."""
+    return Bar() if sys.stderr.isatty() else Quiet()
