@@ -1,0 +1,287 @@
+"""Rendezvous and exchange: real sockets, workers as threads; shards, strangers, stale attempts, peers that die."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.exchange import Threads
+from service.errors import AttemptCancelled, DeadlinePassed, DriverGone
+from service.exchange import Exchange, Mailbox
+from service.link import Link
+from service.protocol import Assign, Hello, Hot, Report, Start, Wire
+from service.rendezvous import Attempt, Rendezvous, place
+
+START = Start(epoch=5, base="good", door={"a": 1}, offsets={"t": {0: 7}})
+PATIENCE = 30
+
+
+def report(attempt: str, shard: int) -> Report:
+    """A report with nothing in it."""
+    maps = ("door", "offsets", "frontiers", "traces", "held", "changes", "signs", "counters", "waiting", "phases")
+    empty: dict[str, Any] = {name: {} for name in maps}
+    return Report(
+        attempt=attempt, shard=shard, worker="1", lower=0, upper=1, dead=None, received_ms=[], received_count=[],
+        times=0, operators={}, rounds={}, merged=0, exchanged=0, memory=0, **empty,
+    )  # fmt: skip
+
+
+class Office:
+    """A rendezvous and the attempts that it found complete."""
+
+    def __init__(self, workers: int) -> None:
+        self.complete: list[Attempt] = []
+        self.rendezvous = Rendezvous(workers, self.complete.append)
+        self.pool = ThreadPoolExecutor(8)
+        self.links: list[Link] = []
+
+    def link(self, address: str = "tcp://nobody") -> Link:
+        """A worker process's connection."""
+        self.links.append(Link(self.rendezvous.address, self.rendezvous.token, address))
+        return self.links[-1]
+
+    def meet(self, attempt: Attempt, links: list[Link], hot: dict[int, list[Hot]] | None = None) -> list[Assign]:
+        """Open everyone's task, and what each is assigned."""
+        for task, link in enumerate(links):
+            link.open(attempt.id, task, (hot or {}).get(task, []))
+        return [link.assigned(attempt.id, PATIENCE) for link in links]
+
+    def later(self, work: Callable[[], Any]) -> Future[Any]:
+        """Run on another thread."""
+        return self.pool.submit(work)
+
+    def close(self) -> None:
+        """Let all go."""
+        for link in self.links:
+            link.close()
+        self.rendezvous.close()
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    """A rendezvous of two workers."""
+    made = Office(2)
+    yield made
+    made.close()
+
+
+def test_all_meet_and_report(office: Office) -> None:
+    attempt = office.rendezvous.begin(START)
+    links = [office.link("tcp://a"), office.link("tcp://b")]
+    assigned = office.meet(attempt, links)
+    assert [one.shard for one in assigned] == [0, 1]
+    assert {tuple(one.peers) for one in assigned} == {("tcp://a", "tcp://b")}
+    assert assigned[0].start == START
+    links[1].report(report(attempt.id, 1))
+    assert not attempt.ended.is_set()
+    links[0].report(report(attempt.id, 0))
+    assert attempt.ended.wait(PATIENCE)
+    assert [one.shard for one in attempt.reports] == [0, 1]
+    assert office.complete == [attempt]
+    assert not office.rendezvous.cancel(attempt, "too late")
+    assert attempt.reason is None
+
+
+def test_shards_stay_where_they_are_hot(office: Office) -> None:
+    good, old = Hot(0, 4, "good"), Hot(1, 4, "failed")
+    attempt = office.rendezvous.begin(START)
+    links = [office.link(), office.link()]
+    assigned = office.meet(attempt, links, {0: [old], 1: [old, good]})
+    assert [one.shard for one in assigned] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("hot", "shards"),
+    [
+        ([[], [], []], [0, 1, 2]),
+        ([[Hot(2, 4, "good")], [], []], [1, 2, 0]),
+        ([[Hot(1, 4, "good")], [Hot(1, 4, "good")], []], [1, 0, 2]),
+        ([[Hot(1, 4, "bad")], [Hot(0, 3, "good")], [Hot(9, 4, "good")]], [0, 1, 2]),
+        ([[Hot(0, 4, "good"), Hot(1, 4, "good")], [Hot(0, 4, "good")], [Hot(2, 4, "good")]], [0, 1, 2]),
+    ],
+)
+def test_placement_is_a_permutation(hot: list[list[Hot]], shards: list[int]) -> None:
+    placed = place(hot, START)
+    assert sorted(placed) == [0, 1, 2]
+    assert placed == shards
+
+
+def test_a_stranger_is_refused(office: Office) -> None:
+    attempt = office.rendezvous.begin(START)
+    stranger = Link(office.rendezvous.address, "wrong", "tcp://x")
+    with pytest.raises(DriverGone):
+        stranger.assigned(attempt.id, PATIENCE)
+    with socket.create_connection(office.rendezvous.address, PATIENCE) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert raw.recv(100) == b""
+    # A frame that claims to be huge is not waited for.
+    with socket.create_connection(office.rendezvous.address, PATIENCE) as raw:
+        raw.sendall(b"\xff\xff\xff\xff")
+        assert raw.recv(100) == b""
+    assert not attempt.ended.is_set()
+
+
+def test_only_workers_messages_are_taken(office: Office) -> None:
+    wire = Wire(socket.create_connection(office.rendezvous.address, PATIENCE))
+    wire.send(Hello(office.rendezvous.token, "h", 1, "tcp://x"))
+    wire.send(Hello(office.rendezvous.token, "h", 1, "tcp://x"))
+    assert wire.receive() is None
+
+
+def test_a_task_of_an_older_attempt_is_sent_away(office: Office) -> None:
+    first = office.rendezvous.begin(START)
+    assert office.rendezvous.cancel(first, "for a test")
+    second = office.rendezvous.begin(START)
+    link = office.link()
+    link.open(first.id, 0, [])
+    with pytest.raises(AttemptCancelled):
+        link.assigned(first.id, PATIENCE)
+    link.report(report(first.id, 0))
+    assert len(office.meet(second, [link, office.link()])) == 2
+    assert not second.ended.is_set()
+
+
+def test_a_worker_that_dies_ends_the_attempt_for_all(office: Office) -> None:
+    attempt = office.rendezvous.begin(START)
+    one, other = office.link(), office.link()
+    office.meet(attempt, [one, other])
+    other.close()
+    with pytest.raises(AttemptCancelled, match="is gone"):
+        one.check(attempt.id)
+    assert attempt.ended.is_set()
+    assert not attempt.reports
+
+
+def test_a_worker_that_reported_may_go(office: Office) -> None:
+    attempt = office.rendezvous.begin(START)
+    one, other = office.link(), office.link()
+    assigned = office.meet(attempt, [one, other])
+    other.report(report(attempt.id, assigned[1].shard))
+    other.close()
+    one.report(report(attempt.id, assigned[0].shard))
+    assert attempt.ended.wait(PATIENCE)
+    assert len(attempt.reports) == 2
+
+
+def test_a_failure_is_told_to_the_others(office: Office) -> None:
+    attempt = office.rendezvous.begin(START)
+    one, other = office.link(), office.link()
+    office.meet(attempt, [one, other])
+    other.failed(attempt.id, "loop reach did not settle", caller=True)
+    with pytest.raises(AttemptCancelled, match="did not settle"):
+        one.check(attempt.id)
+    assert attempt.caller
+
+
+def test_waiting_ends_at_the_deadline_and_with_the_driver(office: Office) -> None:
+    attempt = office.rendezvous.begin(START)
+    link = office.link()
+    link.open(attempt.id, 0, [])
+    with pytest.raises(DeadlinePassed):
+        link.assigned(attempt.id, 0.01)
+    waiting = office.later(lambda: link.assigned(attempt.id, PATIENCE))
+    office.rendezvous.close()
+    with pytest.raises(DriverGone):
+        waiting.result(PATIENCE)
+
+
+# --- exchange ---------------------------------------------------------------------------------------------------------
+
+
+def calls(exchange: Any, seed: int) -> list[Any]:
+    """A worker's calls, the same kinds in the same order on all workers, and everything they gave."""
+    own = np.random.default_rng([seed, exchange.index])
+    shared = np.random.default_rng(seed)
+    got: list[Any] = []
+    for _ in range(40):
+        kind, columns = int(shared.integers(3)), int(shared.integers(1, 6))
+        if kind == 0:
+            sizes = own.integers(0, 50, exchange.workers)
+            parts = [own.integers(-(2**63), 2**63 - 1, (n, columns), dtype=np.int64) for n in sizes]
+            taken = exchange.all_to_all(parts)
+            assert all(part.flags.writeable and part.dtype == np.int64 for part in taken)
+            got.append([part.tolist() for part in taken])
+        elif kind == 1:
+            got.append(exchange.allgather(own.bytes(int(own.integers(0, 100)))))
+        else:
+            value = tuple(own.integers(0, 3, columns).tolist()) if own.integers(4) else None
+            got.append(exchange.agree_min(value))
+    return got
+
+
+@pytest.fixture
+def mailboxes() -> Iterator[list[Mailbox]]:
+    """Three mailboxes of one service."""
+    made = [Mailbox("token") for _ in range(3)]
+    yield made
+    for one in made:
+        one.close()
+
+
+def joined(mailboxes: list[Mailbox], attempt: str, seconds: float = PATIENCE) -> list[Exchange]:
+    """An exchange over each mailbox."""
+    peers = [one.address for one in mailboxes]
+    return [Exchange(one, attempt, i, peers, None, seconds) for i, one in enumerate(mailboxes)]
+
+
+def together(work: list[Callable[[], Any]]) -> list[Any]:
+    """Run on a thread each; everybody's result."""
+    with ThreadPoolExecutor(len(work)) as pool:
+        return [one.result(PATIENCE) for one in [pool.submit(each) for each in work]]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_it_gives_what_threads_give(mailboxes: list[Mailbox], workers: int) -> None:
+    ours, model = joined(mailboxes[:workers], "a"), Threads.room(workers)
+    got = together([partial(calls, one, 7) for one in ours])
+    wanted = together([partial(calls, one, 7) for one in model])
+    assert got == wanted
+    assert all(one.bytes_sent > 0 for one in ours) or workers == 1
+
+
+def test_what_an_older_attempt_or_a_stranger_sends_is_dropped(mailboxes: list[Mailbox]) -> None:
+    stranger = Mailbox("other")
+    try:
+        peers = [one.address for one in mailboxes]
+        stale = Exchange(mailboxes[2], "old", 1, peers, None, PATIENCE)
+        strange = Exchange(stranger, "new", 1, peers, None, PATIENCE)
+        for exchange in (stale, strange):
+            exchange._send(0, 1, np.array([[666]], np.int64).tobytes())
+        mailboxes[2].outbox(peers[0]).send_multipart((b"no header", b""))
+        mailboxes[2].outbox(peers[0]).send(b"")
+        fresh = joined(mailboxes, "new")
+        parts = [[np.full((1, 1), 10 * i + j, np.int64) for j in range(3)] for i in range(3)]
+        got = together([partial(one.all_to_all, part) for one, part in zip(fresh, parts, strict=True)])
+        assert [[int(part[0, 0]) for part in one] for one in got] == [[0, 10, 20], [1, 11, 21], [2, 12, 22]]
+    finally:
+        stranger.close()
+
+
+def test_a_peer_that_never_sends_is_given_up(mailboxes: list[Mailbox]) -> None:
+    waiting = joined(mailboxes, "a", seconds=0.05)[0]
+    with pytest.raises(DeadlinePassed, match="message from a peer"):
+        waiting.allgather(b"")
+
+
+def test_whoever_waits_for_peers_hears_that_the_attempt_is_over(mailboxes: list[Mailbox], office: Office) -> None:
+    attempt = office.rendezvous.begin(START)
+    links = [office.link(mailboxes[0].address), office.link(mailboxes[1].address)]
+    assigned = office.meet(attempt, links)
+    exchange = Exchange(mailboxes[0], attempt.id, 0, assigned[0].peers, links[0], PATIENCE)
+    began = threading.Event()
+
+    def wait() -> Any:
+        began.set()
+        return exchange.allgather(b"")
+
+    waiting = office.later(wait)
+    assert began.wait(PATIENCE)
+    office.rendezvous.cancel(attempt, "the other worker was killed")
+    with pytest.raises(AttemptCancelled, match="was killed"):
+        waiting.result(PATIENCE)

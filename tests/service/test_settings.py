@@ -1,0 +1,85 @@
+"""Settings: who overrides whom, where values came from, what is refused, and that secrets stay secret."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from service.settings import MASK, BadSettings, Settings, load, masked
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    """A settings file."""
+    path = tmp_path / "service.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> None:
+    config = write(tmp_path, "kafka: {bootstrap: 'file:1', heap_mb: 100}\nhttp: {port: 1}\nworkers: 3\n")
+    environment = {"VERNIER_KAFKA__BOOTSTRAP": "env:1", "VERNIER_HTTP__PORT": "2", "HOME": "/nowhere"}
+    loaded = load(config, {"http.port": "3", "workers": None}, environment)
+    settings = loaded.settings
+    assert (settings.kafka.bootstrap, settings.http.port, settings.workers) == ("env:1", 3, 3)
+    assert (settings.kafka.heap_mb, settings.state.keep) == (100, Settings().state.keep)
+    shown = {line.partition(" = ")[0]: line.partition("# ")[2] for line in loaded.lines()}
+    assert shown["kafka.bootstrap"] == "VERNIER_KAFKA__BOOTSTRAP"
+    assert shown["http.port"] == "--set http.port"
+    assert shown["kafka.heap_mb"] == str(config)
+    assert shown["state.keep"] == "default"
+
+
+def test_sources_by_name_from_every_layer(tmp_path: Path) -> None:
+    config = write(tmp_path, "sources:\n  edges: {topic: graph, clock: event}\n")
+    settings = load(config, {"sources.edges.lateness": "5s"}, {"VERNIER_SOURCES__EDGES__FORMAT": "json"}).settings
+    door = settings.door("app", {"edges": None, "roots": None}, {"graph": 2})
+    edges, roots = door.sources["edges"], door.sources["roots"]
+    assert (edges.topic, edges.clock, edges.format, edges.lateness_ns) == ("graph", "event", "json", 5_000_000_000)
+    assert (roots.topic, roots.clock, roots.format) == ("roots", "arrival", "vernier")
+    assert door.partitions == {"graph": 2}
+    assert door.heartbeat_topic == "app.heartbeat"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "said"),
+    [
+        ({"kafka.bootstap": "x"}, {}, "no setting kafka.bootstap; did you mean kafka.bootstrap?"),
+        ({"sources.edges.topc": "x"}, {}, "no setting sources.edges.topc; did you mean sources.edges.topic?"),
+        ({"wrokers": "1"}, {}, "did you mean workers?"),
+        ({}, {"VERNIER_HTTP__PROT": "1"}, "VERNIER_HTTP__PROT: no setting http.prot; did you mean http.port?"),
+        ({}, {"VERNIER_SOURCES__EDGES__TOPC": "1"}, "did you mean sources.edges.topic?"),
+        ({"http.port": "x"}, {}, "--set http.port: http.port: input should be a valid integer"),
+        ({"epoch.heartbeat_ms": "soon"}, {}, "epoch.heartbeat_ms"),
+        ({"kafka.sasl_password": "x"}, {}, "is a secret; set VERNIER_KAFKA__SASL_PASSWORD"),
+    ],
+)
+def test_refused_with_the_way_out(flags: dict[str, str], environment: dict[str, str], said: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        load(None, flags, environment)
+    assert said in str(refused.value)
+
+
+def test_durations_have_units(clean_environment: pytest.MonkeyPatch) -> None:
+    epoch = load(None, {"epoch.heartbeat_ms": "2s", "epoch.timeout_ms": "5000"}).settings.epoch
+    assert (epoch.heartbeat_ms, epoch.timeout_ms) == (2_000, 5_000)
+
+
+def test_secrets_are_shown_nowhere(tmp_path: Path) -> None:
+    loaded = load(None, {}, {"VERNIER_KAFKA__SASL_PASSWORD": "hunter2", "VERNIER_KAFKA__SECURITY_PROTOCOL": "SASL_SSL"})
+    told = "\n".join(loaded.lines()) + json.dumps(masked(loaded.settings)) + repr(loaded)
+    assert "hunter2" not in told
+    assert MASK in told
+    assert loaded.settings.kafka_client()["sasl_plain_password"] == "hunter2"
+    kept = tmp_path / "password"
+    kept.write_text("hunter3\n", "utf-8")
+    from_file = load(None, {"kafka.sasl_password_file": str(kept)}, {}).settings
+    assert from_file.password() == "hunter3"
+
+
+def test_a_file_that_is_no_yaml_or_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="is no YAML"):
+        load(write(tmp_path, "a: [1"), {}, {})
+    with pytest.raises(BadSettings, match="must be a mapping"):
+        load(write(tmp_path, "- 1"), {}, {})
+    with pytest.raises(BadSettings, match="cannot read the settings"):
+        load(tmp_path / "none.yaml", {}, {})

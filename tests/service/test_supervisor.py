@@ -1,0 +1,130 @@
+"""The supervisor's parts: processes that do not outlive it, that come back, and one line for what cannot start."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from service.errors import NoRoom, ProcessFailed, TakenPort
+from service.leash import command
+from service.settings import load
+from service.supervisor import Child, Supervisor, check_port, up
+from storage.errors import StateInUse, VernierError
+from storage.state import StateDirectory
+
+PATIENCE = 60
+SLEEPER = """
+import time, pathlib, sys
+print('sleeper: here', flush=True)
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(600)
+"""
+PARENT = """
+import subprocess, sys, time
+print(subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE).pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose modules child processes can run."""
+    (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")
+    (tmp_path / "failer.py").write_text("import sys\nsys.exit('failer: there is no bread')\n", "utf-8")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    return tmp_path
+
+
+@pytest.fixture
+def sleeper(modules: Path) -> Iterator[Child]:
+    """A child that is ready when it has made a file."""
+    mark = modules / "ready"
+    child = Child("sleeper", "sleeper", [str(mark)], modules / "sleeper.log", mark.exists, stop_seconds=10)
+    yield child
+    child.stop()
+
+
+def until(true: object, child: Child, said: list[str]) -> None:
+    """Look after the child until something holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < deadline, said
+        child.look(said.append)
+        threading.Event().wait(0.02)
+
+
+def test_what_dies_comes_back(sleeper: Child) -> None:
+    said: list[str] = []
+    until(lambda: sleeper.was_ready, sleeper, said)
+    assert sleeper.process is not None
+    first = sleeper.process.pid
+    sleeper.process.kill()
+    until(lambda: sleeper.process is not None and sleeper.process.pid != first and sleeper.running, sleeper, said)
+    assert any("killed by SIGKILL, started again" in line and "sleeper: here" in line for line in said)
+    sleeper.stop()
+    assert not psutil.pid_exists(first)
+
+
+def test_what_was_never_ready_stops_all_with_its_own_line(modules: Path) -> None:
+    child = Child("failer", "failer", [], modules / "failer.log", lambda: False)
+    with pytest.raises(ProcessFailed) as failed:
+        until(lambda: False, child, [])
+    assert str(failed.value) == "failer: there is no bread"
+
+
+def test_children_do_not_outlive_a_parent_that_is_killed(modules: Path) -> None:
+    mark = modules / "ready"
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, *command("sleeper", [str(mark)])], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+    try:
+        while not mark.exists():
+            assert child.is_running()
+            threading.Event().wait(0.02)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(PATIENCE)
+        child.wait(PATIENCE)
+    finally:
+        parent.stdout.close()
+        if child.is_running():
+            child.kill()
+
+
+def test_a_taken_port_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(TakenPort, match=rf"port {port} on 127.0.0.1 is taken .*set http.port"):
+            check_port("127.0.0.1", port, "http.port")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({}, "there is no program to run"),
+        ({"program": "no/such/program.py"}, "cannot be read"),
+    ],
+)
+def test_what_can_be_said_before_anything_starts(tmp_path: Path, flags: dict[str, str], said: str) -> None:
+    flags = {"state.path": str(tmp_path / "state"), **flags}
+    with pytest.raises(VernierError, match=said):
+        up(load(None, flags, {}), None, flags, say=lambda line: None)
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.supervisor.LEAST_FREE_BYTES", 1 << 60)
+    flags = {"state.path": str(tmp_path / "state"), "program": str(root / "configs" / "demo.py")}
+    with pytest.raises(NoRoom, match="disk full"):
+        Supervisor(load(None, flags, {}), None, flags).run()
+
+
+def test_a_second_service_on_one_state_is_refused(tmp_path: Path) -> None:
+    with StateDirectory(tmp_path / "state"), pytest.raises(StateInUse, match=f"in use by pid {os.getpid()}"):
+        StateDirectory(tmp_path / "state").acquire()
