@@ -1,6 +1,6 @@
 """The one place where the property tests meet the product's engine: run a program on updates, cut as a test likes.
 
-Also how hard the properties try: HYPOTHESIS_PROFILE=nightly is a hundred times as many cases as any other profile.
+Also how hard the properties try: HYPOTHESIS_PROFILE=nightly is about a hundred times as many cases as other profiles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.oracle.model import Change, collection_at, consolidate
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-NIGHTLY_EXAMPLES = 10_000
+NIGHTLY_EXAMPLES, NIGHTLY_SEEDS = 10_000, 500
 no_timeout = pytest.mark.timeout(0 if NIGHTLY else 300)
 """Nightly runs of one property take longer than any one test may otherwise."""
 
@@ -46,8 +46,8 @@ def examples(count: int) -> Callable[[F], F]:
 
 
 def seeds(count: int) -> range:
-    """As many seeds as this for a plain random test, or 10,000 at night."""
-    return range(NIGHTLY_EXAMPLES if NIGHTLY else count)
+    """As many seeds as this for a plain random test, or 500 at night."""
+    return range(NIGHTLY_SEEDS if NIGHTLY else count)
 
 
 Between = Literal["go on", "reopen", "repeat"]

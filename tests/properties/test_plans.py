@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import TypeVar, get_args
 
 import pytest
 from hypothesis import given, reject
@@ -17,6 +17,7 @@ from tests.properties import plans
 from tests.properties.engine import Between, examples, run
 from tests.properties.plans import InOracle, InVernier, LoopStep, Step, Steps, build
 
+N = TypeVar("N")
 OFFSETS = (0, -5, MIN_TIME, 1_700_000_000_000_000_000, 2**63 - 20)
 """Where the data times of a case begin: near zero, at either end, and now."""
 
@@ -31,6 +32,8 @@ class Case:
     slice_updates: int
     between: Between
     retain: int
+    shown: int
+    """How many of a plan's collections are views, from the last one on; what is not seen may be fused away."""
 
 
 @st.composite
@@ -54,21 +57,27 @@ def cases(draw: st.DrawFn) -> Case:
         slice_updates=draw(st.sampled_from((1, 2, 5, 1024))),
         between=draw(st.sampled_from(get_args(Between))),
         retain=draw(st.sampled_from((600_000_000_000, 3))),
+        shown=draw(st.sampled_from((1, 1, 2, 100))),
     )
 
 
-def in_product(steps: Steps, retain: int) -> vn.App:
-    """An app with every collection of the plan as a view: v0, v1 …"""
-    language = InVernier(retain)
-    for index, collection in enumerate(build(steps, language)):
-        language.app.view(f"v{index}", collection)
+def last(collections: list[N], case: Case) -> dict[str, N]:
+    """The collections that are views, by name: v0 is the plan's last one, v1 the one before …"""
+    return {f"v{place}": one for place, one in enumerate(reversed(collections)) if place < case.shown}
+
+
+def in_product(steps: Steps, case: Case) -> vn.App:
+    """The plan as a program."""
+    language = InVernier(case.retain)
+    for name, collection in last(build(steps, language), case).items():
+        language.app.view(name, collection)
     return language.app
 
 
 def in_oracle(steps: Steps, case: Case) -> dict[str, list[Change]]:
     """What the views of the plan should change. Gives the case up where multiplicities grow out of hand."""
     try:
-        return {f"v{index}": changes(node, case.updates) for index, node in enumerate(build(steps, InOracle()))}
+        return {name: changes(node, case.updates) for name, node in last(build(steps, InOracle()), case).items()}
     except TooLarge:
         reject()
 
@@ -76,7 +85,7 @@ def in_oracle(steps: Steps, case: Case) -> dict[str, list[Change]]:
 def in_engine(steps: Steps, case: Case) -> dict[str, list[Change]]:
     """What the views of the plan do change."""
     return run(
-        in_product(steps, case.retain),
+        in_product(steps, case),
         case.updates,
         cuts=case.cuts,
         workers=case.workers,
