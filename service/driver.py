@@ -137,7 +137,7 @@ class Driver:
         beat = {heartbeat_topic(name): settings.workers}
         kept = {"retention.ms": str(_HOUR_MS)}
         found |= create_topics(settings.kafka.bootstrap, beat, config=kept, **options)
-        return settings.door(name, self.app.sources, found)
+        return settings.door(self.app, found)
 
     def _job(self) -> Job:
         program = self.settings.program

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from operators.app import App
 from operators.duration import nanoseconds
 from operators.errors import ProgramError
 from service.sources import DoorConfig, SourceConfig
@@ -92,7 +93,7 @@ class Source(_Section):
     idle_timeout_ms: int | None = Field(
         default=30_000, ge=0, description="an idle partition gives way after it; null: never"
     )
-    on_late: Literal["reject", "advance"] = "reject"
+    on_late: Literal["reject", "advance"] | None = Field(default=None, description="default: what the program says")
     resolution: Literal["exact", "millisecond"] = "exact"
 
     @field_validator("lateness")
@@ -196,10 +197,11 @@ class Settings(BaseSettings):
         """The topic that a source is read from."""
         return self.source(name).topic or name
 
-    def door(self, app: str, names: Mapping[str, object], partitions: Mapping[str, int]) -> DoorConfig:
+    def door(self, app: App, partitions: Mapping[str, int]) -> DoorConfig:
         """The door's configuration for a program's sources. partitions: how many each topic has."""
         sources = {}
-        for name in names:
+        late: Literal["reject", "advance"] = "advance" if app.on_late == "advance" else "reject"
+        for name in app.sources:
             mine = self.source(name)
             sources[name] = SourceConfig(
                 topic=self.topic(name),
@@ -207,13 +209,13 @@ class Settings(BaseSettings):
                 clock=mine.clock,
                 lateness_ns=None if mine.lateness is None else nanoseconds(mine.lateness),
                 idle_timeout_ms=mine.idle_timeout_ms,
-                on_late=mine.on_late,
+                on_late=mine.on_late or late,
                 resolution=mine.resolution,
             )
         return DoorConfig(
             sources,
             partitions=dict(partitions),
-            heartbeat_topic=heartbeat_topic(app),
+            heartbeat_topic=heartbeat_topic(app.name),
             max_message_bytes=self.max_message_bytes,
         )
 

@@ -5,7 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from operators.app import App
+from operators.schema import Schema
+from operators.types import Int64
 from service.settings import MASK, BadSettings, Settings, load, masked
+
+
+class Row(Schema):
+    node: Int64
+
+
+def program(on_late: str = "dead_letter") -> App:
+    """A program with two sources."""
+    app = App("app", on_late=on_late)
+    app.source("edges", Row)
+    app.source("roots", Row)
+    return app
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -32,12 +47,19 @@ def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> N
 def test_sources_by_name_from_every_layer(tmp_path: Path) -> None:
     config = write(tmp_path, "sources:\n  edges: {topic: graph, clock: event}\n")
     settings = load(config, {"sources.edges.lateness": "5s"}, {"VERNIER_SOURCES__EDGES__FORMAT": "json"}).settings
-    door = settings.door("app", {"edges": None, "roots": None}, {"graph": 2})
+    door = settings.door(program(), {"graph": 2})
     edges, roots = door.sources["edges"], door.sources["roots"]
     assert (edges.topic, edges.clock, edges.format, edges.lateness_ns) == ("graph", "event", "json", 5_000_000_000)
     assert (roots.topic, roots.clock, roots.format) == ("roots", "arrival", "vernier")
     assert door.partitions == {"graph": 2}
     assert door.heartbeat_topic == "app.heartbeat"
+
+
+def test_the_program_says_what_happens_to_late_updates_unless_the_settings_do() -> None:
+    settings = load(None, {"sources.edges.on_late": "reject"}, {}).settings
+    assert settings.door(program(), {}).sources["roots"].on_late == "reject"
+    door = settings.door(program("advance"), {})
+    assert (door.sources["edges"].on_late, door.sources["roots"].on_late) == ("reject", "advance")
 
 
 @pytest.mark.parametrize(
