@@ -27,7 +27,7 @@ from operators.plan import Op, ReduceOp
 from operators.scope import ScopeRun
 from storage.layer import Layer, keyed_columns
 from storage.trace import Trace
-from storage.updates import Ints, order_rows
+from storage.updates import MIN_TIME, Ints, order_rows
 
 
 class Reduce(Operator):
@@ -69,7 +69,7 @@ class Reduce(Operator):
         if len(rows):
             rows = rows[order_rows(rows, self.columns)]
             slice_ = self.scope.slice
-            self.trace.append(Layer.of_rows(rows, self.key_width, self.depth, slice_.lower, slice_.upper, slice_.lower))
+            self.trace.append(Layer.of_rows(rows, self.key_width, self.depth, slice_.lower, slice_.upper, MIN_TIME))
             self.fresh = rows
             self.out = rows[:, 1:]
 
