@@ -8,10 +8,10 @@ sends what the newest epoch has and the group has not seen. Epochs wait for it, 
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
+from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
 from service.errors import LettersNotSent
@@ -23,6 +23,17 @@ from storage.state import StateDirectory
 _log = logging.getLogger("vernier.letters")
 _ROOM = 1 << 20
 """Bytes that headers may add to a message."""
+
+_NULL = object()
+"""Stands for a null value: the client refuses a message without key and value, but not one that becomes so."""
+
+
+class _Nulls(Serializer):  # type: ignore[misc]
+    """Bytes as they are, and a null value for _NULL."""
+
+    def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: object) -> object:
+        """What goes into the message."""
+        return None if data is _NULL else data
 
 
 class Letters:
@@ -59,8 +70,10 @@ class Letters:
             producer = self._connected()
             producer.begin_transaction()
             for letter in letters:
-                headers: Any = letter.kafka_headers()
-                producer.send(letter.dlq_topic, key=letter.key, value=letter.value, headers=headers)
+                # The client writes no null header, so that becomes an empty one; all else is as it came.
+                headers = [(name, value or b"") for name, value in letter.kafka_headers()]
+                value = _NULL if letter.value is None else letter.value
+                producer.send(letter.dlq_topic, key=letter.key, value=value, headers=headers)
             producer.send_offsets_to_transaction({self._mark: OffsetAndMetadata(manifest.epoch, "", -1)}, self._group)
             producer.commit_transaction()
         except KafkaError as error:
@@ -83,6 +96,7 @@ class Letters:
                 acks="all",
                 max_request_size=(64 << 20) + _ROOM,
                 max_block_ms=30_000,
+                value_serializer=_Nulls(),
             )
             try:
                 producer.init_transactions()
