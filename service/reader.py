@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from operators.schema import RowType
+from service.recentletters import RecentLetters
 from service.stats import Stats
 from service.viewstate import Interval, ViewState, by_time, changes_between
 from storage.errors import EpochGone, StorageError
@@ -85,6 +86,7 @@ class Reader:
         self._lease: ReadLease | None = None
         self._segments: dict[str, Segment] = {}
         self._layers: dict[tuple[str, str], Layer] = {}
+        self.letters = RecentLetters()
 
     def poll(self) -> bool:
         """Look for another epoch than the snapshot's and read it; True when there was one. One small read otherwise.
@@ -111,23 +113,6 @@ class Reader:
             self._lease = None
         self._segments.clear()
         self._layers.clear()
-
-    def manifests(self) -> Iterator[Manifest]:
-        """The manifests that are still kept, newest first."""
-        snapshot = self.snapshot
-        if snapshot is None:
-            return
-        yield snapshot.manifest
-        for epoch in range(snapshot.manifest.epoch - 1, NO_EPOCH, -1):
-            try:
-                yield self._state.manifest(epoch)
-            except (StorageError, EpochGone):
-                return
-
-    def segment(self, name: str) -> Segment:
-        """A segment that a kept manifest names. Raises StorageError leaves; one that was collected is FileMissing."""
-        opened = self._segments.get(name)
-        return opened if opened is not None else self._state.open(name)
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -157,6 +142,9 @@ class Reader:
         if before is None or not _continues(before.manifest, newest):
             views = {name: self._load(name, newest) for name in newest.views}
             stats = Stats.from_json(newest.stats)
+            self.letters.clear()
+            for manifest in reversed(list(self._kept(newest))):
+                self._collect_letters(manifest)
             return Snapshot(newest, views, stats, (_note(newest, stats, Stats(), None),))
         noticed = time.time_ns()
         steps = self._steps(before.manifest, newest)
@@ -164,6 +152,7 @@ class Reader:
         for name, entry in newest.views.items():
             views[name] = self._advance(before.views[name], entry, newest, [(m, parts[name]) for m, parts in steps])
         for manifest, _ in steps or [(newest, {})]:
+            self._collect_letters(manifest)
             after = Stats.from_json(manifest.stats)
             history.append(_note(manifest, after, stats, noticed))
             stats = after
@@ -182,6 +171,22 @@ class Reader:
                     raise
                 return []
         return found[::-1]
+
+    def _kept(self, newest: Manifest) -> Iterator[Manifest]:
+        """The manifest and those before it that are still there, newest first."""
+        yield newest
+        for epoch in range(newest.epoch - 1, NO_EPOCH, -1):
+            try:
+                yield self._state.manifest(epoch)
+            except (StorageError, EpochGone):
+                return
+
+    def _collect_letters(self, manifest: Manifest) -> None:
+        for ref in manifest.dead:
+            try:
+                self.letters.add(manifest.epoch, self._state.open(ref.segment).meta(ref.label).get("letters", ()))
+            except StorageError as error:
+                _log.warning("cannot read the dead letters of epoch %d: %s", manifest.epoch, error)
 
     def _advance(
         self, view: ViewState, entry: ViewEntry, newest: Manifest, steps: list[tuple[Manifest, list[Layer]]]

@@ -138,16 +138,25 @@ class Histogram:
 
     def quantile(self, q: float) -> float | None:
         """The value below which the share `q` lies, linear inside its bucket; None when nothing was observed."""
-        wanted, below = q * self.observations, 0
         if not any(self.counts):
             return None
-        for bucket, count in enumerate(self.counts):
-            if count and below + count >= wanted:
-                low = self.bounds[bucket - 1] if bucket else 0.0
-                high = self.bounds[bucket] if bucket < len(self.bounds) else low
-                return low + (high - low) * (wanted - below) / count
-            below += count
-        return self.bounds[-1]
+        return float(quantiles(self.bounds, np.array([self.counts]), q)[0])
+
+
+def quantiles(bounds: tuple[float, ...], counts: npt.NDArray[np.int64], q: float) -> npt.NDArray[np.float64]:
+    """The quantile `q` of many histograms, counts[n, len(bounds) + 1], linear inside buckets; 0 for empty ones.
+
+    What fell beyond all bounds counts as the greatest bound.
+    """
+    edges = np.array([0.0, *bounds, bounds[-1]])
+    below = np.cumsum(counts, axis=1)
+    wanted = q * below[:, -1]
+    bucket = np.argmax((below >= wanted[:, None]) & (counts > 0), axis=1)
+    line = np.arange(len(counts))
+    inside = counts[line, bucket]
+    share = (wanted - (below[line, bucket] - inside)) / np.maximum(inside, 1)
+    low, high = edges[bucket], edges[bucket + 1]
+    return np.where(inside > 0, low + (high - low) * share, 0.0)
 
 
 class Stats:

@@ -71,6 +71,7 @@ def router(context: Context) -> APIRouter:
         body = await run(state, at, lambda: key_body(context, state, at, words, stale_ms))
         return Response(body, headers=_NO_STORE, media_type=_JSON)
 
+    @routes.get("/v1/views/{view}/rows", responses=schemas.rows, summary="Rows of a view, too", include_in_schema=False)
     @routes.get("/v1/views/{view}", responses=schemas.rows, summary="Rows of a view")
     async def rows_of_view(
         request: Request,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Annotated, Any
 
@@ -21,9 +20,8 @@ from service.sidecar.context import Context, frontier_list
 from service.sidecar.masking import masked
 from service.sidecar.problems import Problem, problem_response
 from service.sidecar.readiness import laggards
-from service.stats import LATENCY_BOUNDS, Histogram
+from service.stats import LATENCY_BOUNDS, Histogram, quantiles
 from service.viewstate import ViewState
-from storage.errors import StorageError
 from storage.manifest import LayerRef
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
@@ -146,7 +144,7 @@ def router(context: Context) -> APIRouter:
     @routes.get("/v1/dead-letters", summary="The newest refused messages", responses=schemas.plain)
     async def dead_letters(limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Response:
         snapshot = follower.require()
-        letters = list(itertools.islice(_letters(context), limit))
+        letters = follower.reader.letters.newest(limit)
         return reply(
             {"dead_letters": letters, "totals": _numbers(snapshot, "source_errors_total", ("source", "reason"))}
         )
@@ -244,11 +242,13 @@ def _series(history: Sequence[EpochNote], window_seconds: int, points: int) -> d
         steps = np.array([note.committed_ns // step_ns for note in own])
         first = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
         totals = np.add.reduceat(np.stack([note.latency[view] for note in own]), first, axis=0)
-        for at, counts in zip(steps[first].tolist(), totals.tolist(), strict=True):
-            step = Histogram(LATENCY_BOUNDS, counts)
-            if step.observations:
-                point = {"p50": step.quantile(0.5), "p99": step.quantile(0.99), "count": step.observations}
-                series.setdefault(view, []).append({"at": str(at * step_ns)} | point)
+        seen = totals.sum(axis=1)
+        p50, p99 = (quantiles(LATENCY_BOUNDS, totals, q).tolist() for q in (0.5, 0.99))
+        series[view] = [
+            {"at": str(at * step_ns), "p50": p50[i], "p99": p99[i], "count": count}
+            for i, (at, count) in enumerate(zip(steps[first].tolist(), seen.tolist(), strict=True))
+            if count
+        ]
     return series
 
 
@@ -271,15 +271,3 @@ def _layer(ref: LayerRef) -> dict[str, Any]:
         "upper": str(ref.upper),
         "since": str(ref.since),
     }
-
-
-def _letters(context: Context) -> Iterable[dict[str, Any]]:
-    """Dead letters of the epochs whose manifests are kept, newest first."""
-    for manifest in context.follower.reader.manifests():
-        for ref in reversed(manifest.dead):
-            try:
-                meta = context.follower.reader.segment(ref.segment).meta(ref.label)
-            except StorageError:
-                return
-            for letter in reversed(meta.get("letters", [])):
-                yield {"epoch": manifest.epoch, **letter}

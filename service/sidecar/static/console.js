@@ -6,7 +6,7 @@ import { Lanes } from "./lanes.js";
 import { Rows } from "./rows.js";
 import { clockParts, duration, grouped, sharesClock, showTime } from "./time.js";
 
-const MOST_CHANGES = 150;
+const MOST_CHANGES = 80;
 const SERIES_SECONDS = 300;
 const SLIDER = 1000;
 
@@ -68,7 +68,7 @@ function take(data) {
   if (changes.length) {
     rows.apply(changes);
     lanes.addTicks(changes.map((change) => [BigInt(change.time), change.diff]));
-    state.changes.push(...changes);
+    state.changes.push(...changes.slice(-MOST_CHANGES));
     state.changes.splice(0, Math.max(0, state.changes.length - MOST_CHANGES));
     state.recent.push([performance.now(), changes.length]);
     state.changed = true;
@@ -164,7 +164,7 @@ async function pollEpochs() {
       state.epoch = newest.epoch;
       lanes.addEpochs(epochs);
       const serverNow = Number(newest.committed / 1_000_000n) + answer.stale_ms;
-      lanes.skewMs = serverNow - Date.now();
+      lanes.heard(serverNow);
       at("epoch").textContent = grouped(newest.epoch);
       showTime(at("message-time"), newest.committed);
       const nowNs = BigInt(serverNow) * 1_000_000n;
@@ -256,10 +256,14 @@ async function pollSources() {
 
 // --- drawing -----------------------------------------------------------------------------------------------------------
 
+let drawn = 0;
+
 function draw() {
+  if (document.hidden) return;
   if (state.live) rows.draw();
-  if (state.changed) {
+  if (state.changed && performance.now() - drawn > 300) {
     state.changed = false;
+    drawn = performance.now();
     at("changes").replaceChildren(...[...state.changes].reverse().map(changeLine));
   }
   const now = performance.now();
@@ -367,5 +371,5 @@ start();
 every(400, pollEpochs);
 every(1000, pollViews);
 every(1000, pollLatency);
-every(2000, pollSources);
+every(1000, pollSources);
 setInterval(draw, 120);

@@ -4,17 +4,20 @@
 import { clockParts, duration, sharesClock } from "./time.js";
 
 const SECOND = 1_000_000_000;
-const MOST_TICKS = 6000;
+const MOST_TICKS = 1 << 17;
 
 export class Lanes {
   constructor(canvas) {
     this.canvas = canvas;
     this.epochs = [];
-    this.ticks = [];
+    // A ring: times as nanoseconds from `origin`, which fit a double, and the signs of the diffs.
+    this.tickTimes = new Float64Array(MOST_TICKS);
+    this.tickSigns = new Int8Array(MOST_TICKS);
+    this.tickCount = 0;
     this.sources = [];
     this.frontier = null;
-    this.skewMs = 0;
-    this.origin = null;
+    this.skews = [];
+    this.origin = BigInt(Date.now()) * 1_000_000n;
     this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.last = 0;
     new ResizeObserver(() => this.#fit()).observe(canvas);
@@ -34,12 +37,27 @@ export class Lanes {
 
   /** Changes of the chosen view: [[time BigInt, diff], ...]. */
   addTicks(ticks) {
-    for (const tick of ticks) this.ticks.push(tick);
-    this.ticks.splice(0, Math.max(0, this.ticks.length - MOST_TICKS));
+    for (const [time, diff] of ticks) {
+      const place = this.tickCount % MOST_TICKS;
+      this.tickTimes[place] = Number(time - this.origin);
+      this.tickSigns[place] = diff > 0 ? 1 : -1;
+      this.tickCount += 1;
+    }
   }
 
   clearTicks() {
-    this.ticks = [];
+    this.tickCount = 0;
+  }
+
+  /** The server's clock as an answer told it (ms). Late answers make it look slow, so the fastest of the last ones counts. */
+  heard(serverNowMs) {
+    this.skews.push(serverNowMs - Date.now());
+    this.skews.splice(0, Math.max(0, this.skews.length - 30));
+  }
+
+  /** Now by the server's clock, in ms. */
+  get nowMs() {
+    return Date.now() + (this.skews.length ? Math.max(...this.skews) : 0);
   }
 
   #fit() {
@@ -67,10 +85,9 @@ export class Lanes {
     pen.clearRect(0, 0, this.width, this.height);
     const narrow = this.width < 560;
     const top = 62, bottom = 142, span = (narrow ? 6 : 12) * SECOND;
-    const nowNs = BigInt(Math.round(Date.now() + this.skewMs)) * 1_000_000n;
+    const nowNs = BigInt(Math.round(this.nowMs)) * 1_000_000n;
     const newest = this.epochs.at(-1);
     // Offsets from `origin` are small enough for plain numbers.
-    this.origin ??= nowNs;
     const now = Number(nowNs - this.origin);
     const right = this.width - 10;
     const upperX = (ns) => right - ((now - Number(ns - this.origin)) / span) * this.width;
@@ -101,13 +118,7 @@ export class Lanes {
       }
     });
 
-    for (const [time, diff] of this.ticks) {
-      const x = lowerX(time);
-      if (x < 0 || x > this.width) continue;
-      pen.fillStyle = diff > 0 ? colour("plus") : colour("minus");
-      if (diff > 0) pen.fillRect(x, bottom - 13, 1, 12);
-      else pen.fillRect(x, bottom + 1, 1, 12);
-    }
+    this.#drawTicks(pen, colour, lowerX, bottom);
 
     const frontier = this.frontier ?? newest?.upper;
     if (frontier !== undefined) {
@@ -127,6 +138,25 @@ export class Lanes {
       pen.fillStyle = colour("ink");
       pen.fillRect(upperX(nowNs), 20, 1, top - 20);
     }
+  }
+
+  /** One column a pixel, taller where there are more changes: above the line what came, below it what went. */
+  #drawTicks(pen, colour, lowerX, y) {
+    const zero = lowerX(this.origin);
+    const scale = (lowerX(this.origin + BigInt(SECOND)) - zero) / SECOND;
+    const came = new Uint16Array(Math.ceil(this.width) + 1), went = new Uint16Array(Math.ceil(this.width) + 1);
+    for (let i = Math.min(this.tickCount, MOST_TICKS) - 1; i >= 0; i -= 1) {
+      const x = Math.floor(zero + this.tickTimes[i] * scale);
+      if (x < 0 || x > this.width) continue;
+      if (this.tickSigns[i] > 0) came[x] += 1;
+      else went[x] += 1;
+    }
+    const most = Math.max(4, ...came, ...went);
+    const tall = (count) => 3 + 13 * Math.sqrt(count / most);
+    pen.fillStyle = colour("plus");
+    came.forEach((count, x) => count && pen.fillRect(x, y - 1 - tall(count), 1, tall(count)));
+    pen.fillStyle = colour("minus");
+    went.forEach((count, x) => count && pen.fillRect(x, y + 2, 1, tall(count)));
   }
 
   /** Data times that have nothing to do with the clock get a scale of their own: the visible epochs fill the lane. */
@@ -178,7 +208,8 @@ export class Lanes {
     pen.fillText(label, 2, side < 0 ? y - 40 : y + 80);
   }
 
-  #flag(pen, colour, x, y, text, drop) {
+  #flag(pen, colour, wanted, y, text, drop) {
+    const x = Math.min(wanted, this.width - 2);
     pen.fillStyle = colour;
     pen.fillRect(x - 1, y - 22, 2, 22 + drop - 10);
     const width = pen.measureText(text).width;

@@ -4,6 +4,7 @@ import { clockParts } from "./time.js";
 
 const MOST = 2000;
 const MOST_IN_TABLE = 60;
+const MOST_LIT = 200;
 const DIFF = "_diff";
 
 /** Compare as the server orders rows: nulls first, numbers by value, then text. */
@@ -35,6 +36,7 @@ export class Rows {
     this.rows = new Map();
     this.elements = new Map();
     this.dirty = new Map();
+    this.hot = [];
     this.find = "";
     this.edge = null;
     this.place.replaceChildren();
@@ -102,6 +104,11 @@ export class Rows {
     const changed = this.dirty;
     this.dirty = new Map();
     const gone = new Map(), fresh = [];
+    // Where everything changes at once nobody can follow single rows, and fading them all would keep the browser busy:
+    // then what changed is only coloured until the next drawing.
+    this.lit = changed.size <= MOST_LIT;
+    for (const element of this.hot) element.classList.remove("hot");
+    this.hot = [];
     for (const [id, before] of changed) {
       const now = this.rows.get(id);
       if ((now?.count ?? 0) === before) continue;
@@ -129,7 +136,7 @@ export class Rows {
 
   #replace(id, old, { values, count }) {
     const element = this.#element(values, count);
-    if (this.asChips) element.classList.add("came");
+    if (this.asChips) this.#light(element);
     else {
       [...element.cells].forEach((cell, i) => {
         cell.classList.toggle("came", cell.textContent !== old.cells[i].textContent);
@@ -146,7 +153,13 @@ export class Rows {
     return true;
   }
 
+  #light(element) {
+    element.classList.add(this.lit ? "came" : "hot");
+    if (!this.lit) this.hot.push(element);
+  }
+
   #leave(element) {
+    if (!this.lit) return void element.remove();
     element.classList.remove("came");
     element.classList.add("went");
     element.dataset.gone = "1";
@@ -160,7 +173,7 @@ export class Rows {
     for (const [id, { values, count }] of fresh) {
       while (next && (next.dataset.gone || this.#compare(next.row, values) < 0)) next = next.nextElementSibling;
       const element = this.#element(values, count);
-      element.classList.add("came");
+      this.#light(element);
       this.elements.set(id, element);
       this.body.insertBefore(element, next);
     }
