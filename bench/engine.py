@@ -1,7 +1,9 @@
 """How fast the engine alone is: seed 000's benchmark, a random graph in motion, without Spark, Kafka or files.
 
-`python -m bench.engine --program bfs --nodes 1000 --edges 2000 --updates 20000 --batch 1000`: an update puts an edge in and takes the
-oldest out, each update at its own time. Prints one JSON line: CPU and wall microseconds an update, epoch percentiles, shares by operator.
+    python -m bench.engine --program bfs --nodes 1000 --edges 2000 --updates 20000 --batch 1000
+
+An update puts an edge in and takes the oldest out, each update at its own time. Prints one JSON line: CPU and wall
+microseconds an update, percentiles of an epoch, shares by operator.
 """
 
 import argparse

@@ -125,8 +125,8 @@ def _spans(row: np.ndarray, at: int) -> tuple[int, int, int, int]:
 
 
 @njit(cache=True)
-def _merge_runs(rows: np.ndarray, bounds: np.ndarray, runs: int, order: np.ndarray, spare: np.ndarray, v: int, d: int):  # type: ignore
-    """Order rows whose `runs` consecutive runs (at bounds[: runs + 1]) are sorted: merge neighbours until one is left."""
+def _merge_runs(rows, bounds, runs, order, spare, v, d):  # type: ignore[no-untyped-def]
+    """Order rows whose `runs` consecutive runs (at bounds[: runs + 1]) are sorted, by merging neighbours."""
     while runs > 1:
         kept = 0
         for r in range(0, runs - 1, 2):
@@ -191,8 +191,7 @@ def gather(table: np.ndarray, found: np.ndarray, v: int, d: int, settled: int, f
             if at < 0:
                 continue
             row = table[layer]
-            v0, v1, h0, h1 = _spans(row, at)
-            val = v0
+            val, _, h0, h1 = _spans(row, at)
             stop = h1
             for h in range(h0, h1):
                 if h == h0 or h == stop:
