@@ -38,7 +38,7 @@ def column_values(field: Field, words: Ints) -> list[Any]:
 def _plain_values(field: Field, block: Ints) -> list[Any]:
     match field.type:
         case Int64():
-            return block[:, 0].tolist()
+            return list(block[:, 0].tolist())
         case TimestampNs():
             return [str(value) for value in block[:, 0].tolist()]
         case Bool():
