@@ -38,13 +38,13 @@ class CannotWrite(CallerError):
     reason: str
 
 
-def change_lines(view: str, schema: RowType, changes: Ints) -> pa.LargeStringArray:
-    """A line, with its newline, for each change `[row words | time | diff]`; int64[n, width + 2]. O(n)."""
+def json_lines(member: str, name: str, schema: RowType, updates: Ints) -> pa.LargeStringArray:
+    """`{member:name,"data":[...],"time":t,"diff":d}` and a newline for each update; int64[n, width + 2]. O(n)."""
     parts: list[Any] = []
     for field in schema.fields:
-        text = _texts(field, changes[:, field.offset : field.offset + field.words])
-        parts += [",", text] if parts else [f'{{"view":{json.dumps(view)},"data":[', text]
-    parts += ['],"time":', _integers(changes[:, -2]), ',"diff":', _integers(changes[:, -1]), "}\n"]
+        text = _texts(field, updates[:, field.offset : field.offset + field.words])
+        parts += [",", text] if parts else [f'{{"{member}":{json.dumps(name)},"data":[', text]
+    parts += ['],"time":', _integers(updates[:, -2]), ',"diff":', _integers(updates[:, -1]), "}\n"]
     scalars = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
     return cast(pa.LargeStringArray, pc.binary_join_element_wise(*scalars, pa.scalar("", pa.large_string())))
 
@@ -126,7 +126,7 @@ class ChangeFile:
                 rows = consolidate_rows(np.ascontiguousarray(np.concatenate(parts)), columns)
                 times.append(rows[:, -2])
                 ranks.append(np.full(len(rows), rank))
-                lines.append(change_lines(name, schema, rows))
+                lines.append(json_lines("view", name, schema, rows))
             self._waiting[name] = []
         self._count = 0
         if lines:

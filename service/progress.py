@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Protocol
 
@@ -47,6 +48,8 @@ class Bar:
     """A line at the foot of the terminal, on standard error, that leaves no trace."""
 
     def __init__(self) -> None:
+        # A descriptor of its own: standard error may be turned away while something noisy starts.
+        self._console = Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8"))
         self._progress: Progress | None = None
         self._what = ""
         self._task = TaskID(0)
@@ -68,7 +71,7 @@ class Bar:
     def _turn_to(self, what: str, total: int | None, unit: str) -> Progress:
         if self._progress is None:
             columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), _Amount(), Remaining())
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress = Progress(*columns, console=self._console, transient=True)
             self._progress.start()
         if what != self._what:
             for task in self._progress.task_ids:
