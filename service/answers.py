@@ -81,7 +81,7 @@ class Page:
 class Answers:
     """Answers queries on view states. cache_bytes bounds what is kept of older times and of sorted queries."""
 
-    def __init__(self, cache_bytes: int = 128 << 20) -> None:
+    def __init__(self, cache_bytes: int = 64 << 20) -> None:
         self._sets = SizedCache(cache_bytes)
         self._orders = SizedCache(cache_bytes // 4)
         self._codecs: dict[int, RowJson] = {}

@@ -76,7 +76,7 @@ class Reader:
     served.
     """
 
-    def __init__(self, path: str | Path, *, log_bytes: int = 64 << 20) -> None:
+    def __init__(self, path: str | Path, *, log_bytes: int = 16 << 20) -> None:
         self.path = Path(path)
         self.snapshot: Snapshot | None = None
         self.failure: str | None = None

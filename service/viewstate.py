@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from operators.schema import RowType
+from service.kernels import views
 from service.rowset import RowSet
-from storage.errors import CallerError
+from storage.errors import CallerError, DiffOverflow
+from storage.kernels.status import OK
 from storage.layer import Layer
 from storage.updates import MIN_TIME, Ints, Updates
 
@@ -185,22 +187,27 @@ class ViewState:
 
 
 def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int) -> Updates:
-    """The changes that a view's layers hold with lower <= time < upper, ordered by time, then row. O(layers that
-    overlap).
+    """The changes that a view's layers hold with lower <= time < upper, ordered by time, then row.
+
+    Exact where no time from `lower` on was folded: then layers of one shard are of different times, those of different
+    shards of different rows, and nothing needs to be summed. O(updates of the layers that overlap) to look, and a sort
+    of what is found.
     """
     found = []
     for layer in layers:
         if layer.lower < upper and layer.upper > lower and layer.updates:
-            updates = layer.to_updates()
-            found.append(updates.take((updates.time >= lower) & (updates.time < upper)))
-    return by_time(Updates.concat(found, width).consolidate())
+            picked = views.pick_between(layer.address, layer.key_width, layer.val_width, lower, upper)
+            found.append(Updates(picked, width, 0))
+    return by_time(Updates.concat(found, width))
 
 
 def sum_until(layers: Iterable[Layer], width: int, as_of: int) -> RowSet:
-    """The rows at a data time. O(n log n) for n updates in the layers. Raises DiffOverflow."""
+    """The rows at a data time. O(updates), and a sort of the distinct rows. Raises DiffOverflow."""
     found = [np.empty((0, width + 1), np.int64)]
     for layer in layers:
         if layer.lower <= as_of and layer.updates:
-            updates = layer.to_updates()
-            found.append(matrix_of(updates.take(updates.time <= as_of)))
+            rows, status = views.sum_until(layer.address, layer.key_width, layer.val_width, as_of)
+            if status != OK:
+                raise DiffOverflow(operation="adding")
+            found.append(rows)
     return RowSet.of(width, np.concatenate(found))

@@ -10,6 +10,9 @@ from operators.schema import RowType
 from operators.types import Int64
 from operators.warm import warm as warm_engine
 from service.formats import FORMATS
+from service.viewstate import changes_between, sum_until
+from storage.layer import Layer
+from storage.updates import Updates
 
 _MESSAGES = {
     "vernier": b'{"v":1,"t":"1","input":"a","u":[[[1],"2",1],[{"x":1},3,-1]]}',
@@ -20,6 +23,10 @@ _MESSAGES = {
 def warm(report: Callable[[str], None] = lambda text: None) -> None:
     """Compile or load every kernel; `report` is told what comes next. See operators.warm for what it takes."""
     warm_engine(report)
+    report("views")
+    layer = Layer.build(Updates.of([[1, 1], [2, 1]], 1, 1), 1, 1, 2, 1)
+    sum_until([layer], 2, 1)
+    changes_between([layer], 2, 1, 2)
     report("messages")
     row = RowType([("x", Int64(), False)])
     for name, message in _MESSAGES.items():

@@ -34,5 +34,5 @@ class Options:
     max_subscribers: int = 2_000
     heartbeat_s: float = 15
     stall_s: float = 60
-    log_bytes: int = 64 << 20
-    cache_bytes: int = 128 << 20
+    log_bytes: int = 16 << 20
+    cache_bytes: int = 64 << 20
