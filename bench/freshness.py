@@ -1,0 +1,216 @@
+"""Freshness: a record is produced, and is visible over HTTP. Beside it an empty foreachBatch on the same broker.
+
+`python -m bench.freshness --seconds 60 --rate 1000`: the demonstration's graph in motion, sent by this process; then,
+one after another and each for so long after a warm-up: the service (its answer is visible when the change stream of a
+view over HTTP has passed the record's time), the same query whose foreachBatch only reads its rows, and one whose
+foreachBatch does nothing at all. Prints one JSON line: milliseconds, median and 99th percentile, and the ratio to the
+loop that reads. Prints the machine's load, too: on a busy machine compare nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from kafka import KafkaProducer
+
+from service.broker import EmbeddedBroker, create_topics
+from service.producer import BATCH_SECONDS, MovingGraph, Position, messages
+from service.settings import Settings, load
+from service.sources import DoorConfig
+from service.supervisor import Supervisor
+
+ROOT = Path(__file__).resolve().parent.parent
+TOPIC = "graph"
+WARM_SECONDS = 20.0
+
+
+@dataclass
+class Load:
+    """Sends the graph in motion and writes down when. sent: (wall clock, time that progress then reached, offsets)."""
+
+    settings: Settings
+    rate: float
+    sent: list[tuple[int, int, list[Any]]] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Send until stopped."""
+        graph, at = MovingGraph(), Position([0] * self.settings.workers, time.time_ns())
+        producer = KafkaProducer(bootstrap_servers=self.settings.kafka.bootstrap, acks=1, linger_ms=0)
+        began = time.monotonic()
+        while not self.stop.wait(BATCH_SECONDS):
+            until = max(graph.edges + int((time.monotonic() - began) * self.rate), *at.sent)
+            now = time.time_ns()
+            futures = [
+                (partition, producer.send(TOPIC, key=key, value=value, partition=partition))
+                for partition, key, value in messages(graph, at, until, now)
+            ]
+            self.sent.append((now, at.time_ns, futures))
+        producer.close(timeout=5)
+
+
+@contextmanager
+def sending(settings: Settings, rate: float) -> Iterator[Load]:
+    """A load for as long as the block runs, on a topic of its own making."""
+    create_topics(settings.kafka.bootstrap, {TOPIC: settings.workers})
+    made = Load(settings, rate)
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.stop.set()
+        thread.join()
+
+
+def serve(settings: Settings, flags: dict[str, str], rate: float, seconds: float) -> list[float]:
+    """Milliseconds from each batch's sending to its visibility, through the whole service."""
+    loaded = load(ROOT / "configs" / "demo.yaml", flags, {})
+    ready = threading.Event()
+    supervisor = Supervisor(loaded, ROOT / "configs" / "demo.yaml", flags, say=lambda line: None)
+    thread = threading.Thread(target=supervisor.run, args=(ready.set,))
+    thread.start()
+    seen: list[tuple[int, int]] = []
+    try:
+        while not ready.wait(0.1):
+            if not thread.is_alive():
+                raise SystemExit("bench: the service did not start")
+        with sending(settings, rate) as sent:
+            time.sleep(WARM_SECONDS)
+            began = time.time_ns()
+            watch(f"{supervisor.url}/v1/views/histogram/changes", seconds, seen)
+        reached = [frontier for frontier, _ in seen]
+        found = []
+        for at, end, _ in sent.sent:
+            place = bisect.bisect_left(reached, end)
+            if at >= began and place < len(seen):
+                found.append((seen[place][1] - at) / 1e6)
+        return found
+    finally:
+        supervisor.stop()
+        thread.join()
+
+
+def watch(url: str, seconds: float, seen: list[tuple[int, int]]) -> None:
+    """Follow a change stream; every frontier with the wall clock at which it was received."""
+    end = time.monotonic() + seconds
+    with httpx.stream("GET", url, headers={"Accept": "text/event-stream"}, timeout=30) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("id:"):
+                seen.append((int(line[3:].strip()), time.time_ns()))
+            if time.monotonic() > end:
+                return
+
+
+def spin(settings: Settings, flags: dict[str, str], kind: str, rate: float, seconds: float) -> list[float]:
+    """Milliseconds from each batch's sending to the end of the foreachBatch that had its rows."""
+    with sending(settings, rate) as sent:
+        began = time.time_ns() + int(WARM_SECONDS * 1e9)
+        command = [sys.executable, "-m", "bench.freshness", "--loop", kind, "--seconds", str(WARM_SECONDS + seconds)]
+        ran = subprocess.run(
+            [*command, "--flags", json.dumps(flags)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    batches = json.loads(ran.stdout.splitlines()[-1])
+    ends = {p: [offsets[str(p)] for _, offsets in batches] for p in range(settings.workers)}
+    found = []
+    for at, _, futures in sent.sent:
+        if at < began:
+            continue
+        places = [bisect.bisect_right(ends[p], future.get(10).offset) for p, future in futures]
+        if max(places) < len(batches):
+            found.append((batches[max(places)][0] - at) / 1e6)
+    return found
+
+
+def loop(settings: Settings, kind: str, seconds: float) -> None:
+    """The query beside ours, in a process of its own: prints when each batch was done and how far it went."""
+    from service.spark import open_stream, start_query, start_session
+
+    settings = settings.model_copy(
+        update={
+            "spark": settings.spark.model_copy(
+                update={"conf": {"spark.sql.streaming.numRecentProgressUpdates": "100000"}}
+            )
+        }
+    )
+    done: dict[int, int] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        spark = start_session(settings, "empty", Path(scratch))
+
+        def epoch(frame: Any, batch: int) -> None:
+            if kind == "read":
+                frame._jdf.queryExecution().toRdd().count()
+            done[batch] = time.time_ns()
+
+        door = DoorConfig({}, partitions={TOPIC: settings.workers})
+        query = start_query(open_stream(spark, settings, door, {}), epoch, Path(scratch) / "checkpoint")
+        query.awaitTermination(int(seconds))
+        batches = []
+        for progress in query.recentProgress:
+            end = progress["sources"][0]["endOffset"]
+            offsets = json.loads(end) if isinstance(end, str) else end
+            if offsets and progress["batchId"] in done:
+                batches.append((done[progress["batchId"]], offsets[TOPIC]))
+        print(json.dumps(batches), flush=True)
+        os._exit(0)
+
+
+def summary(found: list[float]) -> dict[str, float]:
+    """Median, 99th percentile, how many."""
+    return {
+        "p50_ms": round(float(np.quantile(found, 0.5)), 1),
+        "p99_ms": round(float(np.quantile(found, 0.99)), 1),
+        "batches": len(found),
+    }
+
+
+def main() -> None:
+    """Read the arguments, print one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60, help="of each of the three, after its warm-up")
+    parser.add_argument("--rate", type=float, default=1_000, help="changes a second")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--loop", choices=("read", "pass"), help=argparse.SUPPRESS)
+    parser.add_argument("--flags", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.loop:
+        loop(load(ROOT / "configs" / "demo.yaml", json.loads(given.flags), {}).settings, given.loop, given.seconds)
+    os.chdir(ROOT)
+    results: dict[str, Any] = {"bench": "freshness", "rate": given.rate, "workers": given.workers}
+    for name in ("service", "read", "pass"):
+        with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "kafka") as broker:
+            flags = {
+                "workers": str(given.workers),
+                "kafka.embedded": "false",
+                "kafka.bootstrap": broker.bootstrap,
+                "state.path": f"{folder}/state",
+                "http.port": "8651",
+            }
+            settings = load(ROOT / "configs" / "demo.yaml", flags, {}).settings
+            if name == "service":
+                found = serve(settings, flags, given.rate, given.seconds)
+            else:
+                found = spin(settings, flags, name, given.rate, given.seconds)
+        results[name] = {**summary(found), "load": round(os.getloadavg()[0], 1)}
+        print(f"bench: {name} {results[name]}", file=sys.stderr, flush=True)
+    results["ratio_to_read"] = round(results["service"]["p50_ms"] / results["read"]["p50_ms"], 2)
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
