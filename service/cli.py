@@ -49,6 +49,17 @@ class _Group(click.Group):
             raise click.UsageError(f"there is no command {cmd_name!r}{hint}", ctx)
         return found
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. click would take a reader that has enough for a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _Enough from error
+
+
+class _Enough(Exception):
+    """Whoever reads our output has gone."""
+
 
 _Group.group_class = _Group
 
@@ -131,10 +142,12 @@ def up(program: Path, config: Path | None, pairs: tuple[str, ...], print_config:
 @click.argument("program", type=PROGRAM)
 @click.option("--updates", "files", multiple=True, required=True, type=PROGRAM, help="Update files, in any order.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The change file to write.")
-@click.option("--view", "views", multiple=True, help="Only this view's changes; may be repeated.")
-@click.option("--epoch-size", type=click.IntRange(1), help="Updates an epoch has.")
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True)
-@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
+@click.option("--view", "views", multiple=True, metavar="VIEW", help="Only this view's changes; may be repeated.")
+@click.option(
+    "--epoch-size", type=click.IntRange(1), metavar="N", help="Updates an epoch has; no answer depends on it."
+)
+@click.option("--workers", type=click.IntRange(1, 256), default=1, metavar="N", help="Dataflow workers; default: 1.")
+@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", help="Default: local, without Spark.")
 @click.option("--state", type=click.Path(file_okay=False, path_type=Path), help="Keep the state here (spark).")
 @click.option("--stats", is_flag=True, help="Print what it took as a line of JSON.")
 def replay(
@@ -193,8 +206,8 @@ def new(name: str) -> None:
 
 @cli.command()
 @click.argument("file")
-@click.option("--topic", required=True)
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Updates a second, at most.")
+@click.option("--topic", required=True, metavar="T", help="Where to; the service makes its sources' topics.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Updates a second, at most.")
 @click.option("--bootstrap", help="The brokers, host:port; default: the settings' kafka.bootstrap.")
 @click.option(
     "--format", "form", type=click.Choice(["vernier", "json"]), help="Default: what the settings say of the topic."
@@ -296,9 +309,11 @@ def dlq_replay(
 @click.option("--as-of", metavar="TIME", help="Rows at this data time: nanoseconds or RFC 3339.")
 @click.option("--columns", metavar="A,B", help="Only these columns.")
 @click.option("--order", metavar="A,-B", help="Sort by these columns.")
-@click.option("--limit", type=click.IntRange(1))
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Not more rows than this.")
 @click.option("--wait", "wait_ms", type=click.IntRange(0), default=0, metavar="MS", help="Wait until TIME is final.")
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv", "arrow"]), default="table")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "arrow"]), default="table", show_default=True
+)
 @_url_option
 def query(
     view: str,
@@ -439,13 +454,14 @@ def state_gc(directory: Path, keep: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave the process with its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(_run(words))
+    sys.exit(run(words))
 
 
-def _run(words: list[str]) -> int:
+def run(words: Sequence[str]) -> int:
+    """Run a command in this process; returns its exit status."""
     debug = "--debug" in words
     try:
-        result = cli.main(words, prog_name="vernier", standalone_mode=False)
+        result = cli.main(list(words), prog_name="vernier", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.UsageError as error:
@@ -455,7 +471,7 @@ def _run(words: list[str]) -> int:
         return _fail(error.format_message(), debug)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, _Enough):
         # Whoever read our output has enough of it. Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

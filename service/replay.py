@@ -204,6 +204,13 @@ class _Local(LocalEngine):
         """See Engine."""
         return sum(trace.nbytes for worker in self.workers for trace in worker.state.traces.values())
 
+    def close(self) -> None:
+        """See Engine."""
+        # Workers in the middle of an epoch give up at their next exchange.
+        for room in self._rooms:
+            room.abort()
+        super().close()
+
 
 def _peak_memory() -> int:
     """The most that this process and those below it had resident, each at its own time, in bytes."""

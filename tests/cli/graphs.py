@@ -1,4 +1,4 @@
-"""A random graph in motion as an update file, and what reachability and bfs must answer: plain Python, none of our code.
+"""A random graph in motion as an update file, and what reachability and bfs must answer: plain Python alone.
 
 At every data time all edges and roots are taken as they then are, and the answers are worked out from nothing.
 """

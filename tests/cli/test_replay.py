@@ -28,10 +28,9 @@ def test_any_epochs_and_workers_write_the_file_that_recompute_writes(moving: Pat
     made = graphs.updates(COUNT)
     runs = [(size, workers) for size in EPOCHS for workers in (1, 2)]
     outs = {run: moving / "{}-{}-{}.jsonl".format(program, *run) for run in runs}
+    start = ["replay", ROOT / f"tests/programs/{program}.py", "--updates", moving / "graph.jsonl"]
     commands = [
-        ["replay", ROOT / f"tests/programs/{program}.py", "--updates", moving / "graph.jsonl"]
-        + ["--out", out, "--epoch-size", size, "--workers", workers]
-        for (size, workers), out in outs.items()
+        [*start, "--out", out, "--epoch-size", size, "--workers", workers] for (size, workers), out in outs.items()
     ]
     succeed(commands, moving)
     expected = graphs.change_file(made, PROGRAMS[program])

@@ -1,0 +1,118 @@
+"""How commands end: status, one line, silence; and what they load."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli import graphs
+from tests.cli.command import PATIENCE, ROOT, VERNIER, environment, start, vernier
+
+BFS = ROOT / "tests/programs/bfs.py"
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys, service.cli\n"
+        "status = service.cli.run(['replay', '--help'])\n"
+        "heavy = {'numpy', 'numba', 'pyarrow', 'pyspark', 'pandas', 'httpx', 'kafka', 'rich', 'fastapi', 'pydantic'}\n"
+        "print(sorted(heavy & set(sys.modules)), status)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+def test_it_is_installed_and_a_module_too(tmp_path: Path) -> None:
+    installed = Path(sys.executable).with_name("vernier")
+    for command in ([installed], [sys.executable, "-m", "vernier"]):
+        done = subprocess.run(
+            [*command, "--version"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+        )
+        assert done.stdout.startswith("vernier 0.")
+
+
+def test_debug_shows_where_an_error_comes_from(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text("import vernier as vn\napp = vn.App('x')\nnonsense\n")
+    line = "vernier: wrong.py:3: the program raised NameError: name 'nonsense' is not defined [nonsense]\n"
+    plain = vernier("explain", "wrong.py", cwd=tmp_path)
+    assert plain == (1, "", line)
+    for words in (("--debug", "explain", "wrong.py"), ("explain", "wrong.py", "--debug")):
+        told = vernier(*words, cwd=tmp_path)
+        assert (told.status, told.out) == (1, "")
+        assert told.err.startswith("Traceback")
+        assert told.err.endswith(line)
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
+    process = start("explain", BFS, "--format", "json", cwd=tmp_path)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    assert (process.wait(PATIENCE), said) == (0, "")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_control_c_ends_a_replay_quietly_and_leaves_no_file(tmp_path: Path, workers: int) -> None:
+    out = tmp_path / "out.jsonl"
+    graphs.write(tmp_path / "graph.jsonl", graphs.updates(60_000))
+    words = ["replay", BFS, "--updates", "graph.jsonl", "--out", out, "--epoch-size", 1, "--workers", workers]
+    process = start(*words, cwd=tmp_path, start_new_session=True)
+    # Its output, half done, says that it is at work.
+    while not list(tmp_path.glob(".out.jsonl.*")):
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    out_, err = process.communicate(timeout=PATIENCE)
+    # The end of the line on which a terminal shows ^C is all there is.
+    assert (process.returncode, out_, err) == (130, "", "\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.jsonl"]
+
+
+def test_a_terminal_sees_progress_and_a_program_does_not(tmp_path: Path) -> None:
+    graphs.write(tmp_path / "graph.jsonl", graphs.updates(300))
+    words = ["replay", BFS, "--updates", "graph.jsonl", "--out", "out.jsonl", "--epoch-size", 1]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*VERNIER, *map(str, words)],
+        cwd=tmp_path,
+        env=environment({"TERM": "xterm"}),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:
+        pass  # the terminal's other side is closed
+    os.close(ours)
+    assert process.communicate(timeout=PATIENCE)[0] == b""
+    assert process.returncode == 0
+    assert b"replaying" in shown
+    assert b"300 updates" in shown
+    assert vernier(*words, cwd=tmp_path) == (0, "", "")
+
+
+def test_new_programs_run_at_once(tmp_path: Path) -> None:
+    made = vernier("new", "my-sales", cwd=tmp_path)
+    command = next(line for line in made.out.splitlines() if "vernier replay" in line)
+    done = subprocess.run(
+        command.replace("vernier", " ".join(VERNIER), 1),
+        cwd=tmp_path,
+        env=environment(),
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.count('"view":"totals"') == 6
+    again = vernier("new", "my-sales", cwd=tmp_path)
+    assert (again.status, again.err.count("\n")) == (1, 1)
