@@ -371,9 +371,11 @@ def status(form: str, url: str) -> None:
 
     with _client(url) as client:
         found = client.status()
-    click.echo(json_line(found) if form == "json" else status_text(found))
+    if form == "json" or found["epoch"] is not None:
+        click.echo(json_line(found) if form == "json" else status_text(found))
     if not found["ready"]:
-        raise SystemExit(1)
+        reasons = "; ".join(f"{one['laggard']}: {one['why']}" for one in found["laggards"])
+        raise click.ClickException(f"the service at {url} is not ready: {reasons or 'no epoch is committed yet'}")
 
 
 # --- state directories ------------------------------------------------------------------------------------------------

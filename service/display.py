@@ -109,16 +109,9 @@ def instant(ns: int) -> str:
 
 
 def status_text(status: Mapping[str, Any]) -> str:
-    """A service's status in a screenful."""
-    if status["epoch"] is None:
-        return f"{status['url']}: not ready: no epoch is committed yet"
-    state = (
-        "ready"
-        if status["ready"]
-        else "not ready: " + "; ".join(f"{one['laggard']}: {one['why']}" for one in status["laggards"])
-    )
+    """The status of a service that has an epoch, in a screenful."""
     lines = [
-        f"{status['app']} at {status['url']}: {state}",
+        f"{status['app']} at {status['url']}: {'ready' if status['ready'] else 'not ready'}",
         f"epoch {status['epoch']}, committed {status['stale_ms'] / 1000:.1f} s ago",
         "",
     ]
