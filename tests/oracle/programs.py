@@ -149,6 +149,7 @@ def even_odd(roots: Node = ROOTS, edges: Node = EDGES) -> tuple[Node, Node]:
 
 def fed_by_cycles(edges: Node = EDGES) -> Node:
     """Nodes with arbitrarily long walks into them: start with all, keep those that a kept one leads to."""
+    edges = Distinct(edges)
     return fixpoint((nodes_of(edges),), lambda left: (Distinct(step(left, edges)),))[0]
 
 

@@ -211,7 +211,7 @@ KNOWN: dict[str, Known] = {
     "core": Known(oracle.core(2), lambda roots, edges: core(2, roots, edges)),
     "core3": Known(oracle.core(3), lambda roots, edges: core(3, roots, edges)),
     "strong_core": Known(oracle.strong_core(), lambda roots, edges: strong_core(edges)),
-    "fed": Known(oracle.fed_by_cycles(), lambda roots, edges: fed_by_cycles(edges)),
+    "fed": Known(oracle.fed_by_cycles(), lambda roots, edges: fed_by_cycles(edges.distinct())),
     "winning": Known(
         oracle.winning(),
         lambda roots, edges: winning(edges.filter(col("src") < col("dst")).distinct(), None),

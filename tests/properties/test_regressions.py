@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 import vernier as vn
+from operators.failures import AggregateOverflow
 from operators.plan import ArrangeOp, ReduceOp
 from operators.planner import compile_app
 from tests.oracle.model import Change, changes
@@ -73,3 +74,13 @@ def test_equal_loops_inside_different_loops_give_answers_of_their_own(cuts: list
     updates = {"edges": edges, "roots": [((1,), 8, 1)]}
     found = run(known_programs(["core", "core3"]), updates, cuts=cuts)
     assert found == {name: changes(KNOWN[name].oracle, updates) for name in ("core", "core3")}
+
+
+@pytest.mark.xfail(strict=True, raises=AggregateOverflow, reason="changes of one time are added one by one in 64 bits")
+def test_a_sum_that_fits_does_not_overflow_on_the_way() -> None:
+    """At time 2 the row 10 becomes 5; +5 before -10 would leave 64 bits, though every sum fits."""
+    app = vn.App("sums")
+    rows = app.source("rows", Edge)
+    app.view("sum", rows.group_by("src").agg(total=vn.sum("dst")))
+    found = run(app, {"rows": [((0, 2**63 - 11), 1, 1), ((0, 10), 1, 1), ((0, 10), 2, -1), ((0, 5), 2, 1)]})
+    assert found == {"sum": [((0, 2**63 - 1), 1, 1), ((0, 2**63 - 6), 2, 1), ((0, 2**63 - 1), 2, -1)]}
