@@ -57,15 +57,15 @@ def _groups() -> App:
 
 
 def _loops() -> App:
-    """A loop, and one in another's body."""
+    """A loop, and one in another's body; a source, rows of it and a reduction's output enter it."""
     app = App("warm-loops")
     edges, nodes = app.source("edges", _Edge), app.source("nodes", _Node)
-    plain = edges.select("src", "dst")
+    plain, seeds = edges.select("src", "dst"), nodes.distinct()
 
     @fixpoint(max_rounds=4, on_limit="truncate")
     def reach(reach: Collection, *, start: Collection) -> Collection:
         step = reach.join(plain, left_on="node", right_on="src").select(node="dst")
-        return union(start, step).distinct()
+        return union(start, step, seeds, edges.select(node="src")).distinct()
 
     @fixpoint(max_rounds=3, on_limit="truncate")
     def nested(outer: Collection) -> Collection:

@@ -1,0 +1,115 @@
+"""After warming, programs compile nothing: every kernel was called with the types and layouts that really come."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli import graphs
+from tests.cli.command import ROOT, environment
+
+SCRIPT = """
+import importlib, json, pkgutil, sys
+from pathlib import Path
+
+from service.warm import warm
+
+told = []
+warm(told.append)
+assert len(told) == len(set(told)) > 3, told
+
+from numba.core.dispatcher import Dispatcher
+
+
+def kernels():
+    found = {}
+    for package in ("storage.kernels", "operators.kernels", "service.kernels"):
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+            for value in vars(importlib.import_module(f"{package}.{module.name}")).values():
+                if isinstance(value, Dispatcher):
+                    found[f"{value.py_func.__module__}.{value.py_func.__name__}"] = value
+    return found
+
+
+def compiled():
+    return {(name, str(signature)) for name, kernel in kernels().items() for signature in kernel.signatures}
+
+
+before = compiled()
+from service.replay import Request, replay
+
+for program in json.loads(sys.argv[1]):
+    for workers, size in ((1, 7), (2, 100), (2, 100_000)):
+        replay(Request(Path(program), [Path(sys.argv[2])], Path(sys.argv[3]), (), size, workers))
+print(len(before), *sorted(compiled() - before), sep="\\n")
+"""
+
+EVERYTHING = """
+import vernier as vn
+from vernier import col
+
+class Edge(vn.Schema):
+    src: vn.Int64
+    dst: vn.Int64
+
+class Node(vn.Schema):
+    node: vn.Int64
+
+app = vn.App("everything")
+edges, nodes = app.source("edges", Edge), app.source("roots", Node)
+app.view("filtered", edges.filter(col("src") % 2 == 0).select(b="dst", a="src"))
+app.view("both", edges.join(edges.select(src="dst", to="src"), on="src").distinct())
+app.view("groups", edges.group_by("src").agg(n=vn.count(), s=vn.sum("dst"), a=vn.min("dst"), b=vn.max("dst"),
+                                             m=vn.avg("dst")))
+app.view("rest", vn.union(nodes, edges.select(node="dst").negate()))
+
+
+@vn.fixpoint(max_rounds=5, on_limit="truncate")
+def inner(x, *, start):
+    return vn.union(start, x.join(edges, left_on="node", right_on="src").select(node="dst")).distinct()
+
+
+@vn.fixpoint(max_rounds=4, on_limit="truncate")
+def outer(y):
+    kept = vn.union(inner(y, start=y), edges.select(node="src")).join(nodes, on="node")
+    return vn.union(kept, y).group_by("node").agg(n=vn.count()).select("node")
+
+
+@vn.fixpoint(max_rounds=6, on_limit="truncate")
+def mutual(even, odd):
+    def step(nodes):
+        return nodes.join(edges, left_on="node", right_on="src").select(node="dst")
+    return vn.union(nodes, step(odd)).distinct(), step(even).distinct()
+
+
+app.view("nested", outer(nodes))
+even, odd = mutual(nodes, nodes.filter(col("node") < 0))
+app.view("even", even)
+app.view("odd", odd)
+"""
+
+
+def test_nothing_is_compiled_after_warming(tmp_path: Path) -> None:
+    # Enough for batches that are sorted as large ones.
+    graphs.write(tmp_path / "graph.jsonl", graphs.updates(6_000))
+    (tmp_path / "everything.py").write_text(EVERYTHING)
+    programs = [tmp_path / "everything.py", *(ROOT / "tests/programs").glob("*.py")]
+    graph_programs = [str(path) for path in programs if {"edges", "roots"} == _sources(path)]
+    assert len(graph_programs) >= 3
+    listed = "[" + ",".join(f'"{path}"' for path in graph_programs) + "]"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, listed, "graph.jsonl", "out.jsonl"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    warmed, *more = done.stdout.splitlines()
+    assert int(warmed) > 10
+    assert more == []
+
+
+def _sources(program: Path) -> set[str]:
+    from operators.app import load_program
+
+    return set(load_program(program).sources)
