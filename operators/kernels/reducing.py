@@ -11,6 +11,7 @@ from numba import njit
 
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
+from storage.kernels.wide import add_wide, fits, multiply_wide
 
 DISTINCT, COUNT, SUM, MIN, MAX = 0, 1, 2, 3, 4
 KIND, WORD, FLAG, OUT, OUT_FLAG = 0, 1, 2, 3, 4
@@ -112,8 +113,9 @@ def reduce_keys(  # type: ignore[no-untyped-def]
     live_exact = np.empty(most_in + most_out + 2, np.int64)
     wanted = np.empty((1, w), np.int64)
     aggs = aggregations.shape[0]
-    sums = np.empty(aggs, np.int64)
-    counts = np.empty(aggs, np.int64)
+    # Sums and counts are 128 bits wide: only what is emitted has to fit.
+    sums = np.empty((aggs, 2), np.int64)
+    counts = np.empty((aggs, 2), np.int64)
     marks = np.empty(aggs, np.int64)
     time_in, time_out = v, w
     diff_in, diff_out = v + 1 + d, w + 1 + d
@@ -127,8 +129,8 @@ def reduce_keys(  # type: ignore[no-untyped-def]
         for c in range(d):
             level_facts[c] = 0
         for a in range(aggs):
-            sums[a] = 0
-            counts[a] = 0
+            sums[a, 0] = sums[a, 1] = 0
+            counts[a, 0] = counts[a, 1] = 0
             marks[a] = -1
 
         # Histories: number the vals and facts, set visits, find what is of this slice.
@@ -258,18 +260,11 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     if kind == DISTINCT or (flag >= 0 and inputs[entry, flag] == 0):
                         continue
                     if kind == COUNT or kind == SUM:
-                        counts[a], wrapped = add_checked(counts[a], diff)
-                        if wrapped:
-                            return out[:0], visits[:0], OVERFLOW, key
+                        sign = -1 if diff < 0 else 0
+                        counts[a, 0], counts[a, 1] = add_wide(counts[a, 0], counts[a, 1], sign, diff)
                         if kind == SUM:
-                            word = inputs[entry, aggregations[a, WORD]]
-                            product = word * diff
-                            if diff != 0 and word != 0:
-                                if product // diff != word or (diff == -1 and product == word):
-                                    return out[:0], visits[:0], OVERFLOW, key
-                            sums[a], wrapped = add_checked(sums[a], product)
-                            if wrapped:
-                                return out[:0], visits[:0], OVERFLOW, key
+                            hi, lo = multiply_wide(inputs[entry, aggregations[a, WORD]], diff)
+                            sums[a, 0], sums[a, 1] = add_wide(sums[a, 0], sums[a, 1], hi, lo)
                     # marks: vals below (above) it are known not to be present, so a minimum need not rescan them.
                     elif kind == MIN:
                         if after > 0 and val < marks[a]:
@@ -318,7 +313,9 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     if kind == DISTINCT:
                         exists = val_acc[0] > 0
                     elif kind == COUNT:
-                        wanted[0, target] = counts[a]
+                        if not fits(counts[a, 0], counts[a, 1]):
+                            return out[:0], visits[:0], OVERFLOW, key
+                        wanted[0, target] = counts[a, 1]
                     elif kind == SUM:
                         # Null when no value weighs in; a sum of values that cancel is 0.
                         has = aggregations[a, FLAG] < 0
@@ -327,7 +324,9 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                                 if val_acc[val] != 0 and inputs[head[val], aggregations[a, FLAG]] != 0:
                                     has = True
                                     break
-                        wanted[0, target] = sums[a] if has else 0
+                        if has and not fits(sums[a, 0], sums[a, 1]):
+                            return out[:0], visits[:0], OVERFLOW, key
+                        wanted[0, target] = sums[a, 1] if has else 0
                         if out_flag >= 0:
                             wanted[0, out_flag] = 1 if has else 0
                     else:
