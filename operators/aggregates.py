@@ -1,7 +1,8 @@
 """The aggregates of `group_by(...).agg(name=...)`.
 
 `count` and `sum` weigh rows by their multiplicity, whatever its sign; `min` and `max` look at rows that are present
-(multiplicity above 0). Nulls are left out; where all values are null, all but count are null.
+(multiplicity above 0). Nulls are left out; where all values are null, all but count are null. A group none of whose
+rows is present has no least or greatest value: of a nullable column that is null, of another one the group has no row.
 """
 
 from operators.errors import WrongType
