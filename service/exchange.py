@@ -68,7 +68,7 @@ class Exchange:
     """One worker's part in one attempt; implements operators.exchange.Exchange.
 
     index, peers: this worker's shard, and the mailboxes of all shards. seconds: how long a call may take; the attempt's
-    deadline, not a peer's expected pace. bytes_sent counts what went to others.
+    deadline, not a peer's expected pace. bytes_sent: to others; waited: seconds in calls.
     Raises AttemptCancelled, DeadlinePassed and DriverGone from every call.
     """
 
@@ -78,6 +78,7 @@ class Exchange:
         self.workers, self.index = len(peers), index
         self.attempt = attempt
         self.bytes_sent = 0
+        self.waited = 0.0
         self._mailbox, self._link, self._seconds = mailbox, link, seconds
         self._mark = _digest(attempt)
         self._call = 0
@@ -88,6 +89,11 @@ class Exchange:
         self._poller.register(mailbox.inbox, zmq.POLLIN)
         if link is not None:
             self._poller.register(link.fileno(), zmq.POLLIN)
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were."""
+        return self._call
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
         """parts[i], int64[n, c], goes to worker i; returns what came from each worker. One message to each peer."""
@@ -125,7 +131,8 @@ class Exchange:
         for i in range(self.workers):
             if (self._call, i) in self._early:
                 got[i] = self._early.pop((self._call, i))
-        deadline = time.monotonic() + self._seconds
+        began = time.monotonic()
+        deadline = began + self._seconds
         while len(got) < self.workers:
             self._wait(deadline)
             while len(got) < self.workers:
@@ -145,6 +152,7 @@ class Exchange:
                     # A peer that has everything for this call may be one ahead of us.
                     self._early[call, sender] = (width, data[0])
         self._call += 1
+        self.waited += time.monotonic() - began
         return [got[i] for i in range(self.workers)]
 
     def _wait(self, deadline: float) -> None:

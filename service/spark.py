@@ -82,6 +82,10 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
         "spark.sql.streaming.numRecentProgressUpdates": "16",
         "spark.sql.streaming.stopTimeout": "30000",
         "spark.sql.maxPlanStringLength": "64",
+        # Rows are few and plans new each epoch: making code for them costs more than it saves (a fifth of the JVM's
+        # time), because even code that is compiled already is written as text again to be found.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         **settings.spark.conf,
     }
     builder = SparkSession.builder
@@ -125,7 +129,7 @@ def open_stream(
     }
     if settings.epoch.max_messages is not None:
         options["maxOffsetsPerTrigger"] = str(settings.epoch.max_messages)
-    return spark.readStream.format("kafka").options(**options).load().select(*COLUMNS)
+    return spark.readStream.format("kafka").options(**options).load()
 
 
 def start_query(stream: DataFrame, epoch: Callable[[DataFrame, int], None], checkpoint: Path) -> StreamingQuery:

@@ -174,6 +174,7 @@ def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) ->
     shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
+    clock.seconds["exchange"] = exchange.waited  # inside admit and dataflow
     process.link.report(_report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent))
     process.keep(shard, base)
 
