@@ -103,7 +103,10 @@ class Exchange:
         result = []
         for i, (columns, data) in enumerate(self._collect(parts[self.index].shape[1])):
             # A copy, because kernels are compiled for arrays that can be written.
-            result.append(parts[i] if i == self.index else np.frombuffer(data, np.int64).reshape(-1, columns).copy())
+            if i == self.index:
+                result.append(parts[i])
+            else:
+                result.append(np.frombuffer(data, np.int64, offset=_HEADER.size).reshape(-1, columns).copy())
         return result
 
     def allgather(self, payload: bytes) -> list[bytes]:
@@ -111,7 +114,7 @@ class Exchange:
         for i in range(self.workers):
             if i != self.index:
                 self._send(i, 0, payload)
-        return [payload if i == self.index else data for i, (_, data) in enumerate(self._collect(0))]
+        return [payload if i == self.index else data[_HEADER.size :] for i, (_, data) in enumerate(self._collect(0))]
 
     def agree_min(self, value: Round | None) -> Round | None:
         """The least of all workers' values; None where nobody has one."""
@@ -121,36 +124,36 @@ class Exchange:
     def _send(self, peer: int, columns: int, data: bytes) -> None:
         socket = self._out[peer]
         if socket is not None:
-            header = _HEADER.pack(self._mailbox.token, self._mark, self._call, self.index, columns)
-            socket.send_multipart((header, data))
-            self.bytes_sent += len(data) + _HEADER.size
+            message = _HEADER.pack(self._mailbox.token, self._mark, self._call, self.index, columns) + data
+            socket.send(message)
+            self.bytes_sent += len(message)
 
     def _collect(self, columns: int) -> list[tuple[int, bytes]]:
-        """(columns, bytes) of this call from every worker; our own place holds nothing."""
-        got: dict[int, tuple[int, bytes]] = {self.index: (columns, b"")}
-        for i in range(self.workers):
-            if (self._call, i) in self._early:
-                got[i] = self._early.pop((self._call, i))
+        """(columns, message) of this call from every worker; our own place holds nothing."""
         began = time.monotonic()
-        deadline = began + self._seconds
+        got: dict[int, tuple[int, bytes]] = {self.index: (columns, b"")}
+        if self._early:
+            for i in range(self.workers):
+                if (self._call, i) in self._early:
+                    got[i] = self._early.pop((self._call, i))
+        receive, deadline = self._mailbox.inbox.recv, began + self._seconds
         while len(got) < self.workers:
-            self._wait(deadline)
-            while len(got) < self.workers:
-                try:
-                    header, *data = self._mailbox.inbox.recv_multipart(zmq.NOBLOCK)
-                except zmq.Again:
-                    break
-                if len(header) != _HEADER.size or len(data) != 1:
-                    continue
-                token, mark, call, sender, width = _HEADER.unpack(header)
-                ours = hmac.compare_digest(token, self._mailbox.token) and mark == self._mark
-                if not ours or sender >= self.workers or call < self._call:
-                    continue
-                if call == self._call:
-                    got[sender] = (width, data[0])
-                else:
-                    # A peer that has everything for this call may be one ahead of us.
-                    self._early[call, sender] = (width, data[0])
+            try:
+                message = receive(zmq.NOBLOCK)
+            except zmq.Again:
+                self._wait(deadline)
+                continue
+            if len(message) < _HEADER.size:
+                continue
+            token, mark, call, sender, width = _HEADER.unpack_from(message)
+            ours = hmac.compare_digest(token, self._mailbox.token) and mark == self._mark
+            if not ours or sender >= self.workers or call < self._call:
+                continue
+            if call == self._call:
+                got[sender] = (width, message)
+            else:
+                # A peer that has everything for this call may be one ahead of us.
+                self._early[call, sender] = (width, message)
         self._call += 1
         self.waited += time.monotonic() - began
         return [got[i] for i in range(self.workers)]

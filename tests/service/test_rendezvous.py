@@ -253,7 +253,7 @@ def test_what_an_older_attempt_or_a_stranger_sends_is_dropped(mailboxes: list[Ma
         strange = Exchange(stranger, "new", 1, peers, None, PATIENCE)
         for exchange in (stale, strange):
             exchange._send(0, 1, np.array([[666]], np.int64).tobytes())
-        mailboxes[2].outbox(peers[0]).send_multipart((b"no header", b""))
+        mailboxes[2].outbox(peers[0]).send_multipart((b"no header", b"x" * 100))
         mailboxes[2].outbox(peers[0]).send(b"")
         fresh = joined(mailboxes, "new")
         parts = [[np.full((1, 1), 10 * i + j, np.int64) for j in range(3)] for i in range(3)]
