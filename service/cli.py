@@ -7,6 +7,7 @@ command needs is imported when it runs, so that help and mistakes are answered a
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import sys
 import traceback
@@ -129,6 +130,7 @@ def up(program: Path, config: Path | None, pairs: tuple[str, ...], print_config:
         return
     from service.supervisor import up as run
 
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
     run(
         loaded,
         config,
@@ -462,6 +464,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(words: Sequence[str]) -> int:
     """Run a command in this process; returns its exit status."""
     debug = "--debug" in words
+    if debug:
+        logging.basicConfig(level=logging.INFO)
+    elif not logging.getLogger().handlers:
+        # Else warnings would go to standard error, where a command that fails has one line.
+        logging.getLogger().addHandler(logging.NullHandler())
     try:
         result = cli.main(list(words), prog_name="vernier", standalone_mode=False)
         sys.stdout.flush()
