@@ -1,0 +1,88 @@
+"""What commands share: --debug, hints for names that nobody knows, and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Enough(Exception):
+    """Whoever reads our output has gone."""
+
+
+class Command(click.Command):
+    """A command that takes --debug, too."""
+
+    def __init__(self, *arguments: Any, **about: Any) -> None:
+        super().__init__(*arguments, **about)
+        self.params.append(debug_option())
+
+
+class Group(click.Group):
+    """A group of commands; a name that nobody knows gets the nearest one as a hint."""
+
+    command_class = Command
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command. Raises UsageError."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and not cmd_name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(cmd_name, self.list_commands(ctx), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"there is no command {cmd_name!r}{hint}", ctx)
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. click would take a reader that has enough for a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise Enough from error
+
+
+def debug_option() -> click.Option:
+    """--debug. It is looked for before the command line is read: it counts where that cannot be read, too."""
+    return click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error.")
+
+
+_SETTINGS = (
+    click.option("--config", type=FILE, help="Settings, a YAML file."),
+    click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="One setting, as in the file."),
+)
+
+
+def with_settings(function: Function) -> Function:
+    """Adds --config and --set (`pairs`)."""
+    for option in reversed(_SETTINGS):
+        function = option(function)
+    return function
+
+
+def flags(pairs: Sequence[str]) -> dict[str, object]:
+    """The settings that --set gives, by dotted key. Raises UsageError."""
+    given: dict[str, object] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set takes KEY=VALUE, not {pair!r}")
+        given[key] = value
+    return given
+
+
+def kafka_settings(config: Path | None, pairs: Sequence[str], bootstrap: str | None) -> Settings:
+    """The settings, with --bootstrap in them. Raises BadSettings."""
+    from service.settings import load
+
+    return load(config, flags(pairs) | {"kafka.bootstrap": bootstrap}).settings

@@ -1,0 +1,106 @@
+"""Commands that talk to Kafka: send, dlq."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from service.commands.base import Command, Group, kafka_settings, with_settings
+
+_bootstrap = click.option("--bootstrap", help="The brokers, host:port; default: the settings' kafka.bootstrap.")
+
+
+@click.command(cls=Command)
+@click.argument("file")
+@click.option("--topic", required=True, metavar="T", help="Where to; the service makes its sources' topics.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Updates a second, at most.")
+@_bootstrap
+@click.option(
+    "--format", "form", type=click.Choice(["vernier", "json"]), help="Default: what the settings say of the topic."
+)
+@click.option("--promise", is_flag=True, help="Tell an event clock how far the updates, sorted by time, have come.")
+@with_settings
+def send(
+    file: str,
+    topic: str,
+    rate: float | None,
+    bootstrap: str | None,
+    form: str | None,
+    promise: bool,
+    config: Path | None,
+    pairs: tuple[str, ...],
+) -> None:
+    """Send FILE's lines of updates (- is standard input) into a topic of Kafka."""
+    from service.progress import on_terminal
+    from service.send import Sender, Sending
+
+    settings = kafka_settings(config, pairs, bootstrap)
+    if form is None:
+        known = [source.format for name, source in settings.sources.items() if settings.topic(name) == topic]
+        form = known[0] if known else "vernier"
+    count = Sender(settings, Sending(file, topic, form, rate, promise), on_terminal()).run()
+    click.echo(f"sent {count} lines to {topic}", err=True)
+
+
+@click.group(cls=Group)
+def dlq() -> None:
+    """Dead letters: what the service refused."""
+
+
+_sources = click.argument("sources", nargs=-1, metavar="[SOURCE]...")
+_reason = click.option("--reason", help="Only letters refused for this reason.")
+
+
+@dlq.command("list")
+@_sources
+@_reason
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@_bootstrap
+@with_settings
+def dlq_list(
+    sources: tuple[str, ...],
+    reason: str | None,
+    form: str,
+    bootstrap: str | None,
+    config: Path | None,
+    pairs: tuple[str, ...],
+) -> None:
+    """Show the dead letters of all sources, or of some."""
+    from service.display import json_line, table
+    from service.dlq import DeadLetters
+
+    shown = []
+    with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as letters:
+        for letter in letters.read():
+            if reason not in (None, letter.about.get("reason")):
+                continue
+            if form == "json":
+                click.echo(json_line(letter.to_json()))
+            else:
+                about = [letter.about.get(what, "") for what in ("reason", "topic", "partition", "offset", "detail")]
+                shown.append([f"{letter.topic}/{letter.partition}/{letter.offset}", *about])
+    if form == "table":
+        click.echo(table(["letter", "reason", "topic", "partition", "offset", "detail"], shown))
+
+
+@dlq.command("replay")
+@_sources
+@_reason
+@click.option("--again", is_flag=True, help="Also what an earlier replay has dealt with.")
+@_bootstrap
+@with_settings
+def dlq_replay(
+    sources: tuple[str, ...],
+    reason: str | None,
+    again: bool,
+    bootstrap: str | None,
+    config: Path | None,
+    pairs: tuple[str, ...],
+) -> None:
+    """Send dead letters to the topics they came from, as they were."""
+    from service.dlq import DeadLetters
+
+    with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as letters:
+        sent, passed = letters.replay(reason=reason, everything=again)
+    click.echo(f"sent {sent} letters again, passed over {passed}")

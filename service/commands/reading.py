@@ -1,0 +1,96 @@
+"""Commands that ask a running service: query, watch, status."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from service.commands.base import Command
+
+if TYPE_CHECKING:
+    from service.client import Client
+
+_url_option = click.option("--url", default="http://127.0.0.1:8642", show_default=True, help="The sidecar.")
+
+
+def _client(url: str) -> Client:
+    from service.client import connect
+
+    return connect(url)
+
+
+@click.command(cls=Command)
+@click.argument("view")
+@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Only such rows; also != < <= > >=.")
+@click.option("--as-of", metavar="TIME", help="Rows at this data time: nanoseconds or RFC 3339.")
+@click.option("--columns", metavar="A,B", help="Only these columns.")
+@click.option("--order", metavar="A,-B", help="Sort by these columns.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Not more rows than this.")
+@click.option("--wait", "wait_ms", type=click.IntRange(0), default=0, metavar="MS", help="Wait until TIME is final.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "arrow"]), default="table", show_default=True
+)
+@_url_option
+def query(
+    view: str,
+    where: tuple[str, ...],
+    as_of: str | None,
+    columns: str | None,
+    order: str | None,
+    limit: int | None,
+    wait_ms: int,
+    form: str,
+    url: str,
+) -> None:
+    """Show the rows of VIEW, now or at a data time."""
+    from service.display import condition, show_arrow, show_rows
+
+    chosen = columns.split(",") if columns else None
+    asked: dict[str, Any] = {
+        "where": [condition(text) for text in where],
+        "columns": chosen,
+        "order": order,
+        "limit": limit,
+        "as_of": as_of,
+        "wait_ms": wait_ms,
+    }
+    with _client(url) as client:
+        if form == "arrow":
+            show_arrow(client.arrow(view, **asked))
+            return
+        names = chosen or [column["name"] for column in client.view(view)["columns"]]
+        show_rows(view, client.rows(view, **asked), names, form)
+
+
+@click.command(cls=Command)
+@click.argument("view")
+@click.option("--since", metavar="TIME", help="Changes from this data time on, instead of the rows of now.")
+@click.option("--until", metavar="TIME", help="Stop when everything before this data time is final.")
+@_url_option
+def watch(view: str, since: str | None, until: str | None, url: str) -> None:
+    """Follow VIEW: its rows, then each change as it becomes final, a line of JSON each."""
+    from service.display import event_lines
+
+    with _client(url) as client:
+        for event in client.watch(view, since=since, until=until):
+            for line in event_lines(view, event):
+                click.echo(line)
+            sys.stdout.flush()
+
+
+@click.command(cls=Command)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@_url_option
+def status(form: str, url: str) -> None:
+    """Tell how a service is doing; exit status 1 when it is not ready."""
+    from service.display import json_line, status_text
+
+    with _client(url) as client:
+        found = client.status()
+    if form == "json" or found["epoch"] is not None:
+        click.echo(json_line(found) if form == "json" else status_text(found))
+    if not found["ready"]:
+        reasons = "; ".join(f"{one['laggard']}: {one['why']}" for one in found["laggards"])
+        raise click.ClickException(f"the service at {url} is not ready: {reasons or 'no epoch is committed yet'}")

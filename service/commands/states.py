@@ -1,0 +1,82 @@
+"""Commands for state directories: state list, verify, gc."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from service.commands.base import Group
+
+if TYPE_CHECKING:
+    from storage.state import StateDirectory
+
+
+@click.group(cls=Group)
+def state() -> None:
+    """State directories: look, check, tidy up."""
+
+
+_directory = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+
+
+def _opened(directory: Path) -> StateDirectory:
+    """A state directory with something in it; a mistyped path is not made into one."""
+    from storage.errors import NothingCommitted
+    from storage.state import StateDirectory
+
+    found = StateDirectory(directory)
+    if not directory.is_dir():
+        raise click.ClickException(f"there is no directory {directory}")
+    if not found.epochs():
+        raise NothingCommitted(path=str(directory))
+    return found
+
+
+@state.command("list")
+@_directory
+def state_list(directory: Path) -> None:
+    """Show the newest epoch of DIRECTORY, its arrangements and its files."""
+    from service.display import state_text
+
+    found = _opened(directory)
+    with found.lease() as lease:
+        click.echo(state_text(str(directory), lease.manifest, found.epochs(), found.segments()))
+
+
+@state.command("verify")
+@_directory
+def state_verify(directory: Path) -> None:
+    """Check every checksum and rule of DIRECTORY, offline or beside a service; exit status 1 if anything is wrong."""
+    from service.progress import on_terminal
+    from storage.audit import audit
+
+    opened, show = _opened(directory), on_terminal()
+    try:
+        found = audit(opened, lambda done, size: show.done("verifying", done, size, "B"))
+    finally:
+        show.clear()
+    click.echo(
+        f"{found.manifests} epochs, {found.segments} segments, {found.layers} layers, {found.bytes:,} bytes read; "
+        f"{len(found.unused)} segments unused"
+    )
+    for problem in found.problems:
+        click.echo(problem)
+    if found.problems:
+        raise click.ClickException(
+            f"{directory} is damaged: {len(found.problems)} problems, the first: {found.problems[0]}"
+        )
+
+
+@state.command("gc")
+@_directory
+@click.option("--keep", type=click.IntRange(2), default=64, show_default=True, help="Epochs that stay.")
+def state_gc(directory: Path, keep: int) -> None:
+    """Remove old epochs of DIRECTORY, and files that no epoch needs. The service must be stopped."""
+    owned = _opened(directory)
+    before = sum(owned.segments().values())
+    with owned:
+        found = owned.gc(keep)
+    freed = before - sum(owned.segments().values())
+    click.echo(f"removed {found.manifests} epochs; {freed:,} bytes are free again")
