@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.exchange import Exchange, Round
+from operators.exchange import Exchange, Round, least
 from operators.operator import Operator
 from operators.plan import ArrangeOp, Op, ViewOp, Words
 from operators.scope import ScopeRun
@@ -29,6 +29,23 @@ def exchange_rows(exchange: Exchange, keyed: Ints) -> Ints:
     if not full:
         return keyed[:0]
     return full[0] if len(full) == 1 else np.concatenate(full)
+
+
+def exchange_and_agree(exchange: Exchange, keyed: Ints, mine: Round | None, depth: int) -> tuple[Ints, Round | None]:
+    """Like `exchange_rows`, and agree on the least of all workers' rounds (`depth` coordinates) in the same messages.
+
+    Each part carries one more row, `[whether there is a round | the round]`; keyed rows are always wide enough for it.
+    """
+    note = np.zeros((1, keyed.shape[1]), np.int64)
+    if mine is not None:
+        note[0, 0] = 1
+        note[0, 1 : 1 + depth] = mine
+    parts, offsets = partition_rows(keyed, exchange.workers)
+    sent = [np.concatenate((parts[offsets[i] : offsets[i + 1]], note)) for i in range(exchange.workers)]
+    received = exchange.all_to_all(sent)
+    said = [tuple(rows[-1, 1 : 1 + depth].tolist()) if rows[-1, 0] else None for rows in received]
+    full = [rows[:-1] for rows in received if len(rows) > 1]
+    return (keyed[:0] if not full else full[0] if len(full) == 1 else np.concatenate(full)), least(said)
 
 
 def exchange_updates(exchange: Exchange, data: Ints | None, part: Words, width: int, depth: int) -> Ints | None:
@@ -56,9 +73,10 @@ class Arrange(Operator):
         self.exchanges = op.exchange and scope.exchange.workers > 1
         self.trace: Trace = scope.traces[op.trace]
         self.fresh: Ints | None = None
+        self.agrees = False
 
     def step(self, now: Round) -> None:
-        """Seal this step's layer."""
+        """Seal this step's layer. When it `agrees`, its exchange also settles the scope's `agreed` round."""
         data = self.input.out
         self.fresh = self.out = None
         tail = self.depth + 2
@@ -67,7 +85,10 @@ class Arrange(Operator):
                 return
             data = np.empty((0, self.input.op.width + tail), np.int64)
         rows = key_rows(np.ascontiguousarray(data), self.key, self.val, tail)
-        if self.exchanges:
+        if self.agrees:
+            scope = self.scope
+            rows, scope.agreed = exchange_and_agree(scope.exchange, rows, scope.proposed, self.depth)
+        elif self.exchanges:
             rows = exchange_rows(self.scope.exchange, rows)
         rows = consolidate_rows(rows, self.columns)
         if len(rows) == 0:

@@ -9,10 +9,11 @@ DESIGN, "the order of work".
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
-from operators.arrange import exchange_updates
+from operators.arrange import Arrange, exchange_updates
 from operators.exchange import Round
 from operators.failures import LoopDidNotSettle, RoundRepeated
 from operators.kernels.rounds import relocate
@@ -92,7 +93,7 @@ class Loop(Operator):
 
     def step(self, now: Round) -> None:
         """Run every round (now, j) that any worker has work for, j ascending."""
-        inner, exchange = self.inner, self.scope.exchange
+        inner = self.inner
         variables = [operator for operator in inner.operators if isinstance(operator, Variable)]
         leaves = [self.scope.operator(i) for i in self.loop.leaves]
         for leave in leaves:
@@ -103,17 +104,50 @@ class Loop(Operator):
         if inner.woken(now):
             inner.note((*now, 0))
         done = -1
-        while (at := exchange.agree_min(inner.next_round(now))) is not None:
+        while (at := self._run_next(now, done)) is not None:
             if at[-1] <= done:
                 raise RoundRepeated(loop=self.loop.label, round=str(at))
             done = at[-1]
-            inner.run(at)
             self.rounds += 1
             for variable in variables:
                 variable.collect(at, self.loop.max_rounds, self.loop.truncate, self.loop.label)
             for leave in leaves:
                 assert isinstance(leave, Leave)
                 leave.collect(now)
+
+    def _run_next(self, now: Round, done: int) -> Round | None:
+        """Run the least round after `done` that any worker has work for; returns it, or None when there is none.
+
+        Mostly that is the next one. So run it up to its first exchange, which also carries what each worker would run
+        next; if it was the next one for anybody, go on. If not, nobody had anything to send: nothing has happened.
+        """
+        inner, first = self.inner, self._first_exchange()
+        inner.proposed = inner.next_round(now)
+        if first is None:
+            at = self.scope.exchange.agree_min(inner.proposed)
+            if at is not None:
+                inner.run(at)
+            return at
+        leader = cast(Arrange, inner.operators[first])
+        guess = (*now, done + 1)
+        leader.agrees = True
+        inner.run(guess, 0, first + 1)
+        leader.agrees = False
+        at = inner.agreed
+        if at == guess:
+            inner.run(guess, first + 1)
+        elif at is not None:
+            inner.run(at)
+        return at
+
+    def _first_exchange(self) -> int | None:
+        """Where among the inner operators the first one stands that talks to the other workers, if it is no loop."""
+        for place, operator in enumerate(self.inner.operators):
+            if isinstance(operator, Loop):
+                return None
+            if isinstance(operator, Arrange) and operator.exchanges:
+                return place
+        return None
 
 
 class Leave(Operator):

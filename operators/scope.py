@@ -40,6 +40,8 @@ class ScopeRun:
         self.scopes: dict[int, ScopeRun] = {} if parent is None else parent.scopes
         self.scopes[index] = self
         self.pending: set[Round] = set()
+        self.proposed: Round | None = None
+        self.agreed: Round | None = None
 
     def operator(self, op_id: int) -> Operator:
         """The running operator of the plan's op."""
@@ -68,9 +70,9 @@ class ScopeRun:
                 return True
         return False
 
-    def run(self, now: Round) -> None:
-        """One step: every operator, in topological order, at round `now`. Every worker runs the same steps."""
-        for operator in self.operators:
+    def run(self, now: Round, first: int = 0, last: int | None = None) -> None:
+        """One step: operators `first` to `last` (all), in topological order, at round `now`; alike on every worker."""
+        for operator in self.operators[first:last]:
             started = time.perf_counter()
             operator.step(now)
             counters = operator.counters
@@ -79,4 +81,5 @@ class ScopeRun:
             if operator.out is not None:
                 counters.updates_out += len(operator.out)
         # Only now: an inner loop that runs in this step notes this very round on its way, and has done its work.
-        self.pending.discard(now)
+        if last is None:
+            self.pending.discard(now)
