@@ -22,6 +22,7 @@ from operators.local import LocalEngine
 from operators.plan import Plan
 from operators.planner import compile_app
 from service.changefiles import ChangeFile
+from service.forked import ForkedWorkers
 from service.progress import Quiet, Show
 from service.updatefiles import read_updates
 from service.warm import warm
@@ -194,22 +195,15 @@ def _engine(request: Request, app: App, plan: Plan, show: Show) -> Engine:
 
         show.step("starting Spark")
         return SparkEngine(request.program, app, plan, request.workers, request.state)
-    return _Local(plan, request.workers)
+    return ForkedWorkers(plan, request.workers) if request.workers > 1 else _Alone(plan)
 
 
-class _Local(LocalEngine):
-    """Workers as threads of this process: two of them took as long as two processes where both were tried."""
+class _Alone(LocalEngine):
+    """One worker, in this process."""
 
     def state_bytes(self) -> int:
         """See Engine."""
         return sum(trace.nbytes for worker in self.workers for trace in worker.state.traces.values())
-
-    def close(self) -> None:
-        """See Engine."""
-        # Workers in the middle of an epoch give up at their next exchange.
-        for room in self._rooms:
-            room.abort()
-        super().close()
 
 
 def _peak_memory() -> int:

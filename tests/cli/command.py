@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 VERNIER = (sys.executable, "-m", "service.cli")
-PATIENCE = 280
+PATIENCE = 800
 
 
 class Done(NamedTuple):

@@ -35,11 +35,21 @@ def compiled():
 
 
 before = compiled()
-from service.replay import Request, replay
+from operators.app import load_program
+from operators.local import LocalEngine
+from operators.planner import compile_app
+from service.changefiles import ChangeFile
+from service.replay import epochs_of
+from service.updatefiles import read_updates
 
 for program in json.loads(sys.argv[1]):
+    plan = compile_app(load_program(Path(program)))
+    updates = read_updates([Path(sys.argv[2])], plan.sources)
     for workers, size in ((1, 7), (2, 100), (2, 100_000)):
-        replay(Request(Path(program), [Path(sys.argv[2])], Path(sys.argv[3]), (), size, workers))
+        views = {name: view.schema for name, view in plan.views.items()}
+        with LocalEngine(plan, workers) as engine, ChangeFile(Path(sys.argv[3]), views) as out:
+            for epoch in epochs_of(updates, size):
+                out.add(engine.run_epoch(*epoch))
 print(len(before), *sorted(compiled() - before), sep="\\n")
 """
 
