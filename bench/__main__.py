@@ -26,6 +26,7 @@ SHORT: dict[str, list[list[str]]] = {
     ],
     "commit": [[]],
     "freshness": [["--seconds", "30"]],
+    "capacity": [["--rates", "1000,3000,8000"]],
 }
 FULL: dict[str, list[list[str]]] = {
     "engine": [
@@ -34,6 +35,7 @@ FULL: dict[str, list[list[str]]] = {
     ],
     "commit": [[]],
     "freshness": [["--seconds", "120"]],
+    "capacity": [["--seconds", "60", "--rates", "1000,2000,4000,8000,16000"]],
 }
 
 
