@@ -1,5 +1,6 @@
 """How commands end: status, one line, silence; and what they load."""
 
+import json
 import os
 import pty
 import signal
@@ -99,6 +100,21 @@ def test_a_terminal_sees_progress_and_a_program_does_not(tmp_path: Path) -> None
     assert b"replaying" in shown
     assert b"300 updates" in shown
     assert vernier(*words, cwd=tmp_path) == (0, "", "")
+
+
+def test_a_plan_as_json(tmp_path: Path) -> None:
+    plan = json.loads(vernier("explain", BFS, "--format", "json", cwd=tmp_path).out)
+    assert plan["app"] == "bfs"
+    assert {"sources", "views", "operators", "arrangements"} <= plan.keys()
+
+
+def test_settings_are_shown_with_where_they_come_from(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text("workers: 3\nhttp: {port: 1234}\n")
+    words = ["up", BFS, "--config", "settings.yaml", "--set", "workers=2", "--print-config"]
+    lines = [line.split() for line in vernier(*words, cwd=tmp_path).out.splitlines()]
+    assert ["workers", "=", "2", "#", "--set", "workers"] in lines
+    assert ["http.port", "=", "1234", "#", "settings.yaml"] in lines
+    assert ["http.host", "=", "127.0.0.1", "#", "default"] in lines
 
 
 def test_new_programs_run_at_once(tmp_path: Path) -> None:
