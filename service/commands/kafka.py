@@ -40,7 +40,7 @@ def send(
         known = [source.format for name, source in settings.sources.items() if settings.topic(name) == topic]
         form = known[0] if known else "vernier"
     count = Sender(settings, Sending(file, topic, form, rate, promise), on_terminal()).run()
-    click.echo(f"sent {count} lines to {topic}", err=True)
+    click.echo(f"sent {count} line{'' if count == 1 else 's'} to {topic}", err=True)
 
 
 @click.group(cls=Group)
