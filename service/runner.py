@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from service.spark import Stage
 
+REPORT_SECONDS = 5.0
+"""How long a report may take from the worker's socket to us once the stage is over."""
+
 _log = logging.getLogger("vernier.epoch")
 
 SOON_SECONDS = 0.003
@@ -130,6 +133,9 @@ class Runner:
             spark = str(error)
         finally:
             watch.cancel()
+        if not spark:
+            # Every worker reported before its task ended, but the last report may still be on its way to our thread.
+            attempt.ended.wait(REPORT_SECONDS)
         # Either it is over, or the last report is being committed right now.
         self.rendezvous.cancel(attempt, spark or "a worker ended without a report")
         attempt.ended.wait()
