@@ -19,7 +19,6 @@ class Counters:
     """Running totals of one operator on one worker."""
 
     seconds: float = 0.0
-    updates_in: int = 0
     updates_out: int = 0
     steps: int = 0
 

@@ -209,7 +209,6 @@ class Plan:
     ops: list[Op]
     scopes: list[Scope]
     arrangements: dict[str, ArrangementPlan]
-    consumers: dict[int, int] = field(default_factory=dict)
 
     def explain(self) -> dict[str, Any]:
         """The plan as JSON: operators with inputs, scopes, arrangements and who shares them."""

@@ -44,7 +44,6 @@ from operators.plan import (
     ViewOp,
     ViewPlan,
     Words,
-    inputs_of,
 )
 
 _KINDS = {"count": COUNT, "sum": SUM, "min": MIN, "max": MAX}
@@ -82,7 +81,6 @@ class _Planner:
         capture(self.ops, self.scopes)
         parts = [(op.trace, op.width) for op in self.ops if isinstance(op, (ArrangeOp, ReduceOp))]
         described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts))
-        consumers = Counter(i for op in self.ops for i in inputs_of(op))
         return Plan(
             app=self.app.name,
             retain_ns=self.app.retain_ns,
@@ -92,7 +90,6 @@ class _Planner:
             ops=self.ops,
             scopes=self.scopes,
             arrangements=self.arrangements,
-            consumers=dict(consumers),
         )
 
     # --- building -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 
 KEY, FRESH, OTHER = 0, 1, 2
@@ -22,6 +23,23 @@ def _multiply(a: int, b: int) -> tuple[int, bool]:
     if a != 0 and (product // a != b or (a == -1 and b == -(2**63))):
         return 0, True
     return product, False
+
+
+@njit(cache=True, inline="always")
+def _accumulate(acc, listed, place, live, fact, change):  # type: ignore[no-untyped-def]
+    """Add `change` to a fact and keep the dense list of non-zero facts; returns (how many are listed, wrapped)."""
+    acc[fact], wrapped = add_checked(acc[fact], change)
+    if acc[fact] != 0 and place[fact] < 0:
+        listed[live] = fact
+        place[fact] = live
+        live += 1
+    elif acc[fact] == 0 and place[fact] >= 0:
+        live -= 1
+        moved = listed[live]
+        listed[place[fact]] = moved
+        place[moved] = place[fact]
+        place[fact] = -1
+    return live, wrapped
 
 
 @njit(cache=True, inline="always")
@@ -149,17 +167,9 @@ def pair_rows(  # type: ignore[no-untyped-def]
                         out, count, fresh, f, k, vf, entries, head_e[list_e[p]], origin, index,
                         fresh[f, time_f], now, vo + 1, entry_depth, diff,
                     )  # fmt: skip
-                acc_f[fact] += change
-                if acc_f[fact] != 0 and place_f[fact] < 0:
-                    list_f[live_f] = fact
-                    place_f[fact] = live_f
-                    live_f += 1
-                elif acc_f[fact] == 0 and place_f[fact] >= 0:
-                    live_f -= 1
-                    moved = list_f[live_f]
-                    list_f[place_f[fact]] = moved
-                    place_f[moved] = place_f[fact]
-                    place_f[fact] = -1
+                live_f, wrapped = _accumulate(acc_f, list_f, place_f, live_f, fact, change)
+                if wrapped:
+                    return out[:0], OVERFLOW
             else:
                 e = e0 + order_e[j]
                 fact = fact_e[order_e[j]]
@@ -173,15 +183,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
                         out, count, fresh, head_f[list_f[p]], k, vf, entries, e, origin, index,
                         entries[e, vo], now, vo + 1, entry_depth, diff,
                     )  # fmt: skip
-                acc_e[fact] += change
-                if acc_e[fact] != 0 and place_e[fact] < 0:
-                    list_e[live_e] = fact
-                    place_e[fact] = live_e
-                    live_e += 1
-                elif acc_e[fact] == 0 and place_e[fact] >= 0:
-                    live_e -= 1
-                    moved = list_e[live_e]
-                    list_e[place_e[fact]] = moved
-                    place_e[moved] = place_e[fact]
-                    place_e[fact] = -1
+                live_e, wrapped = _accumulate(acc_e, list_e, place_e, live_e, fact, change)
+                if wrapped:
+                    return out[:0], OVERFLOW
     return out[:count], 0

@@ -2,4 +2,3 @@
 
 OK = 0
 OVERFLOW = -1
-LIMIT = -2
