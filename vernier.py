@@ -17,15 +17,15 @@ Importing it is light: it starts nothing and imports neither Spark nor anything 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from operators.aggregates import avg, count, max, min, sum
-from operators.app import App, load_program
-from operators.collection import Collection, union
 from operators.errors import ArithmeticOverflow, ProgramError
-from operators.expr import Expr, col, lit, when
-from operators.fixpoint import fixpoint
-from operators.names import no_function
-from operators.schema import Schema
-from operators.types import Binary, Bool, Date, Decimal, Float64, Int64, List, String, Struct, TimestampNs
+from operators.language.aggregates import avg, count, max, min, sum
+from operators.language.app import App, load_program
+from operators.language.collection import Collection, union
+from operators.language.expr import Expr, col, lit, when
+from operators.language.fixpoint import fixpoint
+from operators.language.names import no_function
+from operators.language.schema import Schema
+from operators.language.types import Binary, Bool, Date, Decimal, Float64, Int64, List, String, Struct, TimestampNs
 from storage.errors import VernierError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 import vernier as vn
-from operators.planner import compile_app
+from operators.planning.planner import compile_app
 from operators.runtime import Worker
 from storage.updates import MIN_TIME, Updates
 from vernier import col

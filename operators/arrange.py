@@ -13,7 +13,7 @@ import numpy as np
 
 from operators.exchange import Exchange, Round, least
 from operators.operator import Operator
-from operators.plan import ArrangeOp, Op, ViewOp, Words
+from operators.planning.plan import ArrangeOp, Op, ViewOp, Words
 from operators.scope import ScopeRun
 from storage.kernels.hashing import key_rows, partition_rows
 from storage.layer import Layer, keyed_columns

@@ -18,7 +18,7 @@ from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from operators.kernels.rounds import key_runs, split_rounds
 from operators.operator import Arranged, Buckets, Operator
-from operators.plan import JoinOp, Op
+from operators.planning.plan import JoinOp, Op
 from operators.scope import ScopeRun
 from storage.updates import Ints
 

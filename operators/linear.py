@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.evaluate import predicate, project
 from operators.exchange import Round
 from operators.kernels.rounds import relocate
+from operators.language.evaluate import predicate, project
 from operators.operator import Operator
-from operators.plan import Compute, EnterOp, InputOp, Keep, LinearOp, Negated, Op, Stage, Take, UnionOp
+from operators.planning.plan import Compute, EnterOp, InputOp, Keep, LinearOp, Negated, Op, Stage, Take, UnionOp
 from operators.scope import ScopeRun
 from storage.diff import negate
 from storage.updates import Ints

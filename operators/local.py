@@ -8,7 +8,7 @@ from types import TracebackType
 
 from operators.exchange import Exchange, Single, Threads
 from operators.failures import ExchangeBroken
-from operators.plan import Plan
+from operators.planning.plan import Plan
 from operators.runtime import SLICE_UPDATES, EpochResult, Worker
 from storage.updates import Updates
 

@@ -18,7 +18,7 @@ from operators.exchange import Round
 from operators.failures import LoopDidNotSettle, RoundRepeated
 from operators.kernels.rounds import relocate
 from operators.operator import Buckets, Operator
-from operators.plan import LeaveOp, LoopOp, Op, VariableOp
+from operators.planning.plan import LeaveOp, LoopOp, Op, VariableOp
 from operators.scope import ScopeRun
 from storage.updates import Ints, consolidate_rows, sort_columns
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from operators.exchange import Round
-from operators.plan import Op
+from operators.planning.plan import Op
 from storage.trace import Trace
 from storage.updates import Ints
 

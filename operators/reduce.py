@@ -23,7 +23,7 @@ from operators.failures import AggregateOverflow
 from operators.kernels.reducing import reduce_keys
 from operators.kernels.rounds import key_runs, split_rounds
 from operators.operator import Arranged, Buckets, Operator
-from operators.plan import Op, ReduceOp
+from operators.planning.plan import Op, ReduceOp
 from operators.scope import ScopeRun
 from storage.layer import Layer, keyed_columns
 from storage.trace import Trace

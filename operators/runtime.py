@@ -21,7 +21,7 @@ from operators import arrange, join, linear, loop, reduce
 from operators.exchange import Exchange, Single
 from operators.failures import VisitLeft
 from operators.operator import Operator, Slice
-from operators.plan import InputOp, Op, Plan, ViewOp
+from operators.planning.plan import InputOp, Op, Plan, ViewOp
 from operators.scope import ScopeRun
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates

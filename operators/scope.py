@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from operators.exchange import Exchange, Round
 from operators.operator import Slice
-from operators.plan import Plan
+from operators.planning.plan import Plan
 from storage.trace import Trace
 
 if TYPE_CHECKING:

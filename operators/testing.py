@@ -23,10 +23,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from operators.app import App
 from operators.errors import BadValue, ProgramError, UnknownName, listed, meant
+from operators.language.app import App
 from operators.local import LocalEngine
-from operators.planner import compile_app
+from operators.planning.planner import compile_app
 from storage.updates import CLOSED, MIN_TIME, Updates
 
 Row = tuple[Any, ...]

@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.aggregates import count, max, min, sum
-from operators.app import App
-from operators.collection import Collection, union
-from operators.expr import col
-from operators.fixpoint import fixpoint
+from operators.language.aggregates import count, max, min, sum
+from operators.language.app import App
+from operators.language.collection import Collection, union
+from operators.language.expr import col
+from operators.language.fixpoint import fixpoint
+from operators.language.schema import Schema
+from operators.language.types import Int64
 from operators.local import LocalEngine
-from operators.planner import compile_app
-from operators.schema import Schema
-from operators.types import Int64
+from operators.planning.planner import compile_app
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 _MANY = 5000

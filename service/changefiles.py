@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.schema import Field, RowType
-from operators.types import Bool, Date, Float64
+from operators.language.schema import Field, RowType
+from operators.language.types import Bool, Date, Float64
 from storage.errors import CallerError
 from storage.updates import Ints, Updates, consolidate_rows
 

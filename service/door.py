@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.schema import RowType
+from operators.language.schema import RowType
 from service.clocks import PartitionClock, advance_arrival, advance_event, count_updates, stamp
 from service.counted import Copies, Counted, pack
 from service.deadletter import DeadLetter

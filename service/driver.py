@@ -23,8 +23,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from operators.app import load_program
-from operators.planner import compile_app
+from operators.language.app import load_program
+from operators.planning.planner import compile_app
 from service.broker import create_topics
 from service.epochs import Epochs
 from service.errors import SparkFailed

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.plan import Plan
+from operators.planning.plan import Plan
 from service.errors import WrongState
 from service.protocol import Report, Start
 from service.sources import DoorConfig

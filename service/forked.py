@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import Any
 
-from operators.plan import Plan
+from operators.planning.plan import Plan
 from operators.runtime import SLICE_UPDATES, Worker
 from service.exchange import Exchange, Mailbox
 from storage.errors import InvariantError, VernierError

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from operators.schema import RowType
+from operators.language.schema import RowType
 from service.recentletters import RecentLetters
 from service.stats import Stats
 from service.viewstate import Interval, ViewState, by_time, changes_between

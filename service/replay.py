@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 import psutil
 
-from operators.app import App, load_program
 from operators.errors import listed, meant
+from operators.language.app import App, load_program
 from operators.local import LocalEngine
-from operators.plan import Plan
-from operators.planner import compile_app
+from operators.planning.plan import Plan
+from operators.planning.planner import compile_app
 from service.changefiles import ChangeFile
 from service.forked import ForkedWorkers
 from service.progress import Quiet, Show

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from operators.errors import BadValue
-from operators.schema import Field, RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.schema import Field, RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
 from service.instants import parse_instant
 from storage.updates import Ints
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from operators.schema import Field, RowType
+from operators.language.schema import Field, RowType
 from service.rowjson import encode_value
 from service.rowset import Run, order_keys
 from storage.errors import CallerError

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from operators.app import App
-from operators.duration import nanoseconds
 from operators.errors import ProgramError
+from operators.language.app import App
+from operators.language.duration import nanoseconds
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from operators.plan import Plan
+from operators.language.schema import RowType
+from operators.planning.plan import Plan
 from operators.runtime import WorkerState
-from operators.schema import RowType
 from service.deadletter import DeadLetter
 from service.held import Held
 from service.viewstate import key_first

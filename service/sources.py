@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from operators.schema import RowType
+from operators.language.schema import RowType
 from service.clocks import Resolution
 from service.formats import FORMATS
 from storage.errors import CallerError

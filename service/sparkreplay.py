@@ -20,8 +20,8 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from operators.app import App
-from operators.plan import Plan
+from operators.language.app import App
+from operators.planning.plan import Plan
 from service.changefiles import json_lines
 from service.epochs import Epochs
 from service.letters import Letters

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from operators.app import load_program
+from operators.language.app import load_program
 from service.broker import BrokerError, EmbeddedBroker
 from service.errors import NoRoom, ProcessFailed, TakenPort
 from service.jars import kafka_jars, spark_jars

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from operators.schema import RowType
+from operators.language.schema import RowType
 from service.kernels import views
 from service.rowset import RowSet
 from storage.errors import CallerError, DiffOverflow

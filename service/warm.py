@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from operators.schema import RowType
-from operators.types import Int64
+from operators.language.schema import RowType
+from operators.language.types import Int64
 from operators.warm import warm as warm_engine
 from service.formats import FORMATS
 from service.viewstate import changes_between, sum_until

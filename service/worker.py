@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from operators.app import load_program
-from operators.plan import Plan
-from operators.planner import compile_app
+from operators.language.app import load_program
+from operators.planning.plan import Plan
+from operators.planning.planner import compile_app
 from operators.runtime import EpochResult, Worker
 from service.door import Admitted, Advanced, Door
 from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan

@@ -78,8 +78,8 @@ def replay(
 @click.option("--format", "form", type=click.Choice(["text", "mermaid", "json"]), default="text", show_default=True)
 def explain(program: Path, form: str) -> None:
     """Show PROGRAM's plan: fused chains, arrangements and who shares them, exchanges, where times are total."""
-    from operators.app import load_program
-    from operators.planner import compile_app
+    from operators.language.app import load_program
+    from operators.planning.planner import compile_app
     from service.display import json_line
     from service.explain import as_mermaid, as_text
 

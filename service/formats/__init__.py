@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from operators.schema import RowType
+from operators.language.schema import RowType
 from service.formats.json_lines import JsonLines
 from service.formats.messages import Format
 from service.formats.native import Native

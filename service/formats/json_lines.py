@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.schema import RowType
+from operators.language.schema import RowType
 from service.deadletter import Refusal, shown
 from service.formats.judge import Judged, judge_diff, judge_row, judge_time, load, only_members, source_of
 from service.formats.messages import Parsed, Progress

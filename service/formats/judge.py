@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Never
 
-from operators.schema import Field, RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs, spell
+from operators.language.schema import Field, RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, spell
 from service.deadletter import Refusal, shown
 from service.instants import BadInstant, InstantOutOfRange, parse_instant
 from storage.updates import CLOSED, MIN_TIME

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.schema import Field, RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs, Type, Values
+from operators.language.schema import Field, RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type, Values
 from service.deadletter import Refusal
 from service.formats.judge import Judged
 from service.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from operators.errors import BadValue, listed, meant
-from operators.schema import Field, RowType
-from operators.types import spell
+from operators.language.schema import Field, RowType
+from operators.language.types import spell
 from service.deadletter import Refusal, shown
 from service.updatefiles.problems import COLUMNS, BadUpdate, BadUpdateFile, Sources, source_of
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from operators.errors import listed, meant
-from operators.schema import RowType
+from operators.language.schema import RowType
 from service.deadletter import Refusal, shown
 from storage.errors import CallerError
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.schema import RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.schema import RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
 from service.changefiles import CannotWrite, ChangeFile
 from storage.updates import Updates
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.schema import RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.schema import RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
 from service.updatefiles import read_updates
 from service.updatefiles.problems import BadUpdate, BadUpdateFile
 

@@ -35,9 +35,9 @@ def compiled():
 
 
 before = compiled()
-from operators.app import load_program
+from operators.language.app import load_program
 from operators.local import LocalEngine
-from operators.planner import compile_app
+from operators.planning.planner import compile_app
 from service.changefiles import ChangeFile
 from service.replay import epochs_of
 from service.updatefiles import read_updates
@@ -120,6 +120,6 @@ def test_nothing_is_compiled_after_warming(tmp_path: Path) -> None:
 
 
 def _sources(program: Path) -> set[str]:
-    from operators.app import load_program
+    from operators.language.app import load_program
 
     return set(load_program(program).sources)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.schema import RowType
-from operators.types import Int64
+from operators.language.schema import RowType
+from operators.language.types import Int64
 from service.deadletter import DeadLetter
 from service.door import Admitted, Advanced, Door
 from service.held import Held

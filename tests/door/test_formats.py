@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from operators.schema import RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.schema import RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
 from service.deadletter import REASONS
 from service.formats import FORMATS
 from service.formats.messages import NO_TIME, Parsed, Progress

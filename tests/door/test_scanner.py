@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.schema import RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.schema import RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
 from service.formats import FORMATS, json_lines, native
 from service.formats.messages import Format, Parsed
 from service.instants import format_instant, parse_instant

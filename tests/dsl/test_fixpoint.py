@@ -6,7 +6,7 @@ import pytest
 
 import vernier as vn
 from operators.errors import BadLoop
-from operators.logical import LoopResult, Variable
+from operators.language.logical import LoopResult, Variable
 from vernier import col
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import vernier as vn
 from operators.errors import BadLoop
-from operators.logical import ROOT, Aggregate, Filter, Join, LoopResult, Project, Union, Variable, walk
+from operators.language.logical import ROOT, Aggregate, Filter, Join, LoopResult, Project, Union, Variable, walk
 from vernier import col
 
 PROGRAMS = Path(__file__).parent.parent / "programs"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from operators.errors import BadValue
-from operators.schema import RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs, Type, parse, spell
+from operators.language.schema import RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type, parse, spell
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 VALUES: dict[str, tuple[Type, st.SearchStrategy[object]]] = {

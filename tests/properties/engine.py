@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 import vernier as vn
 from operators.local import LocalEngine
-from operators.planner import compile_app
+from operators.planning.planner import compile_app
 from operators.runtime import Worker, WorkerState
 from storage.layer import Layer
 from storage.trace import Trace

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 import vernier as vn
-from operators.plan import ArrangeOp, ReduceOp
-from operators.planner import compile_app
+from operators.planning.plan import ArrangeOp, ReduceOp
+from operators.planning.planner import compile_app
 from tests.oracle.model import Change, changes
 from tests.properties.engine import run
 from tests.properties.programs import KNOWN, Edge, Root, known_programs

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from operators.app import App
-from operators.planner import compile_app
-from operators.schema import Schema
-from operators.types import Int64
+from operators.language.app import App
+from operators.language.schema import Schema
+from operators.language.types import Int64
+from operators.planning.planner import compile_app
 from service.broker import EmbeddedBroker, create_topics
 from service.deadletter import DeadLetter
 from service.letters import Letters

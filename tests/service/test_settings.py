@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from operators.app import App
-from operators.schema import Schema
-from operators.types import Int64
+from operators.language.app import App
+from operators.language.schema import Schema
+from operators.language.types import Int64
 from service.settings import MASK, BadSettings, Settings, load, masked
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from operators.schema import RowType
-from operators.types import parse
+from operators.language.schema import RowType
+from operators.language.types import parse
 from service.stats import Stats
 from service.viewstate import ViewState
 from storage.layer import Layer, merge_layers

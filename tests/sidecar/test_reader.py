@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.schema import RowType
+from operators.language.schema import RowType
 from service.reader import Reader
 from service.rowset import RowSet
 from service.viewstate import Compacted, NotYetFinal, ViewState

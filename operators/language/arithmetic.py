@@ -11,8 +11,8 @@ from typing import NoReturn
 import numpy as np
 
 from operators.errors import ArithmeticOverflow
-from operators.expr import Binary, Expr
-from operators.types import DATE_MAX, DATE_MIN, Values
+from operators.language.expr import Binary, Expr
+from operators.language.types import DATE_MAX, DATE_MIN, Values
 
 Compute = Callable[[Values, Values, Values | None, Expr], Values]
 Convert = Callable[[Values, Values | None, Expr], Values]

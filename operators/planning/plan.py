@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.expr import Expr
-from operators.schema import RowType
+from operators.language.expr import Expr
+from operators.language.schema import RowType
 
 Words = tuple[int, ...]
 

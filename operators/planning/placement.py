@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operators.evaluate import bind
-from operators.expr import Expr
-from operators.plan import (
+from operators.language.evaluate import bind
+from operators.language.expr import Expr
+from operators.language.schema import RowType
+from operators.planning.plan import (
     ArrangeOp,
     EnterOp,
     JoinOp,
@@ -29,7 +30,6 @@ from operators.plan import (
     Words,
     inputs_of,
 )
-from operators.schema import RowType
 
 
 def place(ops: list[Op]) -> None:

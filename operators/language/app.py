@@ -11,12 +11,12 @@ from pathlib import Path
 
 import xxhash
 
-from operators.collection import Collection
-from operators.duration import nanoseconds
 from operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed, meant
-from operators.location import NOWHERE, Location, at_frame, here
-from operators.logical import ROOT, Node, Source, walk
-from operators.schema import Schema
+from operators.language.collection import Collection
+from operators.language.duration import nanoseconds
+from operators.language.location import NOWHERE, Location, at_frame, here
+from operators.language.logical import ROOT, Node, Source, walk
+from operators.language.schema import Schema
 
 ON_LATE = ("dead_letter", "advance")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import xxhash
 
 from operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed
-from operators.evaluate import bind, predicate
-from operators.expr import Expr
-from operators.location import Location, here
-from operators.schema import RowType
-from operators.types import Int64, Type, spell
+from operators.language.evaluate import bind, predicate
+from operators.language.expr import Expr
+from operators.language.location import Location, here
+from operators.language.schema import RowType
+from operators.language.types import Int64, Type, spell
 
 Params = tuple[Any, ...]
 

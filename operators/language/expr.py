@@ -1,8 +1,8 @@
 """Expressions over columns, as a program writes them: `col("a") + 1`, `when(col("d") > 3, lit(0)).otherwise(col("d"))`.
 
-Expressions are immutable trees without types; operators/binding.py gives them types against a row type and
-operators/evaluate.py computes them. Their meaning is Spark SQL's: see there. `==` builds an expression, so two trees
-are compared by `key()`, a hashable tuple that is equal for equal structure and the same in every process.
+Expressions are immutable trees without types; evaluate.py gives them types against a row type and computes them.
+Their meaning is Spark SQL's: see there. `==` builds an expression, so two trees are compared by `key()`, a hashable
+tuple that is equal for equal structure and the same in every process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 import numpy as np
 
 from operators.errors import NotInThisRelease, ProgramError, UnknownName, WrongType, listed, meant
-from operators.types import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
 
 Scalar = int | float | bool | datetime.date | datetime.datetime | None
 Key = tuple[Any, ...]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-_ROOT = Path(__file__).absolute().parent.parent
+_ROOT = Path(__file__).absolute().parents[2]
 _OURS = (*(f"{_ROOT / part}/" for part in ("operators", "storage", "service")), str(_ROOT / "vernier.py"))
 
 

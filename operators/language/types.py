@@ -2,7 +2,7 @@
 
 A value is one or more words such that comparing words compares values as Spark SQL does; kernels see words alone. In a
 program a type is used as an annotation (`src: Int64`, `note: Int64 | None`), so the simple types are classes; the
-engine holds their instances. A nullable column has one more word in front of its type's (operators/schema.py).
+engine holds their instances. A nullable column has one more word in front of its type's (operators/language/schema.py).
 """
 
 import types

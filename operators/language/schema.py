@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.errors import BadValue, NameClash, UnknownColumn, WrongType
-from operators.types import Type, Values, Words, as_type, parse, spell
+from operators.language.types import Type, Values, Words, as_type, parse, spell
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, overload
 
-from operators.collection import Collection, conform
 from operators.errors import BadLoop, WrongType, listed
-from operators.location import here
-from operators.logical import ROOT, Loop, LoopResult, Node, Scope, Variable
+from operators.language.collection import Collection, conform
+from operators.language.location import here
+from operators.language.logical import ROOT, Loop, LoopResult, Node, Scope, Variable
 
 DEFAULT_ROUNDS = 100_000
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from operators import arithmetic
 from operators.errors import BadValue, WrongType
-from operators.expr import Alias, Binary, Case, Cast, Column, Expr, IsNull, Literal, Nullability, Unary
-from operators.schema import RowType
-from operators.types import Bool, Date, Float64, Int64, TimestampNs, Type, Values, Words, spell
+from operators.language import arithmetic
+from operators.language.expr import Alias, Binary, Case, Cast, Column, Expr, IsNull, Literal, Nullability, Unary
+from operators.language.schema import RowType
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type, Values, Words, spell
 
 _INT, _FLOAT, _BOOL, _DATE, _TIME = Int64(), Float64(), Bool(), Date(), TimestampNs()
 

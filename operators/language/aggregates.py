@@ -6,8 +6,8 @@ rows is present has no least or greatest value: of a nullable column that is nul
 """
 
 from operators.errors import WrongType
-from operators.expr import Expr, as_column
-from operators.logical import Aggregation
+from operators.language.expr import Expr, as_column
+from operators.language.logical import Aggregation
 
 
 def count(column: str | Expr | None = None) -> Aggregation:

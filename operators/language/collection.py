@@ -1,7 +1,7 @@
 """Collections: what a program composes. Each method checks its arguments, and returns a new collection.
 
 A collection is a multiset of rows that changes over time. Methods are named as Spark's DataFrame has them, in
-snake_case; they build nodes of the logical plan (operators/logical.py) and compute nothing.
+snake_case; they build nodes of the logical plan (operators/language/logical.py) and compute nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +16,12 @@ from operators.errors import (
     listed,
     meant,
 )
-from operators.evaluate import bind
-from operators.expr import Column, Expr, ExprLike, Literal, Nullability, as_expr, named
-from operators.logical import Aggregate, Aggregation, Distinct, Filter, Join, Negate, Node, Project, Union
-from operators.names import JOINS_LATER, no_method
-from operators.schema import RowType, check_name
-from operators.types import Float64, Int64
+from operators.language.evaluate import bind
+from operators.language.expr import Column, Expr, ExprLike, Literal, Nullability, as_expr, named
+from operators.language.logical import Aggregate, Aggregation, Distinct, Filter, Join, Negate, Node, Project, Union
+from operators.language.names import JOINS_LATER, no_method
+from operators.language.schema import RowType, check_name
+from operators.language.types import Float64, Int64
 
 _ALL = "_all"
 """The constant key of an aggregate over all rows; no program can name it."""

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 import xxhash
 
-from operators import logical
-from operators.app import App, ViewDecl
-from operators.expr import Expr, col
 from operators.failures import TraceNamedTwice
 from operators.kernels.reducing import COUNT, DISTINCT, MAX, MIN, SUM
-from operators.placement import capture, place, plain_words
-from operators.plan import (
+from operators.language import logical
+from operators.language.app import App, ViewDecl
+from operators.language.expr import Expr, col
+from operators.planning.placement import capture, place, plain_words
+from operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
     Compute,

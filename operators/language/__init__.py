@@ -1,0 +1,1 @@
+"""What a program says: types, expressions, collections and the logical plan that they build."""
