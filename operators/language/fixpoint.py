@@ -13,9 +13,10 @@ from contextvars import ContextVar
 from typing import Any, overload
 
 from operators.errors import BadLoop, WrongType, listed
-from operators.language.collection import Collection, conform
+from operators.language.collection import Collection
 from operators.language.location import here
 from operators.language.logical import ROOT, Loop, LoopResult, Node, Scope, Variable
+from operators.language.rows import conform
 
 DEFAULT_ROUNDS = 100_000
 

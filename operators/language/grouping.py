@@ -1,0 +1,94 @@
+"""Methods that look at all rows of a key at once."""
+
+from typing import Generic, NoReturn, Self, TypeVar
+
+from operators.errors import NameClash, NotInThisRelease, ProgramError, UnknownName, WrongType
+from operators.language.evaluate import bind
+from operators.language.expr import Column, Expr, ExprLike, Literal, named
+from operators.language.linear import Linear
+from operators.language.logical import Aggregate, Aggregation, Distinct, Project
+from operators.language.schema import RowType, check_name
+from operators.language.types import Float64, Int64
+
+C = TypeVar("C", bound=Linear)
+
+_ALL = "_all"
+"""The constant key of an aggregate over all rows; no program can name it."""
+
+
+class Grouping(Linear):
+    """The reductions."""
+
+    def distinct(self) -> Self:
+        """Each row that is present (multiplicity above 0) exactly once."""
+        return self._of(Distinct(self.node))
+
+    def group_by(self, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[Self]":
+        """Group rows by columns or named values, for `.agg(...)`; nulls are one group. Without keys: all rows."""
+        pairs = named(keys, named_keys, "group_by")
+        for name, expr in pairs:
+            check_name(name, "a key of group_by")
+            bind(expr, self.schema)
+        return Grouped(self, pairs)
+
+
+class Grouped(Generic[C]):
+    """A collection with its grouping keys; `.agg(...)` makes a collection of it again."""
+
+    def __init__(self, collection: C, keys: list[tuple[str, Expr]]) -> None:
+        self._collection, self._keys = collection, keys
+
+    def agg(self, *unnamed: object, **aggregates: Aggregation) -> C:
+        """One row for each group: its keys, then the named aggregates, e.g. `.agg(n=vn.count(), low=vn.min("price"))`.
+
+        A group exists while any of its rows has a multiplicity other than 0 (a sum of 0 is a row).
+        """
+        if unnamed or not aggregates:
+            raise ProgramError(problem="agg takes named aggregates: .agg(n=vn.count())")
+        for name, aggregate in aggregates.items():
+            check_name(name, "an aggregate")
+            if not isinstance(aggregate, Aggregation):
+                raise WrongType(problem=f"{name} must be an aggregate such as vn.count(), not {aggregate!r}")
+        node = self._collection.node
+        pairs = self._keys or [(_ALL, Literal(0, Int64()))]
+        if any(expr.column != name for name, expr in pairs):
+            # Computed keys stand beside the columns: aggregates see the columns, and rows that differ stay different.
+            hidden = [(name if expr.column == name else f"key {name}", expr) for name, expr in pairs]
+            kept = [(name, Column(name)) for name in node.schema.names]
+            node = Project(node, (*(pair for pair in hidden if pair[0] not in node.schema.names), *kept))
+        else:
+            hidden = pairs
+        names = tuple(name for name, _ in hidden)
+        lowered = {name: part for name, agg in aggregates.items() for name, part in _parts(name, agg, node.schema)}
+        for name in lowered:
+            if name in names or name in dict(self._keys):
+                raise NameClash(problem=f"{name!r} is a key and an aggregate; give one of them another name")
+        grouped = Aggregate(node, names, tuple(lowered.items()))
+        shown = [(name, key) for (name, _), (key, _) in zip(self._keys, hidden)]
+        outputs = [
+            *((name, Column(key)) for name, key in shown),
+            *((name, _whole(name, agg)) for name, agg in aggregates.items()),
+        ]
+        if tuple(name for name, _ in outputs) == grouped.schema.names:
+            return self._collection._of(grouped)
+        return self._collection._of(Project(grouped, tuple(outputs)))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        hint = f".agg(n=vn.{name}(...))" if name in ("count", "sum", "min", "max", "avg") else ".agg(n=vn.count())"
+        raise UnknownName(problem=f"a grouped collection has no {name!r}; its one method is agg: {hint}")
+
+
+def _parts(name: str, agg: Aggregation, row: RowType) -> list[tuple[str, Aggregation]]:
+    """The aggregates that the plan computes for one of the program's: avg is a sum and a count."""
+    if agg.kind != "avg" or agg.expr is None:
+        return [(name, agg)]
+    bound = bind(agg.expr, row)
+    if bound.type == Float64():
+        raise NotInThisRelease(problem=f"avg of Float64 ({bound}) is not in this release; it has avg of Int64")
+    return [(f"_sum_{name}", Aggregation("sum", agg.expr)), (f"_count_{name}", Aggregation("count", agg.expr))]
+
+
+def _whole(name: str, agg: Aggregation) -> Expr:
+    return Column(f"_sum_{name}") / Column(f"_count_{name}") if agg.kind == "avg" else Column(name)

@@ -1,0 +1,74 @@
+"""Plans of arrangements: a collection by a key, kept once for all who want it; views are arrangements, too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from operators.language import logical
+from operators.language.app import ViewDecl
+from operators.planning.plan import (
+    ArrangementPlan,
+    ArrangeOp,
+    LinearOp,
+    ReduceOp,
+    Take,
+    ViewOp,
+    ViewPlan,
+    Words,
+)
+from operators.planning.sharing import identity
+from operators.planning.stages import fuse
+
+if TYPE_CHECKING:
+    from operators.planning.planner import Planner
+
+
+def arrange(planner: Planner, node: logical.Node, scope: logical.Scope, key: Words, val: Words) -> int:
+    """The arrangement of `node` by words `key`, carrying words `val`, in the node's own scope."""
+    below = planner.build(node)
+    base = planner.ops[below]
+    # The output of a reduction is arranged by its key already.
+    if isinstance(base, ReduceOp) and key == tuple(range(base.key_width)):
+        if val == tuple(range(base.key_width, base.width)):
+            return below
+    if isinstance(base, LinearOp) and all(isinstance(stage, Take) for stage in base.stages):
+        take = fuse(list(base.stages))[0]
+        assert isinstance(take, Take)
+        below, key, val = base.input, tuple(take.words[w] for w in key), tuple(take.words[w] for w in val)
+        if planner.uses[identity(node)] == 1:
+            planner.drop(base)
+    memo = ("arrange", below, key, val)
+    if memo not in planner.memo:
+        print_ = planner.hash("arrange", planner.prints[below], key, val)
+        source = planner.ops[below]
+        label = f"{source.name} by {_positions(key)}" if key else f"{source.name} (all)"
+        scope_id = source.scope
+        op = ArrangeOp(
+            len(planner.ops), scope_id, len(key) + len(val), label, below, key, val, f"arrange-{print_[:16]}"
+        )
+        planner.arrangements[op.trace] = ArrangementPlan(
+            op.trace, label, len(key), len(val), planner.scopes[scope_id].depth, False
+        )
+        planner.memo[memo] = planner.add(op, print_)
+    return planner.memo[memo]
+
+
+def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
+    """A named answer: an arrangement by the view's key that keeps history, and what hands out its changes."""
+    row = view.node.schema
+    key = tuple(int(w) for w in row.index(view.key))
+    val = tuple(w for w in range(row.width) if w not in key)
+    below = planner.build(view.node)
+    print_ = planner.hash("view", name, planner.prints[below], key)
+    trace = f"view-{name}"
+    arranged = ArrangeOp(len(planner.ops), 0, row.width, f"view {name}", below, key, val, trace)
+    planner.arrangements[trace] = ArrangementPlan(trace, f"view {name}", len(key), len(val), 0, True)
+    planner.add(arranged, print_)
+    op = ViewOp(len(planner.ops), 0, row.width, name, arranged.id, name, trace)
+    planner.add(op, print_)
+    order = (*key, *val)
+    return ViewPlan(name, row, tuple(view.key), trace, tuple(order.index(w) for w in range(row.width)))
+
+
+def _positions(words: Words) -> str:
+    return ",".join(map(str, words))

@@ -1,0 +1,70 @@
+"""Plans of loops: an inner scope, its variables, what enters it and what leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from operators.language import logical
+from operators.planning.plan import (
+    LeaveOp,
+    LoopOp,
+    Scope,
+    VariableOp,
+)
+
+if TYPE_CHECKING:
+    from operators.planning.planner import Planner
+
+
+def build_loop(planner: Planner, loop: logical.Loop) -> int:
+    """The loop as one operator of the scope around it; loops that mean the same are one."""
+    bound = tuple(scope for scope in reversed(loop.scope.chain()[1:]) if scope.depth > 0)
+    outer_scope = loop.scope.parent
+    assert outer_scope is not None
+    outer = planner.scope(outer_scope)
+    # A loop inside another one means what it does there: its print holds the print of the loop around it.
+    print_ = planner.hash("loop", loop.digest(bound), planner.scope_prints[outer])
+    if print_ in planner.loops:
+        return planner.loops[print_]
+    inner = Scope(len(planner.scopes), outer, planner.scopes[outer].depth + 1)
+    planner.scopes.append(inner)
+    planner.scope_prints.append(print_)
+    planner.scope_of[loop.scope] = inner.id
+    initials = [planner.into(initial, outer_scope) for initial in loop.initials]
+    variables = []
+    for index, initial in enumerate(initials):
+        width = loop.initials[index].schema.width
+        op = VariableOp(len(planner.ops), inner.id, width, loop.variables[index], -1, initial)
+        variables.append(op)
+        planner.variables[(loop.scope, index)] = planner.add(op, planner.hash("variable", print_, index))
+    bodies = [planner.into(body, loop.scope) for body in loop.bodies]
+    loop_op = LoopOp(
+        len(planner.ops), outer, 0, loop.name, inner.id, loop.name, loop.max_rounds, loop.on_limit == "truncate"
+    )
+    loop_op.variables = [op.id for op in variables]
+    planner.loops[print_] = planner.add(loop_op, print_)
+    for variable, body in zip(variables, bodies, strict=True):
+        variable.loop = loop_op.id
+        variable.feedback = body
+        leave = LeaveOp(len(planner.ops), outer, variable.width, loop.name, loop_op.id, body)
+        loop_op.leaves.append(planner.add(leave, planner.hash("leave", print_, variable.name, planner.prints[body])))
+    return loop_op.id
+
+
+def build_variable(planner: Planner, node: logical.Variable) -> int:
+    """The loop's variable, which building the loop has made."""
+    return planner.variables[(node.loop.scope, node.index)]
+
+
+def build_result(planner: Planner, node: logical.LoopResult) -> int:
+    """The limit of one of a loop's variables."""
+    loop = planner.ops[build_loop(planner, node.loop)]
+    assert isinstance(loop, LoopOp)
+    return loop.leaves[node.index]
+
+
+BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
+    logical.Variable: build_variable,
+    logical.LoopResult: build_result,
+}

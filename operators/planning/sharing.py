@@ -1,0 +1,33 @@
+"""Equal structure is built once: what makes two nodes the same, and how many users each has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from operators.language import logical
+
+
+def identity(node: logical.Node) -> tuple[object, ...]:
+    """Equal for nodes of one scope that mean the same."""
+    bound = tuple(scope for scope in reversed(node.scope.chain()) if scope.depth > 0)
+    return (node.scope, node.digest(bound))
+
+
+def count_uses(roots: Sequence[logical.Node]) -> Counter[object]:
+    """How many nodes use each structure; one used once can be fused into its user."""
+    uses: Counter[object] = Counter()
+    seen: set[object] = set()
+    for root in roots:
+        uses[identity(root)] += 1
+    for node in logical.walk(list(roots)):
+        structure = identity(node)
+        if structure in seen:
+            continue
+        seen.add(structure)
+        below = [*node.inputs]
+        if isinstance(node, logical.LoopResult):
+            below = [*node.loop.initials, *node.loop.bodies]
+        for child in below:
+            uses[identity(child)] += 1
+    return uses
