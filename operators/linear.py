@@ -40,7 +40,7 @@ class Linear(Operator):
         super().__init__(op, scope)
         self.input = scope.operator(op.input)
         tail = self.depth + 2
-        self.stages = [_compile(stage, tail) for stage in op.stages]
+        self.stages = [_compile(stage, tail, scope) for stage in op.stages]
 
     def step(self, now: Round) -> None:
         """Send the input's updates through all stages."""
@@ -54,7 +54,7 @@ class Linear(Operator):
         self.out = data
 
 
-def _compile(stage: Stage, tail: int) -> Run:
+def _compile(stage: Stage, tail: int, scope: ScopeRun) -> Run:
     """A function of updates `[row | tail columns]` for one stage."""
     match stage:
         case Take():
@@ -71,7 +71,7 @@ def _compile(stage: Stage, tail: int) -> Run:
             kept_width = stage.schema.width
 
             def keep(data: Ints) -> Ints:
-                kept: Ints = data[test(data[:, :kept_width])]
+                kept: Ints = data[test(data[:, :kept_width], scope.heap)]
                 return kept
 
             return keep
@@ -80,7 +80,7 @@ def _compile(stage: Stage, tail: int) -> Run:
             in_width = stage.schema.width
 
             def build(data: Ints) -> Ints:
-                return np.concatenate((compute(data[:, :in_width]), data[:, in_width:]), axis=1)
+                return np.concatenate((compute(data[:, :in_width], scope.heap), data[:, in_width:]), axis=1)
 
             return build
         case Negated():

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from operators.exchange import Exchange, Round
+from operators.language.evaluate import Heap
 from operators.operator import Slice
 from operators.planning.plan import Plan
 from storage.trace import Trace
@@ -35,6 +36,7 @@ class ScopeRun:
         self.plan, self.spec, self.parent = plan, spec, parent
         self.depth = spec.depth
         self.exchange, self.traces, self.slice = exchange, traces, slice_
+        self.heap: Heap = None if parent is None else parent.heap
         self.operators: list[Operator] = []
         self.by_id: dict[int, Operator] = {} if parent is None else parent.by_id
         self.scopes: dict[int, ScopeRun] = {} if parent is None else parent.scopes

@@ -10,7 +10,7 @@ each part; only the columns used are decoded.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,7 +30,9 @@ class Vector(NamedTuple):
     valid: Values | None
 
 
-Run = Callable[[Words], Vector]
+Heap = Any
+"""Where the contents of long texts are (None while there are none)."""
+Run = Callable[[Words, Heap], Vector]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Bound:
     kind: Type | None
     nullable: bool
     fallible: bool
-    run: Run
+    compute: Run
 
     @property
     def type(self) -> Type:
@@ -53,9 +55,13 @@ class Bound:
     def __str__(self) -> str:
         return f"{self.expr} is {'null' if self.kind is None else spell(self.kind, self.nullable)}"
 
-    def words(self, rows: Words) -> Words:
+    def run(self, rows: Words, heap: Heap = None) -> Vector:
+        """Compute int64[n, width] -> the n values; `heap` holds the contents of the rows' long texts."""
+        return self.compute(rows, heap)
+
+    def words(self, rows: Words, heap: Heap = None) -> Words:
         """Compute int64[n, width] -> int64[n, k], k = the words of a column of this type and nullability."""
-        data, valid = self.run(rows)
+        data, valid = self.compute(rows, heap)
         encoded = self.type.to_words(data)
         if not self.nullable:
             return encoded
@@ -63,23 +69,29 @@ class Bound:
         return np.hstack((mask[:, None].astype(np.int64), np.where(mask[:, None], encoded, 0)))
 
 
-def evaluate(expr: Expr, row: RowType, words: Words) -> Words:
+def evaluate(expr: Expr, row: RowType, words: Words, heap: Heap = None) -> Words:
     """Compute one expression for int64[n, width] -> int64[n, k]; to compute it often, keep `bind(expr, row).words`."""
-    return bind(expr, row).words(words)
+    return bind(expr, row).words(words, heap)
 
 
-def project(exprs: Sequence[Expr], row: RowType) -> Callable[[Words], Words]:
+class RowFunction(Protocol):
+    """A function of rows int64[n, width], given the heap with the contents of their long texts."""
+
+    def __call__(self, words: Words, heap: Heap = None) -> Values: ...
+
+
+def project(exprs: Sequence[Expr], row: RowType) -> RowFunction:
     """A function from rows int64[n, width] to the words of all `exprs` side by side; a mere take of columns is one."""
     if all(expr.column is not None for expr in exprs):
         index = row.index([str(expr.column) for expr in exprs])
         if np.array_equal(index, np.arange(row.width)):
-            return lambda words: words
-        return lambda words: words[:, index]
+            return lambda words, heap=None: words
+        return lambda words, heap=None: words[:, index]
     parts = [bind(expr, row).words if expr.column is None else _take(row, str(expr.column)) for expr in exprs]
-    return lambda words: np.hstack([part(words) for part in parts])
+    return lambda words, heap=None: np.hstack([part(words, heap) for part in parts])
 
 
-def predicate(expr: Expr, row: RowType) -> Callable[[Words], Values]:
+def predicate(expr: Expr, row: RowType) -> RowFunction:
     """A function from rows int64[n, width] to bool[n]: True where `expr` is true (not false, not null).
 
     Raises WrongType when the expression is not Bool.
@@ -88,7 +100,7 @@ def predicate(expr: Expr, row: RowType) -> Callable[[Words], Values]:
     if bound.kind not in (None, _BOOL):
         raise WrongType(problem=f"a condition must be Bool, but {bound}")
     typed = _as(bound, _BOOL)
-    return lambda words: _true(typed.run(words))
+    return lambda words, heap=None: _true(typed.run(words, heap))
 
 
 def bind(expr: Expr, row: RowType) -> Bound:
@@ -123,16 +135,16 @@ def bind(expr: Expr, row: RowType) -> Bound:
 # --- leaves -----------------------------------------------------------------------------------------------------------
 
 
-def _take(row: RowType, name: str) -> Callable[[Words], Words]:
+def _take(row: RowType, name: str) -> RowFunction:
     field = row.field(name)
-    return lambda words: words[:, field.offset : field.offset + field.words]
+    return lambda words, heap=None: words[:, field.offset : field.offset + field.words]
 
 
 def _column(expr: Column, row: RowType) -> Bound:
     field = row.field(expr.name)
     kind, start, stop = field.type, field.value_offset, field.offset + field.words
 
-    def run(words: Words) -> Vector:
+    def run(words: Words, heap: Heap) -> Vector:
         valid = words[:, field.offset] != 0 if field.nullable else None
         return Vector(kind.from_words(words[:, start:stop]), valid)
 
@@ -142,9 +154,9 @@ def _column(expr: Column, row: RowType) -> Bound:
 def _literal(expr: Literal) -> Bound:
     kind, value = expr.type, expr.value
     if kind is None:
-        return Bound(expr, None, True, False, lambda words: _nulls(len(words), np.dtype(np.int64)))
+        return Bound(expr, None, True, False, lambda words, heap: _nulls(len(words), np.dtype(np.int64)))
     constant = np.array(value, kind.numpy)
-    return Bound(expr, kind, False, False, lambda words: Vector(np.broadcast_to(constant, len(words)), None))
+    return Bound(expr, kind, False, False, lambda words, heap: Vector(np.broadcast_to(constant, len(words)), None))
 
 
 def _nulls(n: int, dtype: "np.dtype[np.generic]") -> Vector:
@@ -158,12 +170,12 @@ def _as(bound: Bound, kind: Type) -> Bound:
     """The same values as `kind`: a bare null gets the type, Int64 widens to Float64; others must be of it already."""
     if bound.kind == kind:
         return bound
-    run = bound.run
+    run = bound.compute
     if bound.kind is None:
-        return Bound(bound.expr, kind, True, False, lambda words: _nulls(len(words), kind.numpy))
+        return Bound(bound.expr, kind, True, False, lambda words, heap: _nulls(len(words), kind.numpy))
 
-    def widened(words: Words) -> Vector:
-        data, valid = run(words)
+    def widened(words: Words, heap: Heap) -> Vector:
+        data, valid = run(words, heap)
         return Vector(data.astype(np.float64), valid)
 
     return Bound(bound.expr, kind, bound.nullable, bound.fallible, widened)
@@ -223,8 +235,8 @@ def _arithmetic(expr: Binary, left: Bound, right: Bound) -> Bound:
         left, right = _as(left, _FLOAT), _as(right, _FLOAT)
     compute = arithmetic.FLOAT[expr.op] if kind == _FLOAT else arithmetic.EXACT[expr.op]
 
-    def run(words: Words) -> Vector:
-        a, b = left.run(words), right.run(words)
+    def run(words: Words, heap: Heap) -> Vector:
+        a, b = left.run(words, heap), right.run(words, heap)
         valid = _both(a, b)
         data = compute(a.data, b.data, valid, expr)
         if kind == _DATE:
@@ -248,8 +260,8 @@ def _divide(expr: Binary, left: Bound, right: Bound) -> Bound:
     never_zero = isinstance(divisor, Literal) and bool(divisor.value)
     compute = arithmetic.DIVIDE[(expr.op, kind.name)]
 
-    def run(words: Words) -> Vector:
-        a, b = left.run(words), right.run(words)
+    def run(words: Words, heap: Heap) -> Vector:
+        a, b = left.run(words, heap), right.run(words, heap)
         valid = _both(a, b)
         if not never_zero:
             valid = (b.data != 0) if valid is None else valid & (b.data != 0)
@@ -263,8 +275,8 @@ def _negate(expr: Unary, part: Bound) -> Bound:
     if part.type not in (_INT, _FLOAT):
         raise WrongType(problem=f"{expr} cannot be computed: {part}")
 
-    def run(words: Words) -> Vector:
-        data, valid = part.run(words)
+    def run(words: Words, heap: Heap) -> Vector:
+        data, valid = part.run(words, heap)
         if part.kind == _FLOAT:
             return Vector(-data, valid)
         return Vector(arithmetic.EXACT["-"](np.zeros_like(data), data, valid, expr), valid)
@@ -280,8 +292,8 @@ def _compare(expr: Binary, left: Bound, right: Bound) -> Bound:
     left, right = _as(left, kind), _as(right, kind)
     compare = arithmetic.COMPARE[expr.op]
 
-    def run(words: Words) -> Vector:
-        a, b = left.run(words), right.run(words)
+    def run(words: Words, heap: Heap) -> Vector:
+        a, b = left.run(words, heap), right.run(words, heap)
         if kind == _FLOAT:  # words have Spark's order of NaN and -0.0; IEEE comparisons do not
             return Vector(compare(kind.to_words(a.data)[:, 0], kind.to_words(b.data)[:, 0]), _both(a, b))
         return Vector(compare(a.data, b.data), _both(a, b))
@@ -290,8 +302,8 @@ def _compare(expr: Binary, left: Bound, right: Bound) -> Bound:
 
 
 def _is_null(expr: IsNull, part: Bound) -> Bound:
-    def run(words: Words) -> Vector:
-        valid = part.run(words).valid
+    def run(words: Words, heap: Heap) -> Vector:
+        valid = part.run(words, heap).valid
         return Vector(np.zeros(len(words), np.bool_) if valid is None else ~valid, None)
 
     return Bound(expr, _BOOL, False, part.fallible, run)
@@ -300,8 +312,8 @@ def _is_null(expr: IsNull, part: Bound) -> Bound:
 def _not(expr: Unary, part: Bound) -> Bound:
     part = _boolean(expr, part)
 
-    def run(words: Words) -> Vector:
-        data, valid = part.run(words)
+    def run(words: Words, heap: Heap) -> Vector:
+        data, valid = part.run(words, heap)
         return Vector(~data, valid)
 
     return Bound(expr, _BOOL, part.nullable, part.fallible, run)
@@ -327,9 +339,9 @@ def _logic(expr: Binary, left: Bound, right: Bound) -> Bound:
     left, right = _boolean(expr, left), _boolean(expr, right)
     decides = _false if expr.op == "&" else _true
 
-    def run(words: Words) -> Vector:
-        a = left.run(words)
-        b = _on_rows(right, words, ~decides(a))
+    def run(words: Words, heap: Heap) -> Vector:
+        a = left.run(words, heap)
+        b = _on_rows(right, words, heap, ~decides(a))
         decided = decides(a) | decides(b)
         # Where nothing decides the result is null, or what `&` (True) and `|` (False) have left.
         data = ~decided if expr.op == "&" else decided
@@ -339,11 +351,11 @@ def _logic(expr: Binary, left: Bound, right: Bound) -> Bound:
     return Bound(expr, _BOOL, left.nullable or right.nullable, left.fallible or right.fallible, run)
 
 
-def _on_rows(bound: Bound, words: Words, wanted: Values) -> Vector:
+def _on_rows(bound: Bound, words: Words, heap: Heap, wanted: Values) -> Vector:
     """The values for all rows; rows that are not wanted are not computed if that could raise (they read as zero)."""
     if not bound.fallible or wanted.all():
-        return bound.run(words)
-    some = bound.run(words[wanted])
+        return bound.run(words, heap)
+    some = bound.run(words[wanted], heap)
     data = np.zeros(len(words), some.data.dtype)
     data[wanted] = some.data
     if some.valid is None:
@@ -364,13 +376,13 @@ def _case(expr: Case, row: RowType) -> Bound:
     values = [_as(value, kind) for value in values]
     nullable = expr.default is None or any(value.nullable for value in values)
 
-    def run(words: Words) -> Vector:
+    def run(words: Words, heap: Heap) -> Vector:
         n = len(words)
         data, valid = np.zeros(n, kind.numpy), np.zeros(n, np.bool_)
         left = np.ones(n, np.bool_)
         for i, value in enumerate(values):
-            rows = left & _true(_on_rows(conditions[i], words, left)) if i < len(conditions) else left
-            result = _on_rows(value, words, rows)
+            rows = left & _true(_on_rows(conditions[i], words, heap, left)) if i < len(conditions) else left
+            result = _on_rows(value, words, heap, rows)
             data[rows] = result.data[rows]
             valid[rows] = True if result.valid is None else result.valid[rows]
             left = left & ~rows
@@ -387,13 +399,13 @@ def _cast(expr: Cast, part: Bound) -> Bound:
     kind = expr.type
     if part.kind is None or part.kind == kind:
         typed = _as(part, kind)
-        return Bound(expr, kind, typed.nullable, typed.fallible, typed.run)
+        return Bound(expr, kind, typed.nullable, typed.fallible, typed.compute)
     convert = arithmetic.CONVERT.get((part.type.name, kind.name))
     if convert is None:
         raise WrongType(problem=f"no cast leads there: {part}, and {kind} is asked for")
 
-    def run(words: Words) -> Vector:
-        data, valid = part.run(words)
+    def run(words: Words, heap: Heap) -> Vector:
+        data, valid = part.run(words, heap)
         return Vector(convert(data, valid, expr), valid)
 
     fallible = part.fallible or (part.type.name, kind.name) in arithmetic.FALLIBLE
@@ -402,10 +414,10 @@ def _cast(expr: Cast, part: Bound) -> Bound:
 
 def _nullability(expr: Nullability, part: Bound) -> Bound:
     if expr.nullable or not part.nullable:
-        return Bound(expr, part.type, expr.nullable, part.fallible, part.run)
+        return Bound(expr, part.type, expr.nullable, part.fallible, part.compute)
 
-    def run(words: Words) -> Vector:
-        data, valid = part.run(words)
+    def run(words: Words, heap: Heap) -> Vector:
+        data, valid = part.run(words, heap)
         if valid is not None and not valid.all():
             raise BadValue(column=str(expr), problem="null where a filter should have left none")
         return Vector(data, None)
