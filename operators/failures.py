@@ -42,6 +42,21 @@ class JoinOverflow(CallerError):
     operator: str
 
 
+class UserCodeFailed(CallerError):
+    """A function of the program raised, or gave what it had not promised, while the dataflow ran.
+
+    operator: what ran it; where: the program's line, "file:line"; function: its name; sample: some of the input it was
+    given; cause: what went wrong, e.g. "ValueError: ...".
+    """
+
+    message = "{operator} at {where}: the function {function} failed: {cause}; its input was, for example, {sample}"
+    operator: str
+    where: str
+    function: str
+    sample: str
+    cause: str
+
+
 class VisitLeft(InvariantError):
     """Something stayed pending after its round was done: a rule of the loops is broken."""
 
