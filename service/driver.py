@@ -8,6 +8,7 @@ starts another one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import shutil
@@ -15,6 +16,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -25,15 +27,17 @@ from pyspark.sql import SparkSession
 
 from operators.language.app import load_program
 from operators.planning.planner import compile_app
+from service import trouble
 from service.broker import create_topics
 from service.epochs import Epochs
-from service.errors import SparkFailed
+from service.errors import ProgramFailed, ProgramStopped, SparkFailed
 from service.heartbeat import Heartbeat
 from service.letters import Letters
 from service.runner import Runner
 from service.settings import Settings, heartbeat_topic, load
 from service.sources import DoorConfig
 from service.spark import Stage, open_stream, start_query, start_session
+from service.trouble import STOPPED, Trouble
 from service.worker import Job
 from storage.errors import VernierError
 
@@ -73,6 +77,7 @@ class Driver:
         self.spark = spark
         self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         failures, reached = 0, self._reached()
+        began_ns = 0
         while not self._stop.is_set():
             try:
                 self._query(spark)
@@ -83,9 +88,18 @@ class Driver:
                 reached = self._reached()
                 cause = self.runner.failure or error
                 said = str(cause).splitlines()[0]
-                if failures >= FAILURES_IN_A_ROW or getattr(cause, "may_have_happened", False):
+                began_ns = time.time_ns() if failures == 1 else began_ns
+                # A program that fails on its data does so in any process; Spark may go on.
+                faulty = isinstance(cause, ProgramFailed)
+                stop = faulty and self.settings.epoch.on_error == "stop"
+                self._tell(Trouble(epoch=reached + 1, reason=said, program=faulty, tries=failures,
+                                   since_ns=began_ns, stopped=stop))  # fmt: skip
+                if stop:
+                    raise ProgramStopped(reason=said) from error
+                if (failures >= FAILURES_IN_A_ROW and not faulty) or getattr(cause, "may_have_happened", False):
                     raise SparkFailed(problem=f"the query failed {failures} times in a row, now: {said}") from error
-                pause = min(5.0, 0.1 * 2**failures)
+                longest = self.settings.epoch.retry_ms / 1000 if faulty else 5.0
+                pause = min(longest, 0.1 * 2 ** min(failures, 20))
                 _log.warning("the query failed (%s); it goes on from epoch %d in %.1f s", said, reached, pause)
                 self._stop.wait(pause)
 
@@ -103,6 +117,11 @@ class Driver:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _tell(self, told: Trouble) -> None:
+        """Leave word of a failure; that this fails as well must not hide it."""
+        with contextlib.suppress(OSError):
+            trouble.tell(self.epochs.directory.path, told)
 
     def _reached(self) -> int:
         return self.epochs.newest.epoch if self.epochs.newest else 0
@@ -181,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         driver.close()
         status = 0
     except VernierError as error:
+        status = STOPPED if isinstance(error, ProgramStopped) else status
         print(f"driver: {error}", file=sys.stderr, flush=True)
     except (Py4JError, OSError, PySparkException) as error:
         print(f"driver: spark is gone: {error}".splitlines()[0], file=sys.stderr, flush=True)

@@ -66,6 +66,16 @@ class ProgramFailed(CallerError):
     reason: str
 
 
+class ProgramStopped(CallerError):
+    """The program failed on its data and the settings say to stop then."""
+
+    message = (
+        "{reason}; stopped, because epoch.on_error is stop: nothing is lost and answers stay readable; "
+        "mend the program or its data and start again"
+    )
+    reason: str
+
+
 class LettersNotSent(StorageError):
     """Dead letters of a committed epoch did not reach their topic; the next start sends them."""
 

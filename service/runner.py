@@ -12,6 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from service import trouble
 from service.epochs import Epochs
 from service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
 from service.heartbeat import Heartbeat
@@ -53,6 +54,7 @@ class Runner:
         self.failure: BaseException | None = None
         self._running = threading.Lock()
         self._stopping = False
+        self._troubled = True  # an earlier process may have left word
         self._arrival = {name for name in epochs.plan.sources if settings.source(name).clock == "arrival"}
 
     def attach(self, stage: Stage) -> None:
@@ -83,7 +85,9 @@ class Runner:
                     self._letters.send(manifest)
                     self.epochs.collect()
                     wanted_in = self._wanted_in()
+                    self._well()
             except BaseException as problem:
+                self._troubled = True
                 # Spark tells the query's end in twenty lines, of which this is one.
                 self.failure = problem
                 raise
@@ -160,6 +164,12 @@ class Runner:
                 _log.exception("the commit of attempt %s failed", attempt.id)
             return
         self._committed[attempt.id] = manifest
+
+    def _well(self) -> None:
+        """A commit ends all trouble."""
+        if self._troubled:
+            trouble.clear(self.epochs.directory.path)
+            self._troubled = False
 
     def _wanted_in(self) -> float | None:
         """When an epoch should follow even without input: at once, if updates wait for the arrival clock to move."""

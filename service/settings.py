@@ -117,6 +117,12 @@ class Epoch(_Section):
     """How epochs run."""
 
     attempts: int = Field(default=4, ge=1, description="tries of one epoch before the query is started anew")
+    on_error: Literal["retry", "stop"] = Field(
+        default="retry", description="when the program fails on its data: try again, or stop and keep answering"
+    )
+    retry_ms: int = Field(
+        default=30_000, ge=100, description="the longest pause before a failed program is tried again"
+    )
     timeout_ms: int = Field(
         default=300_000, ge=1_000, description="how long one attempt may take, compilation included"
     )
@@ -128,7 +134,7 @@ class Epoch(_Section):
     )
     slice_updates: int = Field(default=1024, ge=1, description="updates that go through the dataflow together")
 
-    _durations = field_validator("timeout_ms", "heartbeat_ms", mode="before")(_ms)
+    _durations = field_validator("timeout_ms", "heartbeat_ms", "retry_ms", mode="before")(_ms)
 
 
 class Spark(_Section):

@@ -30,6 +30,7 @@ from service.jars import kafka_jars, spark_jars
 from service.java import find_java
 from service.leash import command
 from service.settings import Http, Loaded, Settings, masked
+from service.trouble import STOPPED
 from storage.state import StateDirectory
 
 LEAST_FREE_BYTES = 256 << 20
@@ -46,7 +47,8 @@ Say = Callable[[str], None]
 class Child:
     """A process of the service. module, arguments: what it runs. ready: whether it does its work; asked until it is.
 
-    stop_seconds: how long it may take to stop by itself. last: it starts when all others are ready.
+    stop_seconds: how long it may take to stop by itself. last: it starts when all others are ready. final: the exit
+    status after which it is left alone, because another process would end in the same way.
     """
 
     name: str
@@ -56,8 +58,10 @@ class Child:
     ready: Callable[[], bool]
     stop_seconds: float = 30
     last: bool = False
+    final: int | None = None
     was_ready: bool = False
     deaths: int = 0
+    left: bool = False
     process: subprocess.Popen[bytes] | None = None
     _since: float = 0.0
     _not_before: float = 0.0
@@ -107,11 +111,17 @@ class Child:
                 self.deaths = 0
             self._trim()
             return
+        if self.left:
+            return
         now = time.monotonic()
         if self.process is not None:
             status = self.process.returncode
             said = self.last_line()
             self.stop()
+            if status == self.final and self.was_ready:
+                self.left = True
+                say(said)
+                return
             if not self.was_ready:
                 raise ProcessFailed(name=self.name, status=status, said=said, log=str(self.log))
             pause = _PAUSES[min(self.deaths, len(_PAUSES) - 1)]
@@ -241,6 +251,7 @@ class Supervisor:
                 # The first commit of this driver: it has read, computed and written.
                 lambda: head.head() != before,
                 stop_seconds=settings.epoch.timeout_ms / 1000,
+                final=STOPPED,
             ),
             Child(
                 "sidecar",

@@ -16,6 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from service import trouble
 from service.reader import Snapshot
 from service.sidecar.context import Context
 from service.stats import CATALOGUE, Labels, Metric, Stats
@@ -83,8 +84,12 @@ class _Committed(Collector):
                 yield family
         state = GaugeMetricFamily(f"{PREFIX}dataflow_state", "1 for the state it is in.", labels=("dataflow", "state"))
         stalled = self.context.stale_ms(snapshot) > self.context.options.stale_after_ms
-        for name in ("running", "stalled"):
-            state.add_metric((snapshot.manifest.app, name), float((name == "stalled") == stalled))
+        found = trouble.read(self.context.options.state)
+        now = "stalled" if stalled else "running"
+        if found is not None:
+            now = "stopped" if found.stopped else "failing"
+        for name in ("running", "stalled", "failing", "stopped"):
+            state.add_metric((snapshot.manifest.app, name), float(name == now))
         yield state
 
     @staticmethod

@@ -6,9 +6,12 @@ from typing import Any
 
 from service.reader import Snapshot
 from service.sidecar.options import Options
+from service.trouble import Trouble
 
 
-def laggards(snapshot: Snapshot | None, failure: str | None, options: Options, now_ns: int) -> list[dict[str, Any]]:
+def laggards(
+    snapshot: Snapshot | None, failure: str | None, trouble: Trouble | None, options: Options, now_ns: int
+) -> list[dict[str, Any]]:
     """What keeps the answers from being current, each as {laggard, why}; nothing when all is well.
 
     The pipeline lags when it commits nothing (it commits on every heartbeat, input or not), a source when many of its
@@ -18,6 +21,8 @@ def laggards(snapshot: Snapshot | None, failure: str | None, options: Options, n
     reasons = []
     if failure is not None:
         reasons.append({"laggard": "sidecar", "why": failure})
+    if trouble is not None:
+        reasons.append({"laggard": "program" if trouble.program else "pipeline", "why": trouble.describe()})
     if snapshot is None:
         reasons.append({"laggard": "pipeline", "why": f"no epoch has been committed in {options.state} yet"})
         return reasons

@@ -13,6 +13,7 @@ import numpy as np
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from service import trouble
 from service.instants import format_instant
 from service.reader import EpochNote, Snapshot
 from service.sidecar import schemas
@@ -46,7 +47,9 @@ def router(context: Context) -> APIRouter:
     @routes.get("/readyz", summary="Every view is caught up", tags=["health"], responses=schemas.plain)
     async def readyz() -> Response:
         snapshot = follower.snapshot
-        reasons = laggards(snapshot, follower.failure, context.options, time.time_ns())
+        reasons = laggards(
+            snapshot, follower.failure, trouble.read(context.options.state), context.options, time.time_ns()
+        )
         if snapshot is None or reasons:
             detail = "; ".join(f"{reason['laggard']}: {reason['why']}" for reason in reasons)
             code = "no_epoch" if snapshot is None else "not_ready"

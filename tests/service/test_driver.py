@@ -16,6 +16,7 @@ import psutil
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from service import trouble
 from service.broker import EmbeddedBroker, create_topics
 from service.leash import command
 from service.reader import Reader
@@ -50,9 +51,9 @@ class Service:
         self.process: subprocess.Popen[bytes] | None = None
         self.reader = Reader(folder / "state")
 
-    def start(self) -> None:
-        """Start the driver."""
-        settings = {
+    def start(self, **more: object) -> None:
+        """Start the driver; `more` are settings, with __ for dots."""
+        settings = {key.replace("__", "."): value for key, value in more.items()} | {
             "program": self.folder / "program.py",
             "workers": 2,
             "state.path": self.folder / "state",
@@ -136,6 +137,35 @@ class Service:
                 if "service.daemon" in one.cmdline():
                     found.append(one)
         return [one for one in found if any(one.ppid() == other.pid for other in found)]
+
+
+def test_a_program_that_fails_on_its_data_stops_nobody_from_reading(service: Service) -> None:
+    service.start()
+    reached = service.send((1, 10))
+    service.final(reached)
+    state = service.folder / "state"
+    assert trouble.read(state) is None
+    # The sum leaves int64: no epoch can be made of it, however often it is tried.
+    service.send(*[(1, 2**62)] * 3)
+    service.wait(lambda: (found := trouble.read(state)) and found.tries >= 2)
+    found = trouble.read(state)
+    assert found is not None
+    assert found.program
+    assert not found.stopped
+    assert "does not fit" in found.reason
+    assert service.stop() == 0
+    service.start(epoch__on_error="stop")
+    assert service.process is not None
+    assert service.process.wait(PATIENCE) == trouble.STOPPED
+    found = trouble.read(state)
+    assert found is not None
+    assert found.stopped
+    assert "driver: epoch" in (service.folder / "log").read_text("utf-8")
+    assert service.frontier() >= reached
+    snapshot = service.reader.snapshot
+    assert snapshot is not None
+    rows = snapshot.views["sums"].rows_as_of(reached - 1).flat().rows.tolist()
+    assert [row[:2] for row in rows] == [[1, 10]]
 
 
 @pytest.fixture

@@ -15,10 +15,12 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
+from service import trouble
 from service.reader import Reader
 from service.sidecar.options import Options
 from service.sidecar.readiness import laggards
 from service.stats import CATALOGUE, Histogram, Stats, UnknownMetric
+from service.trouble import Trouble
 from storage.segment import Entry, segment_file
 from storage.updates import CLOSED
 from tests.sidecar.builder import StateBuilder
@@ -107,18 +109,40 @@ def test_readiness_names_the_source_that_lags(tmp_path: Path) -> None:
     builder.commit(12, committed_ns=now)
     assert reader.poll()
     options = Options(state=tmp_path, stale_after_ms=5_000, lag_limit=500)
-    reasons = {reason["laggard"]: reason["why"] for reason in laggards(reader.snapshot, None, options, now)}
+    reasons = {reason["laggard"]: reason["why"] for reason in laggards(reader.snapshot, None, None, options, now)}
     assert list(reasons) == ["source edges"]
-    found = [reason["why"] for reason in laggards(reader.snapshot, None, options, now)]
+    found = [reason["why"] for reason in laggards(reader.snapshot, None, None, options, now)]
     assert "partition 1 has 501 unread messages" in found[0]
     assert "frontier has been at 12" in found[1]
     assert "40 updates wait" in found[1]
-    assert laggards(reader.snapshot, "segment s: gone", options, now)[0] == {
+    assert laggards(reader.snapshot, "segment s: gone", None, options, now)[0] == {
         "laggard": "sidecar",
         "why": "segment s: gone",
     }
     reader.close()
     builder.close()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_program_that_fails_on_its_data_is_named_until_the_next_commit(
+    builder: StateBuilder, serve: Callable[..., Served], stopped: bool
+) -> None:
+    builder.commit(10, {"reach": [((1,), 3, 1)]})
+    url = serve(builder.path).url
+    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+    reason = "udf 'half' in program.py:9 raised ZeroDivisionError for (1, 0)"
+    trouble.tell(builder.path, Trouble(epoch=2, reason=reason, program=True, tries=3, since_ns=1, stopped=stopped))
+    ready = httpx.get(f"{url}/readyz", trust_env=False)
+    assert ready.status_code == 503
+    (found,) = ready.json()["laggards"]
+    assert found["laggard"] == "program"
+    assert found["why"].startswith(f"the program cannot make epoch 2: it failed 3 times ({reason})")
+    assert found["why"].endswith("it has stopped (epoch.on_error is stop)" if stopped else "it tries again")
+    state = "stopped" if stopped else "failing"
+    assert f'state="{state}"}} 1.0' in httpx.get(f"{url}/metrics", trust_env=False).text
+    assert httpx.get(f"{url}/v1/views/reach", trust_env=False).json()["rows"] == [{"node": 1}]
+    trouble.clear(builder.path)
+    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
 
 
 def test_views_and_frontiers(http: httpx.Client) -> None:
