@@ -16,9 +16,9 @@ from operators.operator import Operator
 from operators.planning.plan import ArrangeOp, Op, ViewOp, Words
 from operators.scope import ScopeRun
 from storage.kernels.hashing import key_rows, partition_rows
-from storage.layer import Layer, keyed_columns
+from storage.layer import keyed_columns
 from storage.trace import Trace
-from storage.updates import MIN_TIME, Ints, consolidate_rows
+from storage.updates import Ints, consolidate_rows
 
 
 def exchange_rows(exchange: Exchange, keyed: Ints) -> Ints:
@@ -94,7 +94,7 @@ class Arrange(Operator):
         if len(rows) == 0:
             return
         slice_ = self.scope.slice
-        self.trace.append(Layer.of_rows(rows, self.key_width, self.depth, slice_.lower, slice_.upper, MIN_TIME))
+        self.trace.seal(rows, slice_.lower, slice_.upper)
         self.fresh = rows
         self.out = rows[:, 1:]
 

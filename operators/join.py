@@ -40,8 +40,8 @@ class Join(Operator):
 
     def begin_slice(self) -> None:
         """All layers of earlier slices have been seen."""
-        self.mark_left = len(self.left.trace.layers)
-        self.mark_right = len(self.right.trace.layers)
+        self.mark_left = self.left.trace.mark
+        self.mark_right = self.right.trace.mark
 
     def pending(self) -> list[Round]:
         """Rounds for which output waits."""
@@ -55,9 +55,9 @@ class Join(Operator):
         if left is not None:
             self._pair(left, self.left, self.right, self.mark_right, self.origin_left, now, given)
         if right is not None:
-            self._pair(right, self.right, self.left, len(self.left.trace.layers), self.origin_right, now, given)
-        self.mark_left = len(self.left.trace.layers)
-        self.mark_right = len(self.right.trace.layers)
+            self._pair(right, self.right, self.left, self.left.trace.mark, self.origin_right, now, given)
+        self.mark_left = self.left.trace.mark
+        self.mark_right = self.right.trace.mark
         self.out = None if not given else given[0] if len(given) == 1 else np.concatenate(given)
 
     def _pair(

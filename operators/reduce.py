@@ -25,9 +25,9 @@ from operators.kernels.rounds import key_runs, split_rounds
 from operators.operator import Arranged, Buckets, Operator
 from operators.planning.plan import Op, ReduceOp
 from operators.scope import ScopeRun
-from storage.layer import Layer, keyed_columns
+from storage.layer import keyed_columns
 from storage.trace import Trace
-from storage.updates import MIN_TIME, Ints, order_rows
+from storage.updates import Ints, order_rows
 
 
 class Reduce(Operator):
@@ -38,7 +38,7 @@ class Reduce(Operator):
         self.input = cast(Arranged, scope.operator(op.input))
         self.key_width = op.key_width
         self.val_width = op.width - op.key_width
-        self.aggregations = np.array(op.aggregations, np.int64)
+        self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, 5)
         self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
         self.key_columns = np.arange(1 + self.key_width, dtype=np.int64)
         self.trace: Trace = scope.traces[op.trace]
@@ -69,7 +69,7 @@ class Reduce(Operator):
         if len(rows):
             rows = rows[order_rows(rows, self.columns)]
             slice_ = self.scope.slice
-            self.trace.append(Layer.of_rows(rows, self.key_width, self.depth, slice_.lower, slice_.upper, MIN_TIME))
+            self.trace.seal(rows, slice_.lower, slice_.upper)
             self.fresh = rows
             self.out = rows[:, 1:]
 

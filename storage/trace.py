@@ -14,9 +14,10 @@ import numpy as np
 
 from storage.errors import DiffOverflow
 from storage.kernels import tries
-from storage.kernels.cursors import find_keys, gather
-from storage.layer import Layer, merge_layers
-from storage.updates import MIN_TIME, Ints
+from storage.kernels.cursors import select_keys
+from storage.layer import Layer, keyed_columns
+from storage.merge import Merge
+from storage.updates import MIN_TIME, Ints, consolidate_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,38 +33,60 @@ class Selection:
 
 
 class Trace:
-    """The layers of one arrangement, oldest first. Layers are immutable, so `fork` is a cheap copy."""
+    """The layers of one arrangement, oldest first. Layers are immutable, so `fork` is a cheap copy.
 
-    __slots__ = ("_settled", "_table", "depth", "key_width", "layers", "merged", "name", "since", "val_width")
+    `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a matrix a step:
+    they are read where they lie and become a layer when the slice closes.
+    """
+
+    __slots__ = ("_interval", "_table", "depth", "key_width", "layers", "merged", "name", "since", "steps", "val_width")
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
         self.name, self.key_width, self.val_width, self.depth = name, key_width, val_width, depth
         self.layers: list[Layer] = []
+        self.steps: list[Ints] = []
         self.since = since
         self.merged = 0
-        self._settled = 0
-        self._table = np.empty((8, tries.FIELDS), np.int64)
+        self._interval = (MIN_TIME, MIN_TIME)
+        self._table = np.zeros((8, tries.FIELDS), np.int64)
 
     def fork(self) -> Trace:
-        """An independent trace with the same layers."""
+        """An independent trace with the same layers. Not inside a slice."""
         copy = Trace(self.name, self.key_width, self.val_width, self.depth, self.since)
         copy.replace(self.layers)
         return copy
 
     def replace(self, layers: list[Layer]) -> None:
-        """Hold exactly these layers, all of them settled."""
-        self.layers = []
-        for layer in layers:
-            self.append(layer)
-        self._settled = len(self.layers)
+        """Hold exactly these layers, all of them of earlier slices."""
+        self.layers = list(layers)
+        self.steps = []
+        while len(self._table) < len(layers):
+            self._grow()
+        for place, layer in enumerate(layers):
+            self._table[place] = layer.address
 
-    def append(self, layer: Layer) -> None:
-        """Add the newest layer."""
-        count = len(self.layers)
+    def seal(self, rows: Ints, lower: int, upper: int) -> None:
+        """Add what a step of the slice [lower, upper) changed: keyed rows, sorted and consolidated.
+
+        They must not change any more. O(1).
+        """
+        if len(rows) == 0:
+            return
+        rows = np.ascontiguousarray(rows)
+        self._interval = (self._interval[0] if self.steps else lower, upper)
+        count = self.mark
         if count == len(self._table):
-            self._table = np.concatenate((self._table, np.empty_like(self._table)))
-        self._table[count] = layer.address
-        self.layers.append(layer)
+            self._grow()
+        tries.describe_rows(rows, self.key_width, self.val_width, self._table, count)
+        self.steps.append(rows)
+
+    def _grow(self) -> None:
+        self._table = np.concatenate((self._table, np.zeros_like(self._table)))
+
+    @property
+    def mark(self) -> int:
+        """How many layers and steps there are now: what a reader remembers to tell later what it has seen."""
+        return len(self.layers) + len(self.steps)
 
     @property
     def updates(self) -> int:
@@ -79,30 +102,40 @@ class Trace:
         """The histories of many keys, one kernel call.
 
         keyed: int64[q, >= 1 + key_width], each row `[hash | key words …]`, distinct, sorted by hash. Layers of
-        earlier slices read as time `fold`. `before`: only the first so many layers. Raises DiffOverflow.
+        earlier slices read as time `fold`. `before`: only what was there at this mark. Raises DiffOverflow.
         """
-        count = len(self.layers) if before is None else before
-        table = self._table[:count]
-        found = find_keys(table, keyed, self.key_width)
-        offsets, entries, status = gather(table, found, self.val_width, self.depth, self._settled, fold)
+        table = self._table[: self.mark if before is None else before]
+        offsets, entries, status = select_keys(
+            table, keyed, self.key_width, self.val_width, self.depth, len(self.layers), fold
+        )
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
         return Selection(offsets, entries)
 
     def close_slice(self, since: int) -> None:
-        """Fold this slice's layers into one, compact to `since`, and merge neighbours of similar size."""
+        """Make a layer of this slice's steps, compact it to `since`, and merge neighbours of similar size."""
         self.since = max(self.since, since)
-        fresh = self.layers[self._settled :]
-        layers = self.layers[: self._settled]
-        if fresh:
-            layer = merge_layers(fresh, self.since)
-            if layer.updates:
-                layers.append(layer)
+        layers = self.layers
+        fresh = self._close_steps()
+        if fresh is not None:
+            layers.append(fresh)
         while len(layers) > 1 and layers[-2].updates < 2 * layers[-1].updates:
             newest = layers.pop()
             older = layers.pop()
             self.merged += newest.updates + older.updates
-            layer = merge_layers((older, newest), self.since)
+            layer = Merge(older, newest, self.since).finish()
             if layer.updates:
                 layers.append(layer)
         self.replace(layers)
+
+    def _close_steps(self) -> Layer | None:
+        """The layer of this slice's steps, None when they come to nothing."""
+        if not self.steps:
+            return None
+        rows = self.steps[0].copy() if len(self.steps) == 1 else np.concatenate(self.steps)
+        times = rows[:, 1 + self.key_width + self.val_width]
+        np.maximum(times, self.since, out=times)
+        rows = consolidate_rows(rows, keyed_columns(self.key_width, self.val_width, self.depth))
+        if len(rows) == 0:
+            return None
+        return Layer.of_rows(rows, self.key_width, self.depth, *self._interval, self.since)

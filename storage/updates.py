@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import DiffOverflow
-from storage.kernels.sorting import sort_order, sort_ties, sum_sorted
+from storage.kernels.sorting import consolidate, sort_order
 
 Ints = npt.NDArray[np.int64]
 
@@ -24,18 +24,10 @@ MIN_TIME = -(2**63) + 2
 CLOSED = 2**63 - 1
 """The frontier of a collection that is complete; data times are earlier."""
 
-_PLAIN_SORT = 4096
-
 
 def order_rows(data: Ints, columns: Ints) -> Ints:
-    """The order of the rows of `data` by `columns`: merge sort for few rows, numpy's sort of the first column for
-    many."""
-    if len(data) <= _PLAIN_SORT or len(columns) == 0:
-        order: Ints = sort_order(data, columns)
-        return order
-    order = np.argsort(data[:, columns[0]], kind="stable")
-    if len(columns) > 1:
-        sort_ties(data, columns, order)
+    """The stable order of the rows of `data` by `columns`. O(n) where the first column is uniform, else O(n log n)."""
+    order: Ints = sort_order(data, columns)
     return order
 
 
@@ -43,7 +35,7 @@ def consolidate_rows(data: Ints, columns: Ints) -> Ints:
     """`data` sorted by `columns`, equal rows summed in the last column, zeros dropped. Raises DiffOverflow."""
     if len(data) == 0:
         return data
-    rows, status = sum_sorted(data, columns, order_rows(data, columns))
+    rows, status = consolidate(data, columns)
     if status != 0:
         raise DiffOverflow(operation="adding")
     result: Ints = rows

@@ -9,8 +9,11 @@ from storage.kernels.status import OVERFLOW
 from storage.kernels.tries import (
     DIFF_STRIDE,
     DIFFS,
+    FLAT,
+    HASH_STRIDE,
     HASHES,
     KEY_OFFSETS,
+    KEY_STRIDE,
     KEY_WORDS,
     KEYS,
     ROUND_STRIDE,
@@ -18,6 +21,7 @@ from storage.kernels.tries import (
     TIME_STRIDE,
     TIMES,
     VAL_OFFSETS,
+    VAL_STRIDE,
     VALS,
 )
 
@@ -25,16 +29,16 @@ _LINEAR = 16
 
 
 @njit(cache=True)
-def seek(address: int, lo: int, hi: int, hashed: int) -> int:
-    """First position in [lo, hi) of the sorted words at `address` that is >= hashed, or hi.
+def seek(address: int, stride: int, lo: int, hi: int, hashed: int) -> int:
+    """First position in [lo, hi) of the sorted words at `address`, `stride` apart, that is >= hashed, or hi.
 
     Hashes are uniform, so interpolation lands close: a few steps of it, then binary search.
     """
     for _ in range(3):
         if hi - lo <= _LINEAR:
             break
-        first = load(address, lo)
-        last = load(address, hi - 1)
+        first = load(address, lo * stride)
+        last = load(address, (hi - 1) * stride)
         if hashed <= first:
             return lo
         if hashed > last:
@@ -43,61 +47,90 @@ def seek(address: int, lo: int, hi: int, hashed: int) -> int:
         guess = lo + np.int64(share * (hi - 1 - lo))
         guess = min(max(guess, lo + 1), hi - 2)
         slack = np.int64(np.sqrt(np.float64(hi - lo))) + 2
-        if load(address, guess) < hashed:
+        if load(address, guess * stride) < hashed:
             far = min(guess + slack, hi - 1)
-            if load(address, far) < hashed:
+            if load(address, far * stride) < hashed:
                 lo = far + 1
             else:
                 lo = guess + 1
                 hi = far + 1
         else:
             near = max(guess - slack, lo)
-            if load(address, near) >= hashed:
+            if load(address, near * stride) >= hashed:
                 hi = near + 1
             else:
                 lo = near + 1
                 hi = guess + 1
     while lo < hi:
         middle = (lo + hi) >> 1
-        if load(address, middle) < hashed:
+        if load(address, middle * stride) < hashed:
             lo = middle + 1
         else:
             hi = middle
     return lo
 
 
-@njit(cache=True)
-def find_keys(table: np.ndarray, keyed: np.ndarray, k: int) -> np.ndarray:
-    """Where each of q keys stands in each of l layers: int64[q, l], -1 where it is absent.
+@njit(cache=True, inline="always")
+def _is_key(row: np.ndarray, at: int, keyed: np.ndarray, i: int, k: int) -> bool:
+    """Whether the layer's key at `at`, whose hash is right, is key i."""
+    if k > 1:
+        for c in range(k):
+            if load(row[KEY_WORDS], at * row[KEY_STRIDE] + c) != keyed[i, 1 + c]:
+                return False
+    return True
 
-    table[l, FIELDS]; keyed[q, >= 1 + k] begins with hash and key words, sorted by hash.
+
+@njit(cache=True)
+def _find_in_layer(row, keyed, k, number, hits, count):  # type: ignore[no-untyped-def]
+    """Add `[key, layer number, first val, first entry, end of entries]` for each of q keys that the layer has.
+
+    Goes through both in step: from one key to the next by single steps where the layer is not much longer than the
+    list of keys, by interpolation where it is. Returns (hits, grown when full, and how many there are).
     """
-    layers = table.shape[0]
     q = keyed.shape[0]
-    found = np.full((q, layers), -1, np.int64)
-    for layer in range(layers):
-        count = table[layer, KEYS]
-        address = table[layer, HASHES]
-        lo = 0
-        for i in range(q):
-            hashed = keyed[i, 0]
-            lo = seek(address, lo, count, hashed)
-            if k <= 1:
-                if lo < count and load(address, lo) == hashed:
-                    found[i, layer] = lo
+    size, address, stride = row[KEYS], row[HASHES], row[HASH_STRIDE]
+    lo, i = 0, 0
+    while i < q and lo < size:
+        hashed = keyed[i, 0]
+        here = load(address, lo * stride)
+        if here < hashed:
+            lo += 1
+            if (size - lo) <= 4 * (q - i):
+                while lo < size and load(address, lo * stride) < hashed:
+                    lo += 1
             else:
-                at = lo
-                while at < count and load(address, at) == hashed:
-                    same = True
-                    for c in range(k):
-                        if load(table[layer, KEY_WORDS], at * k + c) != keyed[i, 1 + c]:
-                            same = False
-                            break
-                    if same:
-                        found[i, layer] = at
-                        break
-                    at += 1
-    return found
+                lo = seek(address, stride, lo, size, hashed)
+            if lo == size:
+                break
+            here = load(address, lo * stride)
+        if here > hashed:
+            i += 1
+            while i < q and keyed[i, 0] < here:
+                i += 1
+            continue
+        at = lo
+        while at < size and load(address, at * stride) == hashed and not _is_key(row, at, keyed, i, k):
+            at += 1
+        if at < size and load(address, at * stride) == hashed:
+            if row[FLAT] == 1:
+                val = start = at
+                stop = at + 1
+                while stop < size and load(address, stop * stride) == hashed and _is_key(row, stop, keyed, i, k):
+                    stop += 1
+            else:
+                val = at if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at)
+                end = at + 1 if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at + 1)
+                start = val if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], val)
+                stop = end if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], end)
+            if count == hits.shape[0]:
+                more = np.empty((2 * count, 5), np.int64)
+                more[:count] = hits
+                hits = more
+            hits[count, 0], hits[count, 1], hits[count, 2] = i, number, val
+            hits[count, 3], hits[count, 4] = start, stop
+            count += 1
+        i += 1
+    return hits, count
 
 
 @njit(cache=True, inline="always")
@@ -112,16 +145,6 @@ def _before(rows: np.ndarray, i: int, j: int, v: int, d: int) -> int:
     if rows[i, v] != rows[j, v]:
         return -1 if rows[i, v] < rows[j, v] else 1
     return 0
-
-
-@njit(cache=True, inline="always")
-def _spans(row: np.ndarray, at: int) -> tuple[int, int, int, int]:
-    """The vals [v0, v1) and the histories [h0, h1) of the key at position `at` of a layer."""
-    v0 = at if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at)
-    v1 = at + 1 if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at + 1)
-    h0 = v0 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], v0)
-    h1 = v1 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], v1)
-    return v0, v1, h0, h1
 
 
 @njit(cache=True)
@@ -156,54 +179,68 @@ def _merge_runs(rows, bounds, runs, order, spare, v, d):  # type: ignore[no-unty
 
 
 @njit(cache=True)
-def gather(table: np.ndarray, found: np.ndarray, v: int, d: int, settled: int, fold: int):  # type: ignore
+def select_keys(table, keyed, k, v, d, settled, fold):  # type: ignore[no-untyped-def]
     """The consolidated histories of q keys over l layers.
 
-    Layers `0 .. settled-1` are older than the slice: their times read as `fold`. Returns (offsets[q + 1],
+    table[l, FIELDS]; keyed[q, >= 1 + k] begins with hash and key words: distinct, sorted by hash. Layers
+    `0 .. settled-1` are older than the slice: their times read as `fold`. Returns (offsets[q + 1],
     entries[n, v + 1 + d + 1], status): rows `[val words | time | rounds | diff]` by key, sorted by (val, rounds, time).
     O(history x log layers).
     """
-    q, layers = found.shape
+    q, layers = keyed.shape[0], table.shape[0]
+    hits, found = np.empty((2 * q + 16, 5), np.int64), 0
+    for layer in range(layers):
+        hits, found = _find_in_layer(table[layer], keyed, k, layer, hits, found)
+    # Hits by key, in the order of layers.
     offsets = np.zeros(q + 1, np.int64)
-    most = 0
+    sizes = np.zeros(q, np.int64)
     total = 0
+    for h in range(found):
+        size = hits[h, 4] - hits[h, 3]
+        offsets[hits[h, 0] + 1] += 1
+        sizes[hits[h, 0]] += size
+        total += size
+    most = 0
     for i in range(q):
-        here = 0
-        for layer in range(layers):
-            if found[i, layer] >= 0:
-                _, _, h0, h1 = _spans(table[layer], found[i, layer])
-                here += h1 - h0
-        most = max(most, here)
-        total += here
+        offsets[i + 1] += offsets[i]
+        most = max(most, sizes[i])
+    by_key = np.empty(found, np.int64)
+    for h in range(found):
+        i = hits[h, 0]
+        by_key[offsets[i]] = h
+        offsets[i] += 1
+
     last = v + d + 1
     out = np.empty((total, last + 1), np.int64)
     rows = np.empty((most, last + 1), np.int64)
     order = np.empty(most, np.int64)
     spare = np.empty(most, np.int64)
     bounds = np.empty(layers + 1, np.int64)
-    count = 0
+    count, hit = 0, 0
+    bounds[0] = 0
     for i in range(q):
-        n = 0
-        runs = 0
-        bounds[0] = 0
-        for layer in range(layers):
-            at = found[i, layer]
-            if at < 0:
-                continue
+        end = offsets[i]
+        offsets[i] = count
+        n, runs = 0, 0
+        while hit < end:
+            h = by_key[hit]
+            hit += 1
+            layer, val, start, stop = hits[h, 1], hits[h, 2], hits[h, 3], hits[h, 4]
             row = table[layer]
-            val, _, h0, h1 = _spans(row, at)
-            stop = h1
-            for h in range(h0, h1):
-                if h == h0 or h == stop:
-                    if h != h0:
-                        val += 1
-                    stop = val + 1 if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], val + 1)
+            vals, val_stride, val_offsets = row[VALS], row[VAL_STRIDE], row[VAL_OFFSETS]
+            next_val = stop if val_offsets == 0 else load(val_offsets, val + 1)
+            for e in range(start, stop):
+                if val_offsets == 0:
+                    val = e
+                elif e == next_val:
+                    val += 1
+                    next_val = load(val_offsets, val + 1)
                 for c in range(v):
-                    rows[n, c] = load(row[VALS], val * v + c)
-                rows[n, v] = fold if layer < settled else load(row[TIMES], h * row[TIME_STRIDE])
+                    rows[n, c] = load(vals, val * val_stride + c)
+                rows[n, v] = fold if layer < settled else load(row[TIMES], e * row[TIME_STRIDE])
                 for c in range(d):
-                    rows[n, v + 1 + c] = load(row[ROUNDS], h * row[ROUND_STRIDE] + c)
-                rows[n, last] = load(row[DIFFS], h * row[DIFF_STRIDE])
+                    rows[n, v + 1 + c] = load(row[ROUNDS], e * row[ROUND_STRIDE] + c)
+                rows[n, last] = load(row[DIFFS], e * row[DIFF_STRIDE])
                 order[n] = n
                 n += 1
             runs += 1
@@ -225,5 +262,5 @@ def gather(table: np.ndarray, found: np.ndarray, v: int, d: int, settled: int, f
                     out[count, c] = rows[first, c]
                 out[count, last] = sum_
                 count += 1
-        offsets[i + 1] = count
+    offsets[q] = count
     return offsets, out[:count], 0

@@ -1,4 +1,4 @@
-"""Build, flatten and merge tries.
+"""Build and flatten tries.
 
 A keyed row is `[hash | key words (k) | val words (v) | time | rounds (d) | diff]`. Sorted by (hash, key, val, rounds,
 time) and free of duplicates, keyed rows and a trie are two forms of one thing: `pack` and `flatten` go between them.
@@ -9,73 +9,123 @@ from numba import njit
 
 from storage.kernels.hashing import unmix
 from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OVERFLOW
 
-# Columns of a layer's row in the table of addresses that kernels walk.
-HASHES, KEYS, KEY_WORDS, KEY_OFFSETS, VALS, VAL_COUNT, VAL_OFFSETS = 0, 1, 2, 3, 4, 5, 6
-TIMES, TIME_STRIDE, ROUNDS, ROUND_STRIDE, DIFFS, DIFF_STRIDE, UPDATES = 7, 8, 9, 10, 11, 12, 13
-FIELDS = 14
+# Columns of a layer's row in the table of addresses that kernels walk. Strides count words, and are 0 where a column is
+# constant; an offsets address of 0 means that they count 0, 1, 2 … A FLAT layer is a sorted matrix of keyed rows: each
+# row stands for a key of its own, and rows of the same key are neighbours.
+HASHES, HASH_STRIDE, KEYS, KEY_WORDS, KEY_STRIDE, KEY_OFFSETS = 0, 1, 2, 3, 4, 5
+VALS, VAL_STRIDE, VAL_COUNT, VAL_OFFSETS = 6, 7, 8, 9
+TIMES, TIME_STRIDE, ROUNDS, ROUND_STRIDE, DIFFS, DIFF_STRIDE, UPDATES, FLAT = 10, 11, 12, 13, 14, 15, 16, 17
+FIELDS = 18
+
+
+@njit(cache=True)
+def describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, updates):  # type: ignore[no-untyped-def]
+    """The row of addresses of a trie; the caller keeps the arrays alive. All are C-contiguous int64."""
+    row = np.zeros(FIELDS, np.int64)
+    row[HASHES] = hashes.ctypes.data
+    row[HASH_STRIDE] = 1
+    row[KEYS] = hashes.shape[0]
+    row[KEY_WORDS] = keys.ctypes.data
+    row[KEY_STRIDE] = keys.shape[1]
+    row[KEY_OFFSETS] = key_offsets.ctypes.data if key_offsets.shape[0] else 0
+    row[VALS] = vals.ctypes.data
+    row[VAL_STRIDE] = vals.shape[1]
+    row[VAL_COUNT] = val_offsets.shape[0] - 1 if val_offsets.shape[0] else updates
+    row[VAL_OFFSETS] = val_offsets.ctypes.data if val_offsets.shape[0] else 0
+    row[TIMES] = times.ctypes.data
+    row[TIME_STRIDE] = 1 if times.shape[0] > 1 else 0
+    row[ROUNDS] = rounds.ctypes.data
+    row[ROUND_STRIDE] = rounds.shape[1] if rounds.shape[0] > 1 else 0
+    row[DIFFS] = diffs.ctypes.data
+    row[DIFF_STRIDE] = 1 if diffs.shape[0] > 1 else 0
+    row[UPDATES] = updates
+    return row
+
+
+@njit(cache=True)
+def describe_rows(rows: np.ndarray, k: int, v: int, table: np.ndarray, at: int) -> None:
+    """Write the row of addresses of sorted, consolidated keyed rows into table[at]; the caller keeps them alive."""
+    n, width = rows.shape
+    address = rows.ctypes.data
+    table[at, HASHES] = address
+    table[at, KEY_WORDS] = address + 8
+    table[at, VALS] = address + 8 * (1 + k)
+    table[at, TIMES] = address + 8 * (1 + k + v)
+    table[at, ROUNDS] = address + 8 * (2 + k + v)
+    table[at, DIFFS] = address + 8 * (width - 1)
+    for field in (HASH_STRIDE, KEY_STRIDE, VAL_STRIDE, TIME_STRIDE, ROUND_STRIDE, DIFF_STRIDE):
+        table[at, field] = width
+    table[at, KEYS] = table[at, VAL_COUNT] = table[at, UPDATES] = n
+    table[at, KEY_OFFSETS] = table[at, VAL_OFFSETS] = 0
+    table[at, FLAT] = 1
 
 
 @njit(cache=True)
 def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-def]
-    """The trie of sorted, consolidated keyed rows.
+    """The trie of sorted, consolidated keyed rows, what is constant or counts 0, 1, 2 … elided.
 
-    Returns (hashes[K], key words[K, k], key offsets[K + 1], vals[V, v], val offsets[V + 1], times[n], rounds[n, d],
-    diffs[n]).
+    Returns (hashes[K], key words[K, k] (none for k < 2), key offsets[K + 1 or 0], vals[V, v], val offsets[V + 1 or 0],
+    times[n or 1], rounds[n or 1, d], diffs[n or 1]).
     """
     n = rows.shape[0]
-    hashes = np.empty(n, np.int64)
-    keys = np.empty((n, k), np.int64)
-    key_offsets = np.empty(n + 1, np.int64)
-    vals = np.empty((n, v), np.int64)
-    val_offsets = np.empty(n + 1, np.int64)
-    times = np.empty(n, np.int64)
-    rounds = np.empty((n, d), np.int64)
-    diffs = np.empty(n, np.int64)
-    nk = 0
-    nv = 0
+    nk, nv = 0, 0
+    same_time, same_round, same_diff = True, True, True
+    starts = np.empty(n, np.int8)  # 2: a key begins, 1: a val of the same key, 0: neither
     for i in range(n):
-        new_key = i == 0
-        if not new_key:
-            for c in range(1 + k):
+        start = 0
+        if i == 0:
+            start = 2
+        else:
+            for c in range(1 + k + v):
                 if rows[i, c] != rows[i - 1, c]:
-                    new_key = True
+                    start = 2 if c <= k else 1
                     break
-        new_val = new_key
-        if not new_val:
-            for c in range(1 + k, 1 + k + v):
-                if rows[i, c] != rows[i - 1, c]:
-                    new_val = True
-                    break
-        if new_key:
+            same_time = same_time and rows[i, 1 + k + v] == rows[0, 1 + k + v]
+            same_diff = same_diff and rows[i, 2 + k + v + d] == rows[0, 2 + k + v + d]
+            for c in range(2 + k + v, 2 + k + v + d):
+                same_round = same_round and rows[i, c] == rows[0, c]
+        starts[i] = start
+        if start > 0:
+            nv += 1
+            if start == 2:
+                nk += 1
+    hashes = np.empty(nk, np.int64)
+    keys = np.empty((nk if k > 1 else 0, k), np.int64)
+    key_offsets = np.empty(nk + 1 if nk != nv else 0, np.int64)
+    vals = np.empty((nv, v), np.int64)
+    val_offsets = np.empty(nv + 1 if nv != n else 0, np.int64)
+    times = np.empty(min(n, 1) if same_time else n, np.int64)
+    rounds = np.empty((min(n, 1) if same_round else n, d), np.int64)
+    diffs = np.empty(min(n, 1) if same_diff else n, np.int64)
+    nk, nv = 0, 0
+    for i in range(n):
+        if starts[i] == 2:
             hashes[nk] = rows[i, 0]
-            for c in range(k):
-                keys[nk, c] = rows[i, 1 + c]
-            key_offsets[nk] = nv
+            if k > 1:
+                for c in range(k):
+                    keys[nk, c] = rows[i, 1 + c]
+            if key_offsets.shape[0]:
+                key_offsets[nk] = nv
             nk += 1
-        if new_val:
+        if starts[i] > 0:
             for c in range(v):
                 vals[nv, c] = rows[i, 1 + k + c]
-            val_offsets[nv] = i
+            if val_offsets.shape[0]:
+                val_offsets[nv] = i
             nv += 1
-        times[i] = rows[i, 1 + k + v]
-        for c in range(d):
-            rounds[i, c] = rows[i, 2 + k + v + c]
-        diffs[i] = rows[i, 2 + k + v + d]
-    key_offsets[nk] = nv
-    val_offsets[nv] = n
-    return (
-        hashes[:nk],
-        keys[:nk],
-        key_offsets[: nk + 1],
-        vals[:nv],
-        val_offsets[: nv + 1],
-        times,
-        rounds,
-        diffs,
-    )
+        if i < times.shape[0]:
+            times[i] = rows[i, 1 + k + v]
+        if i < rounds.shape[0]:
+            for c in range(d):
+                rounds[i, c] = rows[i, 2 + k + v + c]
+        if i < diffs.shape[0]:
+            diffs[i] = rows[i, 2 + k + v + d]
+    if key_offsets.shape[0]:
+        key_offsets[nk] = nv
+    if val_offsets.shape[0]:
+        val_offsets[nv] = n
+    return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs
 
 
 @njit(cache=True)
@@ -106,59 +156,3 @@ def flatten(table: np.ndarray, k: int, v: int, d: int, fold: int, ceiling: int) 
                     out[h, 2 + k + v + c] = load(table[ROUNDS], h * table[ROUND_STRIDE] + c)
                 out[h, 2 + k + v + d] = load(table[DIFFS], h * table[DIFF_STRIDE])
     return out
-
-
-@njit(cache=True, inline="always")
-def _compare(a: np.ndarray, i: int, b: np.ndarray, j: int, columns: np.ndarray) -> int:
-    for c in range(columns.shape[0]):
-        column = columns[c]
-        x = a[i, column]
-        y = b[j, column]
-        if x != y:
-            return -1 if x < y else 1
-    return 0
-
-
-@njit(cache=True)
-def merge_rows(a: np.ndarray, b: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]:
-    """Merge two sorted matrices by `columns`; rows equal there become one with the sum of the last column, zeros
-    dropped.
-
-    Inputs may hold neighbours that are equal (times folded by compaction). O(n + m). Returns (rows, 0) or (none,
-    OVERFLOW).
-    """
-    n, m, last = a.shape[0], b.shape[0], a.shape[1] - 1
-    out = np.empty((n + m, a.shape[1]), np.int64)
-    count, i, j = 0, 0, 0
-    while i < n or j < m:
-        if j >= m:
-            from_a = True
-        elif i >= n:
-            from_a = False
-        else:
-            from_a = _compare(a, i, b, j, columns) <= 0
-        if from_a:
-            fresh = count == 0 or _compare(out, count - 1, a, i, columns) != 0
-        else:
-            fresh = count == 0 or _compare(out, count - 1, b, j, columns) != 0
-        if fresh:
-            if count > 0 and out[count - 1, last] == 0:
-                count -= 1
-            if from_a:
-                out[count] = a[i]
-            else:
-                out[count] = b[j]
-            count += 1
-        else:
-            diff = a[i, last] if from_a else b[j, last]
-            total, wrapped = add_checked(out[count - 1, last], diff)
-            if wrapped:
-                return out[:0], OVERFLOW
-            out[count - 1, last] = total
-        if from_a:
-            i += 1
-        else:
-            j += 1
-    if count > 0 and out[count - 1, last] == 0:
-        count -= 1
-    return out[:count], 0

@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 
 from storage.blob import Disk, LocalBlob
-from storage.layer import Layer
+from storage.layer import Layer, keyed_rows
 from storage.manifest import LayerRef, Manifest, TraceEntry
 from storage.segment import Entry
 from storage.state import StateDirectory
@@ -76,7 +76,7 @@ class Service:
         lower, upper = SPAN * epoch, SPAN * (epoch + 1)
         updates = updates_of(epoch)
         trace = self.trace.fork()
-        trace.append(Layer.build(updates, 1, lower, upper, self.trace.since))
+        trace.seal(keyed_rows(updates, 1), lower, upper)
         trace.close_slice(lower)
         fresh = [layer for layer in trace.layers if layer.ref is None]
         entries = [Entry(f"rows/{number}", dict(layer.meta()), layer.arrays()) for number, layer in enumerate(fresh)]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from storage.errors import DiffOverflow
 from storage.kernels.hashing import key_rows, mix, owner, partition_rows, unmix
-from storage.layer import Layer, merge_layers
+from storage.layer import Layer, keyed_rows
+from storage.merge import merge_layers
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
@@ -85,12 +86,12 @@ def test_consolidate_sorts_sums_and_drops_zeros(case: tuple[tuple[int, int], lis
     assert order == sorted(order)
 
 
-@pytest.mark.parametrize("size", [11, 12, 13, 25, 4095, 4096, 4097, 20_000])
+@pytest.mark.parametrize("size", [11, 12, 13, 24, 25, 33, 1000, 20_000, 65_536, 65_537])
 def test_consolidate_at_the_sizes_where_it_changes_its_sort(size: int) -> None:
     choose = random.Random(size)
     some: list[Entry] = [
         (
-            (choose.randrange(-40, 40), choose.randrange(5)),
+            (choose.choice((-(2**62), 0, 1)) + choose.randrange(size // 3 + 1), choose.randrange(5)),
             choose.randrange(9),
             (choose.randrange(3),),
             choose.choice((-1, 1, 2)),
@@ -115,7 +116,7 @@ def test_a_sum_beyond_64_bits_is_an_error(pair: tuple[int, int]) -> None:
         merge_layers(parts, 0)
     trace = Trace("t", 1, 1, 0)
     for part in parts:
-        trace.append(part)
+        trace.seal(part.keyed(), 0, 10)
     with pytest.raises(DiffOverflow):
         trace.select(keyed([(7,)], 1), fold=0)
 
@@ -207,7 +208,7 @@ def colliding(draw: st.DrawFn) -> list[Entry]:
 def test_keys_that_collide_stay_apart(one: list[Entry], two: list[Entry]) -> None:
     trace = Trace("t", 2, 1, 0)
     for some in (one, two):
-        trace.append(Layer.build(matrix(some, 3, 0), 2, 0, 10, 0))
+        trace.seal(keyed_rows(matrix(some, 3, 0), 2), 0, 10)
     asked = keyed({(first, int(mix(first)) ^ target) for first in range(7) for target in (0, 1)}, 2)
     assert len(set(asked[:, 0].tolist())) == 2
     assert selected(trace, asked, MIN_TIME, None) == history([*one, *two])
@@ -261,11 +262,11 @@ def test_a_trace_reads_as_all_its_updates(
     for number, steps in enumerate(life):
         lower = 10 * number
         kept, before_this = trace.fork(), list(old)
-        marks = [len(trace.layers)]
+        marks = [trace.mark]
         for step in steps:
             updates = matrix(step, key_width + val_width, depth)
-            trace.append(Layer.build(updates, key_width, lower, lower + 10, lower))
-            marks.append(len(trace.layers))
+            trace.seal(keyed_rows(updates, key_width), lower, lower + 10)
+            marks.append(trace.mark)
         asked_keys = data.draw(st.sets(st.sampled_from(sorted(universe)))) if key_width else universe
         asked = keyed(asked_keys, key_width)
         for seen, mark in enumerate(marks):

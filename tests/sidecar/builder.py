@@ -11,8 +11,9 @@ from operators.language.schema import RowType
 from operators.language.types import parse
 from service.stats import Stats
 from service.viewstate import ViewState
-from storage.layer import Layer, merge_layers
+from storage.layer import Layer
 from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from storage.merge import merge_layers
 from storage.segment import Entry
 from storage.state import StateDirectory
 from storage.updates import MIN_TIME, Updates

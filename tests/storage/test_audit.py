@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from storage.audit import audit, layer_problems
 from storage.errors import NothingCommitted
 from storage.kernels.hashing import owner
-from storage.layer import Layer, merge_layers
+from storage.layer import Layer
 from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry, manifest_file
+from storage.merge import merge_layers
 from storage.segment import Entry, segment_file
 from storage.state import StateDirectory
 from storage.survey import survey
