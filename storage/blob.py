@@ -15,6 +15,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
@@ -32,8 +33,28 @@ MAP_NORESERVE = 0x4000
 """Linux's flag; Python's mmap module names it from 3.13 on."""
 
 
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a lock. host: "" for this machine. left_ms: when it ends unless it is renewed; None: with its
+    process."""
+
+    pid: int
+    host: str = ""
+    left_ms: int | None = None
+
+
 class Held(Protocol):
-    """A lock that is held until it is released or its process ends, however it ends."""
+    """A lock that is held until it is released or its process ends, however it ends.
+
+    alone: nobody who held it before can still be at work on what it guards.
+    """
+
+    @property
+    def alone(self) -> bool: ...
+
+    def check(self) -> None:
+        """Raises OwnershipLost if it may not be held any more."""
+        ...
 
     def release(self) -> None: ...
 
@@ -90,8 +111,20 @@ class Blob(Protocol):
         """Make the names in a folder durable."""
         ...
 
-    def lock(self, name: str, *, exclusive: bool) -> Held | None:
-        """Take a lock (making its file) without waiting; None if someone else holds it in a way that forbids ours."""
+    def lock(self, name: str) -> Held | None:
+        """Take a lock without waiting; None if someone else has it."""
+        ...
+
+    def owner(self, name: str) -> Owner | None:
+        """Who has a lock, as far as can be told."""
+        ...
+
+    def hold(self, stem: str) -> Held:
+        """A lock of its own under a new name that begins with `stem`; the name goes when it is released."""
+        ...
+
+    def present(self, folder: str) -> Sequence[str]:
+        """The names in a folder that somebody alive has by `hold`; removes those of the dead. O(names)."""
         ...
 
 
@@ -112,20 +145,46 @@ class Disk(Protocol):
     def map(self, path: str) -> memoryview: ...
     def size(self, path: str) -> int: ...
     def names(self, path: str) -> Iterable[str]: ...
-    def lock(self, path: str, exclusive: bool) -> Held | None: ...
+    def lock(self, path: str) -> Held | None: ...
 
 
 class FileLock:
     """An flock on an open file: the kernel drops it when the process is gone."""
 
+    alone = True
+
     def __init__(self, fd: int) -> None:
         self._fd: int | None = fd
+
+    def check(self) -> None:
+        """Nothing: the kernel takes it from nobody."""
 
     def release(self) -> None:
         """Let go; doing so twice is fine."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
+
+
+class FileHold:
+    """A held file of `LocalBlob.hold`."""
+
+    alone = True
+
+    def __init__(self, blob: "LocalBlob", name: str, held: Held) -> None:
+        self._blob, self._name = blob, name
+        self._held: Held | None = held
+
+    def check(self) -> None:
+        """Nothing: the kernel takes it from nobody."""
+
+    def release(self) -> None:
+        """Remove the file and let go; doing so twice is fine."""
+        held, self._held = self._held, None
+        if held is not None:
+            # The name goes first: after the unlock, another file could have been made under it.
+            self._blob.delete(self._name)
+            held.release()
 
 
 class OsDisk:
@@ -230,11 +289,11 @@ class OsDisk:
         """The names in a folder, in no order."""
         return os.listdir(path)
 
-    def lock(self, path: str, exclusive: bool) -> Held | None:
+    def lock(self, path: str) -> Held | None:
         """Take an flock without waiting, None if it is refused."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between open and flock someone may have unlinked the file: a lock on a nameless file excludes nobody.
             held, named = os.fstat(fd), os.stat(path)
             if (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino):
@@ -342,9 +401,47 @@ class LocalBlob:
         """Make the names in a folder durable."""
         self._do("sync", folder, self._disk.sync_folder, self._full(folder))
 
-    def lock(self, name: str, *, exclusive: bool) -> Held | None:
-        """Take an flock on a file."""
-        return self._do("lock", name, self._disk.lock, self._full(name), exclusive)
+    def lock(self, name: str) -> Held | None:
+        """Take an flock on a file, and write our process id into it."""
+        held = self._flock(name)
+        if held is not None:
+            try:
+                self.overwrite(name, f"{os.getpid():<10}\n".encode())
+            except BaseException:
+                held.release()
+                raise
+        return held
+
+    def owner(self, name: str) -> Owner | None:
+        """Who wrote its process id into the lock's file last."""
+        try:
+            return Owner(int(self.get(name).split()[0]))
+        except (FileMissing, IndexError, ValueError):
+            return None
+
+    def hold(self, stem: str) -> Held:
+        """An flock on a new file `<stem>.<pid>.<serial>`."""
+        while True:
+            name = f"{stem}.{os.getpid()}.{next(self._serial)}"
+            held = self._flock(name)
+            # Refused where another container's process has this name, or somebody removes the file of a dead one.
+            if held is not None:
+                return FileHold(self, name, held)
+
+    def present(self, folder: str) -> Sequence[str]:
+        """The files in a folder that are locked; those whose lock we get are nobody's, and are removed."""
+        living = []
+        for name in self.list(folder):
+            held = self._flock(name)
+            if held is None:
+                living.append(name)
+            else:
+                self.delete(name)
+                held.release()
+        return living
+
+    def _flock(self, name: str) -> Held | None:
+        return self._do("lock", name, self._disk.lock, self._full(name))
 
     def _full(self, name: str) -> str:
         return os.path.join(self._path, name)

@@ -160,6 +160,40 @@ class SyncFailed(FileFailed):
     may_have_happened: ClassVar[bool] = True
 
 
+class CreateUnknown(StorageError):
+    """Nobody could tell whether an object was made."""
+
+    message = "create of {name} in {where} may have happened ({reason}); only the next start can tell"
+    may_have_happened: ClassVar[bool] = True
+    name: str
+    where: str
+    reason: str
+
+
+class NoFileSystem(CallerError):
+    """A URI names a file system that is not there."""
+
+    message = "cannot open {uri}: {problem}"
+    uri: str
+    problem: str
+
+
+class CacheUnsafe(CallerError):
+    """The local cache could be written by somebody else, who could so forge the state."""
+
+    message = "the cache {path} is not only ours to write: remove it, or set state.cache"
+    path: str
+
+
+class OwnershipLost(StorageError):
+    """The lock of a state directory ran out, because its holder could not renew it in time, or was overtaken."""
+
+    message = "the claim {name} on {where} has run out or was overtaken: only a new start may go on"
+    may_have_happened: ClassVar[bool] = True
+    name: str
+    where: str
+
+
 class Damaged(StorageError):
     """A segment or manifest does not hold what was written to it."""
 
@@ -193,10 +227,17 @@ class StateInUse(StorageError):
     message = "state directory {path} is in use by {holder}; stop that service, or give this one another directory"
     path: str
     pid: int
+    host: str = ""
+    left_ms: int | None = None
 
     def describe(self) -> str:
         """Names the holder, unless it has not written its process id yet."""
-        return self.message.format(path=self.path, holder=f"pid {self.pid}" if self.pid else "another process")
+        holder = f"pid {self.pid}" if self.pid else "another process"
+        if self.host:
+            holder += f" on {self.host}"
+        if self.left_ms is not None:
+            holder += f" (for {self.left_ms / 1000:.0f} s more, unless it goes on)"
+        return self.message.format(path=self.path, holder=holder)
 
 
 class NotAcquired(InvariantError):
@@ -208,7 +249,12 @@ class NotAcquired(InvariantError):
 
 
 class EpochConflict(StorageError):
-    """A manifest does not follow the newest one: somebody else committed, or this attempt is an old one."""
+    """A manifest does not follow the newest one: somebody else committed, or this attempt is an old one.
+
+    What there is then is not what this process believes, so only a new start may go on.
+    """
+
+    may_have_happened: ClassVar[bool] = True
 
     message = "cannot commit epoch {epoch} of attempt {attempt} to {path}: the newest epoch there is {latest}"
     path: str

@@ -1,13 +1,9 @@
 """Leases: a reader says which epoch it reads, and collection leaves that epoch's files alone.
 
-A lease is a file `leases/<epoch>.<pid>.<serial>` on which the reader holds an flock. The kernel drops the lock when the
-reader is gone, however it went, so a dead reader's lease expires by itself: whoever then gets the lock removes the
-file. The process id in the name is for people; in other containers it may be another's, and the lock still tells them
-apart.
+A lease is a name `leases/<epoch>.<pid>.<serial>` that its reader holds: by flock, which the kernel drops when the
+reader is gone, however it went, or in an object store by a claim that runs out. A dead reader's lease so expires by
+itself, and whoever looks next removes it. The process id in the name is for people.
 """
-
-import itertools
-import os
 
 from storage.blob import Blob, Held
 
@@ -17,18 +13,13 @@ FOLDER = "leases"
 class Lease:
     """A held lease; release it, or use it as a context manager."""
 
-    def __init__(self, blob: Blob, name: str, epoch: int, held: Held) -> None:
+    def __init__(self, epoch: int, held: Held) -> None:
         self.epoch = epoch
-        self._blob, self._name = blob, name
-        self._held: Held | None = held
+        self._held = held
 
     def release(self) -> None:
         """Give the lease back; doing so twice is fine."""
-        held, self._held = self._held, None
-        if held is not None:
-            # The name goes first: after the unlock, another lease could have been made under it.
-            self._blob.delete(self._name)
-            held.release()
+        self._held.release()
 
     def __enter__(self) -> "Lease":
         return self
@@ -42,26 +33,12 @@ class Leases:
 
     def __init__(self, blob: Blob) -> None:
         self._blob = blob
-        self._serial = itertools.count()
 
     def take(self, epoch: int) -> Lease:
         """Hold an epoch. The caller must check *afterwards* that the epoch's manifest is still there."""
-        while True:
-            name = f"{FOLDER}/{epoch:012d}.{os.getpid()}.{next(self._serial)}"
-            held = self._blob.lock(name, exclusive=True)
-            # Refused where another reader has this name, or a collector is just removing the file of a dead one.
-            if held is not None:
-                return Lease(self._blob, name, epoch, held)
+        return Lease(epoch, self._blob.hold(f"{FOLDER}/{epoch:012d}"))
 
     def epochs(self) -> set[int]:
         """The epochs that living readers hold; removes the leases of dead ones. O(leases)."""
-        living = set()
-        for name in self._blob.list(FOLDER):
-            held = self._blob.lock(name, exclusive=True)
-            if held is None:
-                epoch, _, _ = name.removeprefix(f"{FOLDER}/").partition(".")
-                living.add(int(epoch))
-            else:
-                self._blob.delete(name)
-                held.release()
-        return living
+        names = (name.removeprefix(f"{FOLDER}/") for name in self._blob.present(FOLDER))
+        return {int(name.partition(".")[0]) for name in names}

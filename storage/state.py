@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from storage import lease, segment
-from storage.blob import TEMPORARY, Blob, Held, LocalBlob
+from storage.blob import TEMPORARY, Blob, Held, Owner
 from storage.errors import (
     Damaged,
     EpochConflict,
@@ -47,6 +47,7 @@ from storage.manifest import (
     manifest_epoch,
     manifest_file,
 )
+from storage.place import open_blob
 from storage.segment import Entry, Segment, checksum, open_segment, segment_file, segment_name, write_segment
 
 LOCK = "LOCK"
@@ -99,7 +100,7 @@ class StateDirectory:
     """A state directory: for its owner (`acquire`, `commit`, `gc`), workers (`write`) and readers (`head`, `lease`)."""
 
     def __init__(self, path: str | os.PathLike[str], blob: Blob | None = None) -> None:
-        self._blob: Blob = blob or LocalBlob(path)
+        self._blob: Blob = blob or open_blob(os.fspath(path))
         self._leases = Leases(self._blob)
         self._lock: Held | None = None
         self._newest: Manifest | None = None
@@ -131,12 +132,12 @@ class StateDirectory:
         Raises StateInUse, which names the owner's process id, and NoIntactManifest.
         """
         self._blob.prepare(FOLDERS)
-        held = self._blob.lock(LOCK, exclusive=True)
+        held = self._blob.lock(LOCK)
         if held is None:
-            raise StateInUse(path=self.path, pid=self._owner())
+            owner = self._blob.owner(LOCK) or Owner(0)
+            raise StateInUse(path=self.path, pid=owner.pid, host=owner.host, left_ms=owner.left_ms)
         self._lock = held
         try:
-            self._blob.overwrite(LOCK, f"{os.getpid():<10}\n".encode())
             self._recover()
         except BaseException:
             self.release()
@@ -348,12 +349,7 @@ class StateDirectory:
     def _require(self, operation: str) -> None:
         if self._lock is None:
             raise NotAcquired(path=self.path, operation=operation)
-
-    def _owner(self) -> int:
-        try:
-            return int(self._blob.get(LOCK).split()[0])
-        except (FileMissing, IndexError, ValueError):
-            return 0
+        self._lock.check()
 
     def _recover(self) -> None:
         self.damaged.clear()
@@ -362,11 +358,12 @@ class StateDirectory:
             # A collection that did not end: the next one decides again.
             if name.endswith(_GOING):
                 self._blob.rename(name, name.removesuffix(_GOING))
+        there = frozenset(self._blob.list(segment.FOLDER))
         for epoch in reversed(self.epochs()):
             try:
                 found = self.manifest(epoch)
                 if self._newest is None:
-                    self._check_segments(found)
+                    self._check_segments(found, there)
             except UnknownFormat:
                 raise
             except StorageError as problem:
@@ -380,18 +377,23 @@ class StateDirectory:
         for epoch in self.epochs():
             if epoch not in self._kept:
                 self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _DAMAGED)
-        self._sweep(None)
+        newest = self._newest.epoch if self._newest else NO_EPOCH
+        # An owner that was overtaken may be about to commit one more epoch: its segments must stay until that name is
+        # taken, so that whoever makes it makes it whole.
+        self._sweep(None if self._lock is None or self._lock.alone else newest)
         self._leases.epochs()
         self._blob.sync(segment.FOLDER)
-        self._show(self._newest.epoch if self._newest else NO_EPOCH)
+        self._show(newest)
 
-    def _check_segments(self, found: Manifest) -> None:
-        """Open every segment that a manifest names and look for its labels."""
+    def _check_segments(self, found: Manifest, there: frozenset[str]) -> None:
+        """Open every segment that a manifest names and look for its labels; a copy in a cache alone will not do."""
         labels: dict[str, set[str]] = {}
         for ref in found.refs():
             labels.setdefault(ref.segment, set()).add(ref.label)
         for name, wanted in labels.items():
             try:
+                if segment_file(name) not in there:
+                    raise FileMissing(name=segment_file(name), where=self.path)
                 opened = self.open(name)
                 for label in wanted:
                     opened.meta(label)

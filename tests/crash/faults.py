@@ -1,7 +1,8 @@
-"""A disk that fails on purpose at its n-th call.
+"""A disk, and an object store, that fail on purpose at their n-th call.
 
-`FaultyDisk` stands between a `LocalBlob` and any disk and counts the calls that pass. At the chosen one it does what
-`Fault` says. It plays one process: once that has crashed, no call is answered any more, and its locks are gone.
+`FaultyDisk` stands between a `LocalBlob` and any disk, `FaultyStore` between an `ObjectBlob` and any store, and they
+count the calls that pass. At the chosen one they do what `Fault` says. Each plays one process: once that has crashed,
+no call is answered any more, and its locks are gone.
 """
 
 import enum
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from storage.blob import Buffer, Disk, Held
+from storage.objects import Store
 
 Result = TypeVar("Result")
 
@@ -31,18 +33,16 @@ class Fault(enum.Enum):
     KILL = "the process kills itself with SIGKILL before the call"
 
 
-NEEDS_ROOM = frozenset({"create", "write", "rename", "link", "make_folder", "overwrite"})
-CHANGES = NEEDS_ROOM | {"sync", "close", "unlink", "sync_folder", "lock"}
+NEEDS_ROOM = frozenset({"create", "write", "rename", "link", "make_folder", "overwrite", "put"})
+CHANGES = NEEDS_ROOM | {"sync", "close", "unlink", "sync_folder", "lock", "remove"}
 
 
-class FaultyDisk:
-    """Passes calls on, and fails the `at`-th (from 1) of those that change something; never, if `at` is 0."""
+class Faults:
+    """Counts calls that change something, and fails the `at`-th of them (from 1); never, if `at` is 0."""
 
-    def __init__(self, inner: Disk, fault: Fault = Fault.CRASH_BEFORE, at: int = 0) -> None:
-        self._inner, self._fault, self._at = inner, fault, at
+    def __init__(self, fault: Fault, at: int) -> None:
+        self._fault, self._at = fault, at
         self._next = ("", 0)
-        self._open: set[int] = set()
-        self._held: list[Held] = []
         self.calls: list[str] = []
         self.crashed = False
 
@@ -61,84 +61,13 @@ class FaultyDisk:
 
     def mend(self) -> None:
         """Make room again; from here on nothing fails."""
-        self._at = 0
+        self._at, self._next = 0, ("", 0)
 
     def end(self) -> None:
-        """The process is gone: the system closes its files and drops its locks."""
+        """The process is gone."""
         self.crashed = True
-        while self._open:
-            self._inner.close(self._open.pop())
-        while self._held:
-            self._held.pop().release()
 
-    def create(self, path: str) -> int:
-        def call() -> int:
-            fd = self._inner.create(path)
-            self._open.add(fd)
-            return fd
-
-        return self._pass("create", path, call)
-
-    def write(self, fd: int, chunks: Sequence[Buffer]) -> int:
-        def torn() -> None:
-            data = b"".join(chunks)
-            self._inner.write(fd, [data[: len(data) // 2]])
-
-        return self._pass("write", "", self._inner.write, fd, chunks, torn=torn)
-
-    def sync(self, fd: int) -> None:
-        self._pass("sync", "", self._inner.sync, fd)
-
-    def close(self, fd: int) -> None:
-        def call() -> None:
-            self._inner.close(fd)
-            self._open.discard(fd)
-
-        self._pass("close", "", call)
-
-    def rename(self, old: str, new: str) -> None:
-        self._pass("rename", new, self._inner.rename, old, new)
-
-    def link(self, old: str, new: str) -> None:
-        self._pass("link", new, self._inner.link, old, new)
-
-    def unlink(self, path: str) -> None:
-        self._pass("unlink", path, self._inner.unlink, path)
-
-    def sync_folder(self, path: str) -> None:
-        self._pass("sync_folder", path, self._inner.sync_folder, path)
-
-    def make_folder(self, path: str) -> None:
-        self._pass("make_folder", path, self._inner.make_folder, path)
-
-    def overwrite(self, path: str, data: bytes) -> None:
-        def torn() -> None:
-            self._inner.overwrite(path, data[: len(data) // 2])
-
-        self._pass("overwrite", path, self._inner.overwrite, path, data, torn=torn)
-
-    def read(self, path: str) -> bytes:
-        return self._pass("read", path, self._inner.read, path)
-
-    def map(self, path: str) -> memoryview:
-        return self._pass("map", path, self._inner.map, path)
-
-    def size(self, path: str) -> int:
-        return self._pass("size", path, self._inner.size, path)
-
-    def names(self, path: str) -> Iterable[str]:
-        return self._pass("names", path, self._inner.names, path)
-
-    def lock(self, path: str, exclusive: bool) -> Held | None:
-        def call() -> Held | None:
-            held = self._inner.lock(path, exclusive)
-            if held is not None:
-                self._held.append(held)
-            return held
-
-        return self._pass("lock", path, call)
-
-    def _pass(
+    def strike(
         self,
         name: str,
         path: str,
@@ -171,3 +100,117 @@ class FaultyDisk:
             torn()
         self.end()
         raise Crash
+
+
+class FaultyDisk(Faults):
+    """A disk whose calls fail as `Faults` says."""
+
+    def __init__(self, inner: Disk, fault: Fault = Fault.CRASH_BEFORE, at: int = 0) -> None:
+        super().__init__(fault, at)
+        self._inner = inner
+        self._open: set[int] = set()
+        self._held: list[Held] = []
+
+    def end(self) -> None:
+        """The process is gone: the system closes its files and drops its locks."""
+        super().end()
+        while self._open:
+            self._inner.close(self._open.pop())
+        while self._held:
+            self._held.pop().release()
+
+    def create(self, path: str) -> int:
+        def call() -> int:
+            fd = self._inner.create(path)
+            self._open.add(fd)
+            return fd
+
+        return self.strike("create", path, call)
+
+    def write(self, fd: int, chunks: Sequence[Buffer]) -> int:
+        def torn() -> None:
+            data = b"".join(chunks)
+            self._inner.write(fd, [data[: len(data) // 2]])
+
+        return self.strike("write", "", self._inner.write, fd, chunks, torn=torn)
+
+    def sync(self, fd: int) -> None:
+        self.strike("sync", "", self._inner.sync, fd)
+
+    def close(self, fd: int) -> None:
+        def call() -> None:
+            self._inner.close(fd)
+            self._open.discard(fd)
+
+        self.strike("close", "", call)
+
+    def rename(self, old: str, new: str) -> None:
+        self.strike("rename", new, self._inner.rename, old, new)
+
+    def link(self, old: str, new: str) -> None:
+        self.strike("link", new, self._inner.link, old, new)
+
+    def unlink(self, path: str) -> None:
+        self.strike("unlink", path, self._inner.unlink, path)
+
+    def sync_folder(self, path: str) -> None:
+        self.strike("sync_folder", path, self._inner.sync_folder, path)
+
+    def make_folder(self, path: str) -> None:
+        self.strike("make_folder", path, self._inner.make_folder, path)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        def torn() -> None:
+            self._inner.overwrite(path, data[: len(data) // 2])
+
+        self.strike("overwrite", path, self._inner.overwrite, path, data, torn=torn)
+
+    def read(self, path: str) -> bytes:
+        return self.strike("read", path, self._inner.read, path)
+
+    def map(self, path: str) -> memoryview:
+        return self.strike("map", path, self._inner.map, path)
+
+    def size(self, path: str) -> int:
+        return self.strike("size", path, self._inner.size, path)
+
+    def names(self, path: str) -> Iterable[str]:
+        return self.strike("names", path, self._inner.names, path)
+
+    def lock(self, path: str) -> Held | None:
+        def call() -> Held | None:
+            held = self._inner.lock(path)
+            if held is not None:
+                self._held.append(held)
+            return held
+
+        return self.strike("lock", path, call)
+
+
+class FaultyStore(Faults):
+    """An object store whose calls fail as `Faults` says. A put is whole or not at all, so none is torn."""
+
+    def __init__(self, inner: Store, fault: Fault = Fault.CRASH_BEFORE, at: int = 0) -> None:
+        super().__init__(fault, at)
+        self._inner = inner
+
+    def ready(self) -> None:
+        self.strike("ready", "", self._inner.ready)
+
+    def read(self, name: str) -> bytes:
+        return self.strike("read", name, self._inner.read, name)
+
+    def put(self, name: str, data: bytes) -> None:
+        self.strike("put", name, self._inner.put, name, data)
+
+    def create(self, name: str, data: bytes) -> None:
+        self.strike("create", name, self._inner.create, name, data)
+
+    def remove(self, name: str) -> None:
+        self.strike("remove", name, self._inner.remove, name)
+
+    def size(self, name: str) -> int:
+        return self.strike("size", name, self._inner.size, name)
+
+    def names(self, folder: str) -> Iterable[str]:
+        return self.strike("names", folder, self._inner.names, folder)

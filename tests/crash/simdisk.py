@@ -26,10 +26,14 @@ class Inode:
 class SimLock:
     """An flock in memory."""
 
-    def __init__(self, holders: list[Self], exclusive: bool) -> None:
-        self.exclusive = exclusive
+    alone = True
+
+    def __init__(self, holders: list[Self]) -> None:
         self._holders = holders
         holders.append(self)
+
+    def check(self) -> None:
+        pass
 
     def release(self) -> None:
         if self in self._holders:
@@ -114,13 +118,11 @@ class SimDisk:
     def names(self, path: str) -> Iterable[str]:
         return [os.path.basename(name) for name in self._names if os.path.dirname(name) == path]
 
-    def lock(self, path: str, exclusive: bool) -> Held | None:
+    def lock(self, path: str) -> Held | None:
         if path not in self._names:
             self._change((path, Inode()))
         holders = self._locks.setdefault(path, [])
-        if holders and (exclusive or any(holder.exclusive for holder in holders)):
-            return None
-        return SimLock(holders, exclusive)
+        return None if holders else SimLock(holders)
 
     def cut_power(self) -> None:
         """The machine stops: what was not synced is lost as the device likes, then it starts again."""

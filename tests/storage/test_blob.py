@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.blob import MAX_VECTORS, Buffer, LocalBlob, OsDisk, storage_error
+from storage.blob import MAX_VECTORS, Buffer, LocalBlob, OsDisk, Owner, storage_error
 from storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.simdisk import SimDisk
@@ -81,19 +81,29 @@ def test_missing_files_are_named(blob: LocalBlob) -> None:
 
 
 def test_locks_exclude_and_end_with_release(blob: LocalBlob) -> None:
-    one = blob.lock("a/lock", exclusive=False)
-    two = blob.lock("a/lock", exclusive=False)
+    one = blob.lock("a/lock")
     assert one is not None
+    assert blob.lock("a/lock") is None
+    assert blob.owner("a/lock") == Owner(os.getpid())
+    one.check()
+    one.release()
+    one.release()
+    two = blob.lock("a/lock")
     assert two is not None
-    assert blob.lock("a/lock", exclusive=True) is None
-    one.release()
-    one.release()
-    assert blob.lock("a/lock", exclusive=True) is None
     two.release()
-    alone = blob.lock("a/lock", exclusive=True)
-    assert alone is not None
-    assert blob.lock("a/lock", exclusive=False) is None
-    alone.release()
+    assert blob.owner("a/none") is None
+
+
+def test_what_is_held_is_there_until_it_is_released(blob: LocalBlob) -> None:
+    one, two = blob.hold("a/x"), blob.hold("a/x")
+    assert list(blob.present("a")) == blob.list("a")
+    assert len(blob.list("a")) == 2
+    one.release()
+    one.release()
+    assert len(blob.list("a")) == 1
+    two.release()
+    blob.put("a/dead", [b""])
+    assert (list(blob.present("a")), blob.list("a")) == ([], [])
 
 
 def test_a_lock_on_an_unlinked_file_is_refused(blob: LocalBlob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +116,7 @@ def test_a_lock_on_an_unlinked_file_is_refused(blob: LocalBlob, monkeypatch: pyt
         return fd
 
     monkeypatch.setattr(os, "open", open_then_lose)
-    assert blob.lock("a/lock", exclusive=False) is None
+    assert blob.lock("a/lock") is None
 
 
 @pytest.mark.parametrize(

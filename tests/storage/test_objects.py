@@ -1,0 +1,377 @@
+"""State in an object store: the calls, the claims that stand for locks, commits, a real S3 server."""
+
+import errno
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.blob import Owner
+from storage.claims import MARGIN_MS, TTL_MS
+from storage.errors import (
+    CreateUnknown,
+    EpochConflict,
+    FileExists,
+    FileFailed,
+    FileMissing,
+    NoFileSystem,
+    OwnershipLost,
+    StateInUse,
+)
+from storage.filecache import FileCache
+from storage.manifest import manifest_file
+from storage.objects import FsspecStore, ObjectBlob
+from storage.place import open_blob
+from storage.state import StateDirectory
+from tests.crash.faults import Fault, FaultyStore
+from tests.crash.simstore import SimStore
+from tests.storage.epochs import commit, entry, manifest, numbers
+from tests.storage.s3 import BUCKET, s3_server
+
+
+class Clock:
+    """A wall clock that stands still until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store() -> SimStore:
+    return SimStore()
+
+
+def blob_of(store: SimStore | FaultyStore, clock: Clock) -> ObjectBlob:
+    """Another process's view of the store."""
+    return ObjectBlob("sim://state", store, clock, beating=False)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def test_objects_are_files(store: SimStore, clock: Clock) -> None:
+    blob = blob_of(store, clock)
+    blob.prepare(["a"])
+    assert blob.put("a/x", [b"one", memoryview(b"two")]) == 6
+    assert (blob.get("a/x"), bytes(blob.map("a/x")), blob.size("a/x")) == (b"onetwo", b"onetwo", 6)
+    blob.rename("a/x", "a/y")
+    assert (blob.list("a"), blob.list("none"), blob.size("a/x")) == (["a/y"], [], None)
+    blob.overwrite("a/y", b"z")
+    blob.delete("a/x")
+    blob.create("a/x", b"new")
+    with pytest.raises(FileExists, match="a/x: exists already in sim://state"):
+        blob.create("a/x", b"newer")
+    with pytest.raises(FileMissing, match="a/none: no such file in sim://state"):
+        blob.get("a/none")
+
+
+def test_a_create_whose_reply_was_lost_is_looked_for(store: SimStore, clock: Clock) -> None:
+    faulty = FaultyStore(store, Fault.LOST_REPLY)
+    blob = blob_of(faulty, clock)
+    faulty.fail_next("create")
+    blob.create("a/x", b"ours")
+    assert blob.get("a/x") == b"ours"
+
+
+class Dark(SimStore):
+    """A store that fails from some moment on."""
+
+    def create(self, name: str, data: bytes) -> None:
+        raise OSError(errno.EIO, "")
+
+    def read(self, name: str) -> bytes:
+        raise OSError("timed out")
+
+
+def test_a_create_of_which_nothing_can_be_learned(clock: Clock) -> None:
+    with pytest.raises(CreateUnknown, match=r"create of a/x in sim://state may have happened .* only the next start"):
+        blob_of(Dark(), clock).create("a/x", b"ours")
+    with pytest.raises(FileFailed, match="read of a/x in sim://state failed: timed out"):
+        blob_of(Dark(), clock).get("a/x")
+
+
+# --- locks and leases -------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_has_one_holder_until_it_is_given_back(store: SimStore, clock: Clock) -> None:
+    one, two = blob_of(store, clock), blob_of(store, clock)
+    held = one.lock("LOCK")
+    assert held is not None
+    assert (held.alone, two.lock("LOCK")) == (True, None)
+    owner = two.owner("LOCK")
+    assert isinstance(owner, Owner)
+    assert owner.left_ms == TTL_MS
+    held.release()
+    held.release()
+    assert two.owner("LOCK") is None
+    again = two.lock("LOCK")
+    assert again is not None
+    assert again.alone
+    assert two.list("LOCK") == ["LOCK/000000000002"]
+
+
+def test_heartbeats_keep_a_lock_and_their_end_loses_it(store: SimStore, clock: Clock) -> None:
+    one, two = blob_of(store, clock), blob_of(store, clock)
+    held = one.lock("LOCK")
+    assert held is not None
+    for _ in range(5):
+        clock.ms += TTL_MS - MARGIN_MS - 1
+        held.check()
+        one.claims.beat()
+        assert two.lock("LOCK") is None
+    # The holder gives up before anybody else may believe that it is gone, and does not come back.
+    clock.ms += TTL_MS - MARGIN_MS
+    assert two.lock("LOCK") is None
+    with pytest.raises(OwnershipLost, match=r"claim LOCK/000000000001 on sim://state has run out or was overtaken"):
+        held.check()
+    one.claims.beat()
+    clock.ms += MARGIN_MS
+    taken = two.lock("LOCK")
+    assert taken is not None
+    assert not taken.alone
+    held.release()
+    assert two.lock("LOCK") is None
+    taken.check()
+
+
+def test_a_holder_that_slept_finds_that_it_was_overtaken(store: SimStore, clock: Clock) -> None:
+    """Its clock may have stood still meanwhile: what it would write then counts for nothing."""
+    still = Clock()
+    one, two = blob_of(store, still), blob_of(store, clock)
+    held = one.lock("LOCK")
+    clock.ms += TTL_MS
+    taken = two.lock("LOCK")
+    assert held is not None
+    assert taken is not None
+    one.claims.beat()
+    with pytest.raises(OwnershipLost):
+        held.check()
+    held.release()
+    two.claims.beat()
+    taken.check()
+
+
+def test_of_two_who_take_a_lock_at_once_one_gets_it(store: SimStore, clock: Clock) -> None:
+    class Racing(SimStore):
+        """Somebody else is quicker by a call."""
+
+        def create(self, name: str, data: bytes) -> None:
+            assert blob_of(store, clock).lock("LOCK") is not None
+            super().create(name, data)
+
+    racing = Racing()
+    racing.objects = store.objects
+    assert blob_of(racing, clock).lock("LOCK") is None
+
+    class Careless(SimStore):
+        """Makes objects as if there were none; both believe that they did, and the last one is right."""
+
+        def create(self, name: str, data: bytes) -> None:
+            self.put(name, data)
+            self.put(name, data.replace(b'"owner":"', b'"owner":"z'))
+
+    assert blob_of(Careless(), clock).lock("LOCK") is None
+
+
+def test_leases_run_out_with_their_readers(store: SimStore, clock: Clock) -> None:
+    reader, other, collector = (blob_of(store, clock) for _ in range(3))
+    one, _ = reader.hold("leases/7"), other.hold("leases/8")
+    assert len(collector.present("leases")) == 2
+    clock.ms += TTL_MS - 1
+    assert len(collector.present("leases")) == 2
+    reader.claims.beat()
+    clock.ms += 1
+    assert len(collector.present("leases")) == 0
+    one.release()
+    again = reader.hold("leases/9")
+    clock.ms += MARGIN_MS
+    reader.claims.beat()
+    clock.ms += TTL_MS - 1
+    assert [name.partition(".")[0] for name in collector.present("leases")] == ["leases/9"]
+    again.release()
+    assert store.names("leases") == []
+
+
+def test_a_thread_keeps_claims_alive() -> None:
+    import threading
+    import time
+
+    def now() -> int:
+        return time.time_ns() // 1_000_000
+
+    store = SimStore()
+    one, two = ObjectBlob("sim://state", store, now), ObjectBlob("sim://state", store, now)
+    held = one.lock("LOCK")
+    assert held is not None
+    first = store.read("LOCK/000000000001")
+    deadline = time.monotonic() + 60
+    while store.read("LOCK/000000000001") == first:
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.05)
+    assert two.lock("LOCK") is None
+    held.release()
+
+
+# --- commits ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_owner_that_was_overtaken_commits_nothing(store: SimStore, clock: Clock) -> None:
+    late = Clock()
+    old = StateDirectory("sim://state", blob_of(store, late))
+    old.acquire()
+    refs = commit(old, 1)
+    fresh = old.write(2, "old", 0, [entry("t", 2)])
+    new = StateDirectory("sim://state", blob_of(store, clock))
+    with pytest.raises(StateInUse, match=r"sim://state is in use by pid \d+ on .* \(for 15 s more, unless it goes on"):
+        new.acquire()
+    clock.ms += TTL_MS
+    assert new.acquire() == manifest(1, refs)
+    # What the old owner may still commit stays whole; the name of the epoch decides who did.
+    assert numbers(new, manifest(2, [*refs, *fresh])) == [1, 2]
+    commit(new, 2, refs)
+    with pytest.raises(EpochConflict):
+        old.commit(manifest(2, [*refs, *fresh], attempt="old"))
+    assert new.sweep() == 1
+    late.ms += TTL_MS
+    for operation in (lambda: old.commit(manifest(3, refs)), lambda: old.gc(2), old.sweep):
+        with pytest.raises(OwnershipLost):
+            operation()
+    commit(new, 3, refs)
+    new.release()
+    with StateDirectory("sim://state", blob_of(store, clock)) as third:
+        assert third.epochs() == [1, 2, 3]
+
+
+def test_an_old_owner_that_is_quicker_makes_a_whole_epoch(store: SimStore, clock: Clock) -> None:
+    late = Clock()
+    old = StateDirectory("sim://state", blob_of(store, late))
+    old.acquire()
+    fresh = old.write(1, "old", 0, [entry("t", 1)])
+    clock.ms += TTL_MS
+    new = StateDirectory("sim://state", blob_of(store, clock))
+    new.acquire()
+    old.commit(manifest(1, fresh, attempt="old"))
+    with pytest.raises(EpochConflict, match="the newest epoch there is 1"):
+        commit(new, 1)
+    new.release()
+    with StateDirectory("sim://state", blob_of(store, clock)) as third:
+        found = third.latest()
+        assert found is not None
+        assert numbers(third, found) == [1]
+
+
+def test_a_segment_that_only_a_cache_has_is_missed(store: SimStore, clock: Clock, tmp_path: Path) -> None:
+    blob = ObjectBlob("sim://state", store, clock, FileCache(tmp_path, 1 << 20), beating=False)
+    with StateDirectory("sim://state", blob) as state:
+        commit(state, 1)
+        commit(state, 2)
+    store.remove("epochs/000000000002-a-0.seg")
+    with StateDirectory("sim://state", blob) as state:
+        assert state.epochs() == [1]
+        assert "000000000002-a-0.seg: no such file" in str(state.damaged[0])
+
+
+# --- a real server ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[dict[str, str]]:
+    with s3_server() as environment:
+        yield environment
+
+
+@pytest.fixture
+def uri(server: dict[str, str]) -> str:
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}/state"
+
+
+def test_a_state_in_s3(uri: str, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with StateDirectory(uri, open_blob(uri, str(cache))) as state:
+        refs = commit(state, 1)
+        for epoch in range(2, 6):
+            refs = commit(state, epoch, refs[-2:])
+        with pytest.raises(StateInUse, match=f"state directory {uri} is in use by pid"):
+            StateDirectory(uri, open_blob(uri, str(cache))).acquire()
+        with StateDirectory(uri, open_blob(uri, str(cache))).lease(2) as lease:
+            collected = state.gc(2)
+            assert (collected.manifests, sorted(collected.leased)) == (2, [2])
+            assert numbers(state, lease.manifest) == [1, 2]
+        assert state.gc(2).manifests == 1
+        assert state.epochs() == [4, 5]
+        with pytest.raises(FileExists):
+            state.blob.create(manifest_file(5), b"another")
+    # Another machine has no copies yet.
+    with StateDirectory(uri, open_blob(uri, str(tmp_path / "other"))) as state:
+        latest = state.latest()
+        assert latest is not None
+        assert (numbers(state, latest), state.head()) == ([3, 4, 5], 5)
+        assert sorted(state.segments()) == [f"{epoch:012d}-a-0" for epoch in range(2, 6)]
+
+
+def test_large_objects_and_odd_names(uri: str, tmp_path: Path) -> None:
+    blob = open_blob(uri, str(tmp_path))
+    blob.prepare(["epochs"])
+    data = np.arange(1 << 21).tobytes()
+    assert blob.put("epochs/large", [data[:100], data[100:]]) == len(data)
+    assert blob.map("epochs/large") == data
+    assert open_blob(uri, str(tmp_path / "other")).map("epochs/large") == data
+    assert blob.size("epochs/none") is None
+    blob.delete("epochs/none")
+    assert blob.list("none") == []
+
+
+def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: Path) -> None:
+    """A process that is killed holds the lock for a while, and then no more; nobody else's epochs suffer."""
+    program = (
+        "import os, sys\n"
+        "from storage.state import StateDirectory\n"
+        "from tests.storage.epochs import commit\n"
+        "state = StateDirectory(sys.argv[1])\n"
+        "state.acquire()\n"
+        "commit(state, 1)\n"
+        "os._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, uri], check=False).returncode == 9
+    state = StateDirectory(uri, open_blob(uri, str(tmp_path)))
+    with pytest.raises(StateInUse) as refused:
+        state.acquire()
+    assert refused.value.left_ms is not None
+    assert 0 < refused.value.left_ms <= TTL_MS
+    store = FsspecStore(uri)
+    later = Clock()
+    later.ms = 10**15
+    blob = ObjectBlob(uri, store, later, beating=False)
+    with StateDirectory(uri, blob) as taken:
+        found = taken.latest()
+        assert found is not None
+        assert numbers(taken, found) == [1]
+
+
+def test_places_that_are_none(server: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(NoFileSystem, match="cannot open nofs://x: protocol not known: nofs"):
+        open_blob("nofs://x")
+    with pytest.raises(FileFailed, match=r"use of s3://nobody/x in s3://nobody/x failed: there is no bucket nobody"):
+        StateDirectory("s3://nobody/x", open_blob("s3://nobody/x", str(tmp_path))).acquire()
+
+
+def test_any_file_system_of_fsspec_will_do(tmp_path: Path) -> None:
+    uri = f"memory://{uuid.uuid4().hex}"
+    with StateDirectory(uri, open_blob(uri, str(tmp_path))) as state:
+        commit(state, 1)
+        commit(state, 2)
+        assert state.gc(2).manifests == 0
+    with StateDirectory(uri, open_blob(uri, str(tmp_path))) as state:
+        assert (state.epochs(), state.head()) == ([1, 2], 2)
