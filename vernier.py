@@ -25,6 +25,7 @@ from operators.language.expr import Expr, col, lit, when
 from operators.language.fixpoint import fixpoint
 from operators.language.names import no_function
 from operators.language.schema import Schema
+from operators.language.tables import generate_series, repeat_row
 from operators.language.types import Binary, Bool, Date, Decimal, Float64, Int64, List, String, Struct, TimestampNs
 from storage.errors import VernierError
 
@@ -53,10 +54,12 @@ __all__ = [
     "col",
     "count",
     "fixpoint",
+    "generate_series",
     "lit",
     "load_program",
     "max",
     "min",
+    "repeat_row",
     "sum",
     "union",
     "when",

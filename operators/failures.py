@@ -65,6 +65,23 @@ class VisitLeft(InvariantError):
     rounds: str
 
 
+class SeriesTooLong(CallerError):
+    """generate_series would make far more rows than anybody means."""
+
+    message = "generate_series: {problem} makes more than {limit} rows at once; filter such rows out first"
+    problem: str
+    limit: int
+
+
+class TimeOverflow(CallerError):
+    """An update would move behind the end of data times."""
+
+    message = "{operator}: an update at {time} cannot move later (step {ns} ns): data times end before 2**63 - 1"
+    operator: str
+    time: int
+    ns: int
+
+
 class RoundRepeated(InvariantError):
     """A loop was asked for a round that it has left behind: a rule of the loops is broken."""
 

@@ -9,16 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from operators.chain import compile_stage
 from operators.exchange import Round
 from operators.kernels.rounds import relocate
-from operators.language.evaluate import predicate, project
 from operators.operator import Operator
-from operators.planning.plan import Compute, EnterOp, InputOp, Keep, LinearOp, Negated, Op, Stage, Take, UnionOp
+from operators.planning.plan import EnterOp, InputOp, LinearOp, Op, UnionOp
 from operators.scope import ScopeRun
-from storage.diff import negate
 from storage.updates import Ints
-
-Run = Callable[[Ints], Ints]
 
 
 class Input(Operator):
@@ -34,13 +31,13 @@ class Input(Operator):
 
 
 class Linear(Operator):
-    """A fused chain of picks, filters, computed columns and negations. O(rows) numpy work a stage."""
+    """A fused chain of row-wise steps (operators/chain.py). O(rows) numpy work a stage."""
 
     def __init__(self, op: LinearOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = scope.operator(op.input)
         tail = self.depth + 2
-        self.stages = [_compile(stage, tail, scope) for stage in op.stages]
+        self.stages = [compile_stage(stage, tail, scope) for stage in op.stages]
 
     def step(self, now: Round) -> None:
         """Send the input's updates through all stages."""
@@ -52,45 +49,6 @@ class Linear(Operator):
                     data = None
                     break
         self.out = data
-
-
-def _compile(stage: Stage, tail: int, scope: ScopeRun) -> Run:
-    """A function of updates `[row | tail columns]` for one stage."""
-    match stage:
-        case Take():
-            words = list(stage.words)
-
-            def take(data: Ints) -> Ints:
-                width = data.shape[1] - tail
-                picked: Ints = data[:, words + list(range(width, width + tail))]
-                return picked
-
-            return take
-        case Keep():
-            test = predicate(stage.predicate, stage.schema)
-            kept_width = stage.schema.width
-
-            def keep(data: Ints) -> Ints:
-                kept: Ints = data[test(data[:, :kept_width], scope.heap)]
-                return kept
-
-            return keep
-        case Compute():
-            compute = project(stage.exprs, stage.schema)
-            in_width = stage.schema.width
-
-            def build(data: Ints) -> Ints:
-                return np.concatenate((compute(data[:, :in_width], scope.heap), data[:, in_width:]), axis=1)
-
-            return build
-        case Negated():
-
-            def flip(data: Ints) -> Ints:
-                flipped = data.copy()
-                flipped[:, -1] = negate(data[:, -1])
-                return flipped
-
-            return flip
 
 
 class Union(Operator):

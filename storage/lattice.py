@@ -16,6 +16,10 @@ Flags = npt.NDArray[np.bool_]
 
 TOP = 2**63 - 1
 """The coordinate that no other exceeds: the join of everything, and the meet of nothing."""
+MIN_TIME = -(2**63) + 2
+"""The frontier before anything happened; no data time is earlier."""
+CLOSED = TOP
+"""The frontier of a collection that is complete; data times are earlier."""
 
 
 def less_equal(left: Times, right: Times) -> Flags:

@@ -16,13 +16,10 @@ import numpy.typing as npt
 
 from storage.errors import DiffOverflow
 from storage.kernels.sorting import consolidate, sort_order
+from storage.lattice import CLOSED as CLOSED
+from storage.lattice import MIN_TIME as MIN_TIME
 
 Ints = npt.NDArray[np.int64]
-
-MIN_TIME = -(2**63) + 2
-"""The frontier before anything happened; no data time is earlier."""
-CLOSED = 2**63 - 1
-"""The frontier of a collection that is complete; data times are earlier."""
 
 
 def order_rows(data: Ints, columns: Ints) -> Ints:

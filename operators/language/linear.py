@@ -1,13 +1,17 @@
 """Row-wise methods of collections: each output row comes of one input row, multiplicities multiply."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from operators.errors import ProgramError, WrongType, listed
 from operators.language.expr import Column, Expr, ExprLike, as_expr, named
+from operators.language.linear_nodes import Expand
+from operators.language.location import here
 from operators.language.logical import Filter, Negate, Union
+from operators.language.rowcode import RowFunction
 from operators.language.rows import Rows, check_collection, column_name, conform
-from operators.language.schema import RowType
+from operators.language.schema import RowType, Schema
+from operators.language.tables import TableFunction, repeat_row
 
 
 class Linear(Rows):
@@ -60,6 +64,34 @@ class Linear(Rows):
                 raise WrongType(problem=f"filter takes an expression, not text; did you mean col({condition!r})?")
             result = result._of(Filter(result.node, as_expr(condition)))
         return result
+
+    def flat_map(
+        self,
+        function: TableFunction | Callable[[Any], Iterable[Any]],
+        *,
+        returns: type[Schema] | RowType | None = None,
+    ) -> Self:
+        """The rows that `function` makes of each row; multiplicities carry over (and multiply, see repeat_row).
+
+        `function` is a table function such as `vn.generate_series("low", "high")`, which adds a column to each row,
+        or one of the program: called with the row as a named tuple, it gives an iterable of tuples or dicts with the
+        columns of the schema `returns`. It must be deterministic, and runs in Python once for each change of a row.
+        """
+        if isinstance(function, TableFunction):
+            if returns is not None:
+                raise WrongType(problem=f"flat_map({function.name}(...)) knows its columns; leave out returns=")
+            return self._of(Expand(self.node, function))
+        row = returns if isinstance(returns, RowType) else getattr(returns, "row_type", None)
+        if not isinstance(row, RowType) or not row.fields:
+            raise WrongType(
+                problem="flat_map(function, returns=...) needs the schema of the rows that the function gives: "
+                f"a subclass of vn.Schema, not {returns!r}"
+            )
+        return self._of(Expand(self.node, RowFunction(function, row, here())))
+
+    def map_diff(self, factor: str | ExprLike) -> Self:
+        """The same rows, each multiplicity times an integer or an Int64 expression (text names a column; null: 0)."""
+        return self._of(Expand(self.node, repeat_row(factor)))
 
     def union(self, *others: Rows) -> Self:
         """All rows of all collections; multiplicities add up. Columns go by name; their types must be equal."""

@@ -16,11 +16,10 @@ def _names(text: str) -> frozenset[str]:
 METHODS_LATER = _names(
     """flat_map explode except_all intersect as_of_join interval_join lookup threshold consolidate reduce top_k rank
     row_number lag lead running_sum tumble hop session window valid_between coarsen delay arrange_by inspect probe
-    iterate map_diff prefix_sum assert_empty"""
+    iterate prefix_sum assert_empty"""
 )
 FUNCTIONS_LATER = _names(
-    """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate Variable
-    generate_series repeat_row"""
+    """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate Variable"""
 )
 JOINS_LATER = ("left", "right", "full", "semi", "anti")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.language import logical
+from operators.language import linear_nodes, logical
 from operators.planning.joins import build_join
 from operators.planning.placement import plain_words
 from operators.planning.plan import (
     Compute,
+    Expand,
     Keep,
     LinearOp,
     Negated,
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from operators.planning.planner import Planner
 
 
-def build_linear(planner: Planner, node: logical.Project | logical.Filter | logical.Negate) -> int:
+def build_linear(
+    planner: Planner, node: logical.Project | logical.Filter | logical.Negate | linear_nodes.Expand
+) -> int:
     """A row-wise step, fused into the chain below it when nothing else reads that."""
     child = node.input
     stages: list[Stage]
@@ -36,6 +39,8 @@ def build_linear(planner: Planner, node: logical.Project | logical.Filter | logi
         stages = [Take(words) if words is not None else Compute(exprs, child.schema, node.schema.width)]
     elif isinstance(node, logical.Filter):
         stages = [Keep(node.predicate, child.schema)]
+    elif isinstance(node, linear_nodes.Expand):
+        stages = [Expand(node.table, child.schema, node.schema.width)]
     else:
         stages = [Negated()]
     below = planner.build(child)
@@ -62,4 +67,5 @@ BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     logical.Filter: build_linear,
     logical.Negate: build_linear,
     logical.Union: build_union,
+    linear_nodes.Expand: build_linear,
 }

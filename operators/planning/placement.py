@@ -14,11 +14,13 @@ from operators.language.schema import RowType
 from operators.planning.plan import (
     ArrangeOp,
     EnterOp,
+    Expand,
     JoinOp,
     Keep,
     LeaveOp,
     LinearOp,
     Negated,
+    Move,
     Op,
     ReduceOp,
     Scope,
@@ -116,11 +118,13 @@ def _key_width(op: Op) -> int:
 
 def _carry(part: Words | None, stage: Stage) -> Words | None:
     """Where the placing words stand after a stage."""
-    if part is None or isinstance(stage, (Keep, Negated)):
+    if part is None or isinstance(stage, (Keep, Move, Negated)):
         return part
     if isinstance(stage, Take):
         source: list[int] = list(stage.words)
     else:
+    elif isinstance(stage, Expand):
+        source = list(stage.table.source_words(stage.schema))
         source = []
         for expr in stage.exprs:
             words = plain_words((("", expr),), stage.schema)

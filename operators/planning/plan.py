@@ -12,6 +12,8 @@ from typing import Any
 
 from operators.language.expr import Expr
 from operators.language.schema import RowType
+from operators.logic import LogicSpec
+from operators.language.tables import TableFunction
 
 Words = tuple[int, ...]
 
@@ -45,7 +47,24 @@ class Negated:
     """Multiply diffs by -1."""
 
 
-Stage = Take | Keep | Compute | Negated
+@dataclass(frozen=True)
+class Expand:
+    """Make any number of rows of each, with factors for their diffs and times to wait for. schema: of its input."""
+
+    table: TableFunction
+    schema: RowType
+    width: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """Put updates at a later time: rounded up to a multiple of `ns`, or, for a `delay`, by `ns`."""
+
+    ns: int
+    delay: bool
+
+
+Stage = Take | Keep | Compute | Negated | Expand | Move
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operators.planning.plan import Compute, Keep, Negated, Stage, Take
+from operators.planning.plan import Compute, Expand, Keep, Move, Negated, Stage, Take
 
 
 def fuse(stages: list[Stage]) -> list[Stage]:
@@ -27,10 +27,34 @@ def stage_key(stage: Stage) -> object:
             return ("keep", stage.predicate.key(), stage.schema.to_json())
         case Compute():
             return ("compute", [expr.key() for expr in stage.exprs], stage.schema.to_json())
-        case _:
+        case Expand():
+            return ("expand", stage.table.key(), stage.schema.to_json())
+        case Move():
+            return ("move", stage.ns, stage.delay)
+        case Negated():
             return ("negate",)
 
 
+def waits(stage: Stage) -> bool:
+    """Whether updates may leave the stage at a later time than they came at."""
+    return isinstance(stage, Move) or (isinstance(stage, Expand) and stage.table.waits)
+
+
 def chain_name(stages: Sequence[Stage]) -> str:
-    names = {Take: "select", Keep: "filter", Compute: "compute", Negated: "negate"}
-    return " → ".join(names[type(stage)] for stage in stages)
+    return " → ".join(_name(stage) for stage in stages)
+
+
+def _name(stage: Stage) -> str:
+    match stage:
+        case Take():
+            return "select"
+        case Keep():
+            return "filter"
+        case Compute():
+            return "compute"
+        case Expand():
+            return stage.table.name
+        case Move():
+            return "delay" if stage.delay else "coarsen"
+        case Negated():
+            return "negate"

@@ -1,0 +1,27 @@
+"""Nodes of the row-wise steps that can make many rows of one, or move it in time."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from operators.language.logical import Node, Params
+from operators.language.schema import RowType
+from operators.language.tables import TableFunction
+
+
+@dataclass(frozen=True, eq=False)
+class Expand(Node):
+    """The rows that a table function makes of each row; multiplicities multiply, times join."""
+
+    kind: ClassVar[str] = "expand"
+    input: Node
+    table: TableFunction
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return self.table.key()
+
+    def _schema(self) -> RowType:
+        return self.table.schema(self.input.schema)
