@@ -1,171 +1,271 @@
 """Functions that a program brings along: what makes two of them the same, and which ones an answer cannot rest on.
 
-A fingerprint must be the same in every process and differ when the function's meaning does, because state is found
-again by it. So it covers the bytecode, constants, defaults, what a closure holds, and the globals that the code names,
-other functions of the program included; not lines, files or addresses. Another Python version gives another one.
+A row that is retracted goes through the same functions as when it was inserted and must come out the same, else what it
+gave stays for ever. So functions that look at a clock or roll dice are refused when the program is built; what they
+call is looked into as far as it is the program's own. The check reads code and can be evaded: a help, not a fence.
+
+`function_key` covers what a function computes with: its code with constants and defaults, the values of closures and
+globals that it names, and the program's functions that it calls, to any depth; not lines, files or addresses. It is the
+same in every process of one Python version, so a restart finds its state again, and differs once the function was
+changed.
 """
 
 import builtins
-import re
+import dis
+import functools
+import sys
+import sysconfig
+import types
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 import xxhash
 
 from operators.errors import ProgramError, WrongType
-from operators.language.location import NOWHERE, Location, at_frame
+from operators.language.location import NOWHERE, Location, at_frame, is_ours_file
 
-_CHANCE = {"random", "secrets"}
-"""Modules whose functions give something else at each call."""
-_CLOCKS = {
-    "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "localtime", "gmtime"},
-    "datetime": {"now", "utcnow", "today"},
-    "uuid": {"uuid1", "uuid4"},
-    "os": {"urandom", "getpid", "getrandom"},
+Function = Callable[..., Any]
+
+_CHANCE = ("random", "secrets", "numpy.random")
+"""Modules whose every function gives something else at each call."""
+_CALLS = {
+    *(f"time.{n}" for n in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")),
+    *(f"time.{n}" for n in ("process_time", "process_time_ns", "localtime", "gmtime", "ctime", "strftime", "asctime")),
+    *("uuid.uuid1", "uuid.uuid4", "uuid.getnode", "os.urandom", "os.getrandom", "os.getpid"),
+    # The hash of text and the address of an object are other ones in each process.
+    *("builtins.hash", "builtins.id", "builtins.input"),
 }
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_NOW = {"now", "utcnow", "today"}
+"""Methods of classes of dates, whichever library has them."""
+_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST"}
+_STORES = {"STORE_FAST", "STORE_DEREF", "STORE_NAME"}
+_MEMBERS = {"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"}
+_STDLIB = sysconfig.get_path("stdlib")
 
 
 class NotDeterministic(ProgramError):
     """A function whose results depend on more than its arguments; retractions would not find what they take back."""
 
 
-def function_name(function: Callable[..., Any]) -> str:
+def function_name(function: Function) -> str:
     """The function's name for people."""
+    if isinstance(function, functools.partial):
+        return function_name(function.func)
     return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
-def function_location(function: Callable[..., Any]) -> Location:
+def function_location(function: Function) -> Location:
     """Where the program defines it; NOWHERE for what is not written in Python."""
-    code = getattr(_plain(function), "__code__", None)
-    return at_frame(code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else NOWHERE
+    plain = _plain(function)
+    return NOWHERE if plain is None else at_frame(plain.__code__.co_filename, plain.__code__.co_firstlineno)
 
 
-def check_function(function: object, what: str) -> None:
-    """Raise WrongType for what cannot be called, NotDeterministic for what calls chance or a clock by name.
+def check_function(function: object, what: str, deterministic: bool | None = None) -> None:
+    """Raise WrongType for what cannot be called, NotDeterministic for what calls chance or a clock.
 
-    Finds what the code and the program's functions that it calls name themselves, no more: it is a help, no proof.
+    deterministic: None looks into the code; True takes the program's word for it; False is its word that it is not.
     """
     if not callable(function):
         raise WrongType(problem=f"{what} takes a function, not {function!r}")
-    for name in _unsteady(function, set()):
-        raise NotDeterministic(
-            problem=f"{what}: the function {function_name(function)} uses {name}, which differs from call to call; "
-            "rows that were inserted could not be taken back. Put the value into the data instead"
-        )
-
-
-def function_key(function: Callable[..., Any]) -> str:
-    """32 hexadecimal digits, equal for functions that do the same in the same way; the same in every process."""
-    return xxhash.xxh3_128_hexdigest(repr(_shape(function, ())).encode())
-
-
-def _plain(function: Any) -> Any:
-    """The Python function inside bound methods, partial applications and wrappers."""
-    while True:
-        if isinstance(function, MethodType):
-            function = function.__func__
-        elif hasattr(function, "func") and callable(function.func):
-            function = function.func
-        elif hasattr(function, "py_func"):
-            function = function.py_func
-        else:
-            return function
-
-
-def _shape(value: Any, above: tuple[int, ...]) -> Any:
-    """A value that a function uses, as a tree of plain values."""
-    if value is None or isinstance(value, (bool, int, float, str, bytes, complex)):
-        return value
-    if id(value) in above:
-        return ("again", above.index(id(value)))
-    above = (*above, id(value))
-    if isinstance(value, (tuple, list)):
-        return (type(value).__name__, *(_shape(part, above) for part in value))
-    if isinstance(value, (set, frozenset)):
-        return ("set", *sorted(repr(_shape(part, above)) for part in value))
-    if isinstance(value, dict):
-        return ("dict", *((repr(_shape(key, above)), _shape(part, above)) for key, part in value.items()))
-    if isinstance(value, np.ndarray):
-        return (
-            "array",
-            str(value.dtype),
-            value.shape,
-            xxhash.xxh3_128_hexdigest(np.ascontiguousarray(value).tobytes()),
-        )
-    if isinstance(value, CodeType):
-        constants = tuple(_shape(constant, above) for constant in value.co_consts)
-        return ("code", value.co_code, constants, value.co_names, value.co_varnames, value.co_freevars)
-    if isinstance(value, MethodType):
-        return ("method", _shape(value.__func__, above), _shape(value.__self__, above))
-    if isinstance(value, FunctionType):
-        return (
-            "function", _shape(value.__code__, above), _shape(value.__defaults__, above),
-            _shape(value.__kwdefaults__, above), tuple(_shape(part, above) for part in _held(value)),
-            tuple((name, _shape(part, above)) for name, part in _globals(value)),
-        )  # fmt: skip
-    if isinstance(value, ModuleType):
-        return ("module", value.__name__)
-    if isinstance(value, (type, BuiltinFunctionType)):
-        return ("name", value.__module__, value.__qualname__)
-    if hasattr(value, "py_func"):  # compiled by numba
-        return ("compiled", _shape(value.py_func, above))
-    if hasattr(value, "func") and hasattr(value, "args"):  # functools.partial
-        return ("partial", _shape(value.func, above), _shape(value.args, above), _shape(value.keywords, above))
-    return (type(value).__module__, type(value).__qualname__, _ADDRESS.sub("", repr(value)))
-
-
-def _held(function: FunctionType) -> Iterator[Any]:
-    """What the function's closure holds."""
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not set yet
-            yield None
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
-
-
-def _globals(function: FunctionType) -> list[tuple[str, Any]]:
-    """The globals of the program that the code names, by name."""
-    found = function.__globals__
-    names = sorted(set(_names(function.__code__)))
-    return [(name, found[name]) for name in names if name in found and not hasattr(builtins, name)]
-
-
-def _home(value: Any) -> str:
-    """The module that a global comes from; for a method of a C type, its object's."""
-    return str(getattr(value, "__module__", None) or type(getattr(value, "__self__", None)).__module__)
-
-
-def _unsteady(function: Any, seen: set[int]) -> Iterator[str]:
-    """What the function names that differs from call to call."""
-    function = _plain(function)
-    if id(function) in seen or not isinstance(function, FunctionType):
+    if deterministic:
         return
-    seen.add(id(function))
-    names = set(_names(function.__code__))
-    for name, value in [*_globals(function), *(("", part) for part in _held(function))]:
-        home = value.__name__ if isinstance(value, ModuleType) else _home(value)
-        root = home.split(".")[0]
-        if isinstance(value, ModuleType):
-            clocks = sorted(_CLOCKS.get(root, set()) & names)
-            if root in _CHANCE or (root == "numpy" and "random" in names) or home == "numpy.random":
-                yield "numpy.random" if root == "numpy" else root
-            elif clocks:
-                yield f"{root}.{clocks[0]}"
-        elif root in _CHANCE or home.startswith("numpy.random"):
-            yield f"{home}.{name}"
-        elif getattr(value, "__name__", "") in _CLOCKS.get(root, set()):
-            yield f"{root}.{value.__name__}"
-        elif root == "datetime" and isinstance(value, type) and _CLOCKS["datetime"] & names:
-            yield f"{name}.{sorted(_CLOCKS['datetime'] & names)[0]}"
-        else:
-            yield from _unsteady(value, seen)
+    reason = "it is declared deterministic=False" if deterministic is False else _unsteady(function, set())
+    if reason:
+        raise NotDeterministic(
+            problem=f"{what}: the function {function_name(function)} is not deterministic: {reason}. A retraction must "
+            "compute what its insertion computed, or the row is never taken back; stamp the value at the door, where "
+            "the row comes in, and carry it as a column"
+        )
+
+
+def function_key(function: Function) -> str:
+    """32 hexadecimal digits, equal for functions that do the same in the same way; the same in every process.
+
+    Raises ProgramError when it uses a value that has no stable form.
+    """
+    return xxhash.xxh3_128_hexdigest(repr(_form(function, {})).encode())
+
+
+# --- what a function uses ---------------------------------------------------------------------------------------------
+
+
+def _plain(fn: object) -> types.FunctionType | None:
+    """The Python function behind a callable that is one in disguise: decorated, partial, compiled by numba, bound."""
+    if isinstance(fn, functools.partial):
+        return _plain(fn.func)
+    if isinstance(fn, types.MethodType):
+        return _plain(fn.__func__)
+    if isinstance(fn, types.FunctionType):
+        wrapped = getattr(fn, "__wrapped__", None)
+        return fn if wrapped is None else _plain(wrapped) or fn
+    inner = getattr(fn, "py_func", None)
+    return inner if isinstance(inner, types.FunctionType) else None
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _names(fn: types.FunctionType) -> dict[str, object]:
+    """What the names outside of the function mean to it: closure cells first, then globals, then builtins."""
+    closed: dict[str, object] = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            closed[name] = cell.cell_contents
+        except ValueError:  # not set yet: a function that is defined later
+            continue
+    return {**vars(builtins), **fn.__globals__, **closed}
+
+
+def _used(fn: types.FunctionType) -> Iterator[tuple[str, object]]:
+    """Each (spelling, object) from outside that the code names: `np.random.rand` gives np, np.random, np.random.rand.
+
+    A module that a function imports itself is followed through the local name that it gets.
+    """
+    outside = _names(fn)
+    for code in _codes(fn.__code__):
+        local: dict[str, object] = {}
+        held: tuple[str, object] | None = None
+        for step in dis.get_instructions(code):
+            name = str(step.argval)
+            if step.opname in _LOADS:
+                known = local if step.opname == "LOAD_FAST" else outside
+                held = (name, known[name]) if name in known else None
+            elif step.opname == "IMPORT_NAME":
+                held = (name, sys.modules.get(name, types.ModuleType(name)))
+            elif step.opname in _MEMBERS:
+                held = (f"{held[0]}.{name}", getattr(held[1], name)) if held and hasattr(held[1], name) else None
+            elif step.opname in _STORES:
+                if held is not None and isinstance(held[1], types.ModuleType):
+                    local[name] = held[1]
+                continue
+            else:
+                continue
+            if held is not None:
+                yield held
+
+
+def _is_programs(fn: types.FunctionType) -> bool:
+    """Whether a function is the program's own code: neither Vernier's nor an installed package's."""
+    file = fn.__code__.co_filename
+    packaged = any(part in file for part in ("site-packages", "dist-packages")) or file.startswith((_STDLIB, "<frozen"))
+    return not (packaged or is_ours_file(file))
+
+
+def _unsteady(function: object, seen: set[int]) -> str:
+    """What makes the function's results differ from call to call, in words; "" when nothing is found."""
+    plain = _plain(function)
+    if plain is None or id(plain) in seen:
+        return f"it is {function!r}" if _is_unsteady(function) else ""
+    seen.add(id(plain))
+    for spelled, used in _used(plain):
+        if _is_unsteady(used):
+            return f"{plain.__name__} uses {spelled}"
+        inner = _plain(used)
+        deeper = _unsteady(inner, seen) if inner is not None and _is_programs(inner) else ""
+        if deeper:
+            return deeper
+    return ""
+
+
+def _is_unsteady(used: object) -> bool:
+    """Whether an object is a source of chance or of the time."""
+    if isinstance(used, types.ModuleType):
+        return used.__name__ in _CHANCE
+    owner = getattr(used, "__self__", None)
+    home = str(getattr(used, "__module__", None) or type(owner).__module__)
+    if any(place == m or place.startswith(m + ".") for place in (home, type(used).__module__) for m in _CHANCE):
+        return True
+    member = getattr(used, "__name__", "")
+    if isinstance(owner, type):
+        return member in _NOW
+    return callable(used) and not isinstance(used, type) and f"{home.replace('posix', 'os')}.{member}" in _CALLS
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def _form(value: Any, seen: dict[int, int]) -> object:
+    """A value as nested tuples of text and numbers, with the same `repr` in every process."""
+    if value is None or isinstance(value, (bool, int, str, bytes, type(Ellipsis))):
+        return value
+    if isinstance(value, (float, complex)):
+        return repr(value)
+    if id(value) in seen:
+        return ("seen", seen[id(value)])
+    seen[id(value)] = len(seen)
+    match value:
+        case tuple() | list():
+            return (type(value).__name__, *(_form(part, seen) for part in value))
+        case set() | frozenset():
+            # Order differs between processes; members that are equal have equal forms.
+            return ("set", *sorted((_form(part, dict(seen)) for part in value), key=repr))
+        case dict():
+            return ("dict", *((_form(key, seen), _form(part, seen)) for key, part in value.items()))
+        case np.ndarray() if value.dtype != object:
+            return ("array", value.dtype.str, value.shape, xxhash.xxh3_128_hexdigest(value.tobytes()))
+        case np.generic():
+            return (value.dtype.str, value.tobytes())
+        case types.ModuleType():
+            return ("module", value.__name__, str(getattr(value, "__version__", "")))
+        case types.CodeType():
+            return _code(value, seen)
+        case staticmethod() | classmethod():
+            return _form(value.__func__, seen)
+        case property():
+            return ("property", _form(value.fget, seen))
+        case functools.partial():
+            return ("partial", _form(value.func, seen), _form(value.args, seen), _form(value.keywords, seen))
+        case types.MethodType():
+            return ("method", _form(value.__func__, seen), _form(value.__self__, seen))
+    plain = _plain(value)
+    if plain is not None:
+        return _function(plain, seen) if _is_programs(plain) else ("function", plain.__module__, plain.__qualname__)
+    return _object(value, seen)
+
+
+def _code(code: types.CodeType, seen: dict[int, int], doc: str | None = None) -> object:
+    # The docstring computes nothing; where there is one it is the first constant.
+    computes = (
+        None if place == 0 and doc is not None and part == doc else part for place, part in enumerate(code.co_consts)
+    )
+    constants = tuple(_form(part, seen) for part in computes)
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    return ("code", code.co_code, counts, code.co_names, code.co_varnames, code.co_freevars, constants)
+
+
+def _function(fn: types.FunctionType, seen: dict[int, int]) -> object:
+    code = _code(fn.__code__, seen, fn.__doc__)
+    outside = {name: value for name, value in _used(fn) if getattr(builtins, name, None) is not value}
+    used = tuple((name, _form(value, seen)) for name, value in outside.items())
+    return ("function", code, _form(fn.__defaults__, seen), _form(fn.__kwdefaults__, seen), used)
+
+
+def _object(value: Any, seen: dict[int, int]) -> object:
+    if isinstance(value, type):
+        if not _is_programs_class(value):
+            return ("class", value.__module__, value.__qualname__)
+        own = {name: part for name, part in vars(value).items() if isinstance(part, _CLASS_PARTS)}
+        return ("class", value.__qualname__, _form(own, seen), tuple(_form(base, seen) for base in value.__bases__))
+    if isinstance(value, (types.BuiltinFunctionType, np.ufunc)):
+        return ("builtin", str(getattr(value, "__module__", "")), value.__name__)
+    if repr(value) != object.__repr__(value) and not hasattr(value, "__dict__"):
+        return (type(value).__module__, type(value).__qualname__, repr(value))
+    try:
+        return ("object", _form(type(value), seen), _form(dict(vars(value)), seen))
+    except TypeError as error:
+        raise ProgramError(
+            problem=f"a function of the program uses {value!r}, whose type {type(value).__qualname__} has no stable "
+            "form by which a change would be seen; use numbers, text, arrays and functions instead"
+        ) from error
+
+
+_CLASS_PARTS = (types.FunctionType, staticmethod, classmethod, property, bool, int, float, str, bytes, tuple)
+
+
+def _is_programs_class(kind: type) -> bool:
+    return any(_is_programs(part) for part in vars(kind).values() if isinstance(part, types.FunctionType))

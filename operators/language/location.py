@@ -31,8 +31,12 @@ NOWHERE = Location("<unknown>", 0, "")
 
 def is_ours(frame: FrameType) -> bool:
     """Whether a frame runs Vernier's own code; generated code (dataclasses) belongs to the module that holds it."""
-    file = frame.f_globals.get("__file__") or ""
-    return str(file).startswith(_OURS)
+    return is_ours_file(str(frame.f_globals.get("__file__") or ""))
+
+
+def is_ours_file(file: str) -> bool:
+    """Whether a file is one of Vernier's own modules."""
+    return file.startswith(_OURS)
 
 
 def here() -> Location:
