@@ -16,6 +16,7 @@ import numpy as np
 
 from storage.kernels import tries
 from storage.kernels.hashing import key_rows
+from storage.texts import Texts
 from storage.updates import Ints, Updates, consolidate_rows, sort_columns
 
 COLUMNS = ("hashes", "keys", "key_offsets", "vals", "val_offsets", "times", "rounds", "diffs")
@@ -43,12 +44,13 @@ class Layer:
 
     hashes[K]; keys[K, key_width] (no rows unless key_width > 1); key_offsets[K + 1] and val_offsets[V + 1] (empty:
     identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1]. `ref` says where the layer is
-    persisted, None while nowhere.
+    persisted, None while nowhere. `texts` holds the contents of the long texts in its rows; None where rows have no
+    texts, or nobody has settled the layer yet (storage/texts.py).
     """
 
     __slots__ = (
         "address", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower", "ref", "rounds", "since",
-        "times", "updates", "upper", "val_offsets", "val_width", "vals",
+        "texts", "times", "updates", "upper", "val_offsets", "val_width", "vals",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +75,7 @@ class Layer:
         self.times = arrays["times"]
         self.rounds = arrays["rounds"]
         self.diffs = arrays["diffs"]
+        self.texts = Texts.of_arrays(arrays)
         self.address: Ints = tries.describe(
             self.hashes, self.keys, self.key_offsets, self.vals, self.val_offsets, self.times, self.rounds, self.diffs,
             updates,
@@ -120,7 +123,8 @@ class Layer:
 
     def arrays(self) -> dict[str, Ints]:
         """The columns by name, contiguous."""
-        return {name: np.ascontiguousarray(getattr(self, name)) for name in COLUMNS}
+        columns = {name: np.ascontiguousarray(getattr(self, name)) for name in COLUMNS}
+        return columns if self.texts is None else columns | self.texts.arrays()
 
     @property
     def nbytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Read int64 words behind an address, so that one kernel call can walk any number of layers.
+"""Read words and bytes behind an address, so that one kernel call can walk any number of layers.
 
 A numba function is compiled for the types of its arguments; a list of layers of unknown length is none. A table of
 addresses is: its rows say where each layer's arrays begin. The caller keeps the arrays alive while the kernel runs.
@@ -9,6 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import config, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
@@ -16,6 +17,18 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
     def load(address: int, index: int) -> int:
         """Word `index` behind `address` (interpreted twin, for runs with NUMBA_DISABLE_JIT=1)."""
         return ctypes.c_int64.from_address(int(address) + 8 * int(index)).value
+
+    def load_unaligned(address: int) -> int:
+        """The eight bytes at `address`, as they lie there, as int64."""
+        return ctypes.c_int64.from_address(int(address)).value
+
+    def load_byte(address: int) -> int:
+        """The byte at `address`, 0 to 255."""
+        return ctypes.c_uint8.from_address(int(address)).value
+
+    def copy_bytes(to: int, source: int, length: int) -> None:
+        """Copy `length` bytes from one address to another; they do not overlap."""
+        ctypes.memmove(int(to), int(source), int(length))
 
 else:
 
@@ -29,3 +42,34 @@ else:
             return builder.load(builder.gep(pointer, [args[1]]))
 
         return types.int64(types.int64, types.int64), generate
+
+    @intrinsic
+    def load_unaligned(typingctx: Any, address: Any) -> Any:
+        """The eight bytes at `address`, as they lie there, as int64."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.load(builder.inttoptr(args[0], ir.PointerType(ir.IntType(64))), align=1)
+
+        return types.int64(types.int64), generate
+
+    @intrinsic
+    def load_byte(typingctx: Any, address: Any) -> Any:
+        """The byte at `address`, 0 to 255."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            byte = builder.load(builder.inttoptr(args[0], ir.PointerType(ir.IntType(8))))
+            return builder.zext(byte, ir.IntType(64))
+
+        return types.int64(types.int64), generate
+
+    @intrinsic
+    def copy_bytes(typingctx: Any, to: Any, source: Any, length: Any) -> Any:
+        """Copy `length` bytes from one address to another; they do not overlap."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            byte = ir.PointerType(ir.IntType(8))
+            to, source = (builder.inttoptr(arg, byte) for arg in args[:2])
+            cgutils.raw_memcpy(builder, to, source, args[2], 1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), generate
