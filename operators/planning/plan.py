@@ -12,7 +12,6 @@ from typing import Any
 
 from operators.language.expr import Expr
 from operators.language.schema import RowType
-from operators.logic import LogicSpec
 from operators.language.tables import TableFunction
 
 Words = tuple[int, ...]
