@@ -82,7 +82,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
 
     keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time),
     where times equal to `fold` are older than the slice; w: words of an output val; aggregations[a, 5] (one DISTINCT
-    row, or COUNT … MAX).
+    row: the key while any of its vals is present; or COUNT … MAX; or none: the key while any val is there).
     Returns (corrections: keyed rows `[hash | key | out val | time | now | diff]`, visits `[rounds | hash | key]`,
     status, key at fault). O(history log history) per key, plus the vals scanned when a minimum or maximum leaves.
     """
@@ -257,7 +257,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 for a in range(aggs):
                     kind = aggregations[a, KIND]
                     flag = aggregations[a, FLAG]
-                    if kind == DISTINCT or (flag >= 0 and inputs[entry, flag] == 0):
+                    if flag >= 0 and inputs[entry, flag] == 0:
                         continue
                     if kind == COUNT or kind == SUM:
                         sign = -1 if diff < 0 else 0
@@ -266,7 +266,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                             hi, lo = multiply_wide(inputs[entry, aggregations[a, WORD]], diff)
                             sums[a, 0], sums[a, 1] = add_wide(sums[a, 0], sums[a, 1], hi, lo)
                     # marks: vals below (above) it are known not to be present, so a minimum need not rescan them.
-                    elif kind == MIN:
+                    elif kind == MIN or kind == DISTINCT:
                         if after > 0 and val < marks[a]:
                             marks[a] = val
                     elif after > 0 and val > marks[a]:
@@ -274,7 +274,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
             if not settled:
                 settled = True
                 for a in range(aggs):
-                    marks[a] = 0 if aggregations[a, KIND] == MIN else vals - 1
+                    marks[a] = vals - 1 if aggregations[a, KIND] == MAX else 0
                 continue
 
             while out_cursor < out_fresh_count and out_time[out_fresh[out_cursor]] <= time:
@@ -311,7 +311,11 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     target = aggregations[a, OUT]
                     out_flag = aggregations[a, OUT_FLAG]
                     if kind == DISTINCT:
-                        exists = val_acc[0] > 0
+                        val = marks[a]
+                        while val < vals and val_acc[val] <= 0:
+                            val += 1
+                        marks[a] = val
+                        exists = val < vals
                     elif kind == COUNT:
                         if not fits(counts[a, 0], counts[a, 1]):
                             return out[:0], visits[:0], OVERFLOW, key

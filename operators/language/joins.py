@@ -1,18 +1,20 @@
-"""Methods that pair the rows of two collections by key."""
+"""Methods that pair the rows of two collections by key, or keep rows by what the other collection has."""
 
 from collections.abc import Sequence
 from typing import Self
 
-from operators.errors import NameClash, NotInThisRelease, ProgramError, WrongType, listed, meant
-from operators.language.expr import Column, ExprLike, Nullability, as_expr
+from operators.errors import NameClash, ProgramError, WrongType, listed, meant
+from operators.language.expr import ExprLike, as_expr
 from operators.language.grouping import Grouping
-from operators.language.logical import Filter, Join, Node, Project
-from operators.language.names import JOINS_LATER
-from operators.language.rows import Rows, check_collection, column_name
+from operators.language.logical import Negate, Node, Union
+from operators.language.matching import HOW, Sides, once, same_rows
+from operators.language.names import JOIN_SPELLINGS
+from operators.language.rows import Rows, check_collection, column_name, conform
+from operators.language.schema import RowType
 
 
 class Joins(Grouping):
-    """The joins."""
+    """The joins, and what SQL calls set operations."""
 
     def join(
         self,
@@ -28,38 +30,63 @@ class Joins(Grouping):
 
         With `on` the key columns come first and once, then the other columns of the left and of the right side; with
         left_on and right_on all columns of the left side, then all of the right. `where` is a further condition on
-        the pair. Raises NameClash when both sides have another column of one name, WrongType when key types differ.
+        the pair; where it is not true the two do not match.
+        how: "inner"; "left", "right" and "full" add the rows of that side (of both) that no present row of the other
+        one matches, as often as they are there, with nulls for the other side; "semi" keeps the rows of the left side
+        that a present row of the right one matches, as often as they are there, "anti" those that none does.
+        Raises NameClash when both sides have another column of one name, WrongType when key types differ.
+        Cost: a change costs what its pairs do; all but "inner" also look through the rows of a changed key on the
+        side whose presence matters, unless that side is made of distinct rows.
         """
         check_collection(other, "join")
-        if how != "inner":
-            if how in JOINS_LATER:
-                raise NotInThisRelease(problem=f"how={how!r} is not in this release; it has how='inner' alone")
-            raise WrongType(
-                problem=f"join knows no how={how!r}{meant(str(how), ('inner', *JOINS_LATER))}; it has 'inner'"
-            )
-        left_keys, right_keys = _join_keys(on, left_on, right_on)
+        if how not in HOW:
+            hint = f"; did you mean {JOIN_SPELLINGS[how]!r}?" if how in JOIN_SPELLINGS else meant(str(how), HOW)
+            raise WrongType(problem=f"join knows no how={how!r}{hint} (it has {listed(HOW)})")
+        left_keys, right_keys = join_keys(on, left_on, right_on, "join")
         self._check_columns(left_keys, "the left side of the join")
         other._check_columns(right_keys, "the right side of the join")
-        if on is None and left_keys == right_keys:
+        if on is None and left_keys == right_keys and (how not in ("semi", "anti") or where is not None):
             raise NameClash(
                 problem=f"both keys are named {listed(left_keys)}; write on={list(left_keys)} and they come once"
             )
-        node: Node = Join(
-            _without_nulls(self.node, left_keys), _without_nulls(other.node, right_keys), left_keys, right_keys
-        )
-        if where is not None:
-            node = Filter(node, as_expr(where))
-        return self._of(node)
+        condition = None if where is None else as_expr(where)
+        return self._of(Sides(self.node, other.node, left_keys, right_keys, condition).joined(how))
+
+    def except_all(self, other: Rows) -> Self:
+        """The rows with the other collection's copies taken away, down to none: max(0, a − b) copies of each.
+
+        SQL's EXCEPT ALL. Columns go by name and must have equal types; nulls are equal.
+        """
+        left, right = _alike(self, other, "except_all")
+        rest = Union((left, Negate(right)))
+        return self._of(same_rows(rest, once(rest)))
+
+    def intersect(self, other: Rows) -> Self:
+        """The rows that are present in both collections, once: SQL's INTERSECT.
+
+        Columns go by name and must have equal types; nulls are equal.
+        """
+        left, right = _alike(self, other, "intersect")
+        return self._of(same_rows(once(left), once(right)))
 
 
-def _join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def join_keys(
+    on: object, left_on: object, right_on: object, what: str, needed: bool = True
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the key columns on each side, from the arguments of the method `what`.
+
+    Raises ProgramError unless there is either `on` or both others, as many on each side; without any of them when
+    keys are not `needed`, they are empty.
+    """
+    if not needed and on is None and left_on is None and right_on is None:
+        return (), ()
     if (on is None) == (left_on is None and right_on is None):
-        raise ProgramError(problem='join needs its keys: either on="column", or left_on="a", right_on="b"')
-    left = _key_names(on if on is not None else left_on, "join")
-    right = _key_names(on if on is not None else right_on, "join")
+        raise ProgramError(problem=f'{what} needs its keys: either on="column", or left_on="a", right_on="b"')
+    left = _key_names(on if on is not None else left_on, what)
+    right = _key_names(on if on is not None else right_on, what)
     if len(left) != len(right):
         raise ProgramError(
-            problem=f"join pairs left_on ({listed(left)}) with right_on ({listed(right)}): as many on each side"
+            problem=f"{what} pairs left_on ({listed(left)}) with right_on ({listed(right)}): as many on each side"
         )
     return left, right
 
@@ -72,14 +99,11 @@ def _key_names(keys: object, what: str) -> tuple[str, ...]:
     return texts
 
 
-def _without_nulls(node: Node, keys: Sequence[str]) -> Node:
-    """The rows whose key columns are not null, and those columns without their null words: null equals nothing."""
-    nullable = [name for name in keys if node.schema.field(name).nullable]
-    for name in nullable:
-        node = Filter(node, Column(name).is_not_null())
-    if not nullable:
-        return node
-    exprs = [
-        (name, Nullability(Column(name), False) if name in nullable else Column(name)) for name in node.schema.names
-    ]
-    return Project(node, tuple(exprs))
+def _alike(left: Rows, right: Rows, what: str) -> tuple[Node, Node]:
+    """Both collections with the columns of the left one, nullable where either side is. Raises WrongType."""
+    check_collection(right, what)
+    target = RowType(
+        (f.name, f.type, f.nullable or (f.name in right.schema and right.schema.field(f.name).nullable))
+        for f in left.schema.fields
+    )
+    return conform(left.node, target, what), conform(right.node, target, what)

@@ -205,6 +205,25 @@ class Distinct(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Present(Node):
+    """Each key of which a row is present (its multiplicity is above 0), once; `keys` are columns of the input."""
+
+    kind: ClassVar[str] = "present"
+    input: Node
+    keys: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (self.keys,)
+
+    def _schema(self) -> RowType:
+        return self.input.schema.take(self.keys)
+
+
+@dataclass(frozen=True, eq=False)
 class Aggregation:
     """One aggregate: `kind` is count, sum, min or max; `expr` is what it looks at, None for count of rows.
 
@@ -224,7 +243,10 @@ class Aggregation:
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(Node):
-    """One row for each key: the key's columns, then the aggregates. `keys` are columns of the input, at least one."""
+    """One row for each key: the key's columns, then the aggregates. `keys` are columns of the input, at least one.
+
+    Without aggregates: each key of which a row has a multiplicity other than 0, once.
+    """
 
     kind: ClassVar[str] = "aggregate"
     input: Node
@@ -264,6 +286,7 @@ def aggregate_type(agg: Aggregation, row: RowType) -> tuple[Type, bool]:
 class Join(Node):
     """Pairs of rows with equal keys, multiplicities multiplied; key columns have equal types without nulls.
 
+    With `null_safe` key columns may hold nulls, which equal one another; both sides' nullability must be the same.
     When left_on == right_on the keys come once, then the other left and the other right columns; else all left columns
     and then all right ones. Column names must not clash.
     """
@@ -273,6 +296,7 @@ class Join(Node):
     right: Node
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
+    null_safe: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -290,7 +314,8 @@ class Join(Node):
         left, right = self.left.schema, self.right.schema
         for one, two in zip(self.left_on, self.right_on, strict=True):
             a, b = left.field(one, "the left side of the join"), right.field(two, "the right side of the join")
-            if a.type != b.type or a.nullable or b.nullable:
+            fits = a.nullable == b.nullable if self.null_safe else not (a.nullable or b.nullable)
+            if a.type != b.type or not fits:
                 found = f"{one} is {spell(a.type, a.nullable)} and {two} is {spell(b.type, b.nullable)}"
                 raise WrongType(problem=f"join keys have different types: {found}; cast one of them", where=self.where)
         keys = left.take(self.left_on).fields if self.merged else ()

@@ -14,14 +14,26 @@ def _names(text: str) -> frozenset[str]:
 
 
 METHODS_LATER = _names(
-    """flat_map explode except_all intersect as_of_join interval_join lookup threshold consolidate reduce top_k rank
+    """explode as_of_join interval_join lookup threshold consolidate top_k rank
     row_number lag lead running_sum tumble hop session window valid_between coarsen delay arrange_by inspect probe
     iterate prefix_sum assert_empty"""
 )
 FUNCTIONS_LATER = _names(
     """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate Variable"""
 )
-JOINS_LATER = ("left", "right", "full", "semi", "anti")
+JOIN_SPELLINGS = {
+    "outer": "full",
+    "fullouter": "full",
+    "full_outer": "full",
+    "leftouter": "left",
+    "left_outer": "left",
+    "rightouter": "right",
+    "right_outer": "right",
+    "leftsemi": "semi",
+    "left_semi": "semi",
+    "leftanti": "anti",
+    "left_anti": "anti",
+}
 
 METHOD_SPELLINGS = {
     "where": "filter",

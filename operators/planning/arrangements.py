@@ -9,6 +9,7 @@ from operators.language.app import ViewDecl
 from operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
+    KeyedOp,
     LinearOp,
     ReduceOp,
     Take,
@@ -27,16 +28,18 @@ def arrange(planner: Planner, node: logical.Node, scope: logical.Scope, key: Wor
     """The arrangement of `node` by words `key`, carrying words `val`, in the node's own scope."""
     below = planner.build(node)
     base = planner.ops[below]
-    # The output of a reduction is arranged by its key already.
-    if isinstance(base, ReduceOp) and key == tuple(range(base.key_width)):
-        if val == tuple(range(base.key_width, base.width)):
-            return below
     if isinstance(base, LinearOp) and all(isinstance(stage, Take) for stage in base.stages):
         take = fuse(list(base.stages))[0]
         assert isinstance(take, Take)
         below, key, val = base.input, tuple(take.words[w] for w in key), tuple(take.words[w] for w in val)
         if planner.uses[identity(node)] == 1:
             planner.drop(base)
+        base = planner.ops[below]
+    # The output of a reduction is arranged by its key already, unless it keeps none.
+    kept = isinstance(base, ReduceOp) or (isinstance(base, KeyedOp) and base.trace is not None)
+    if isinstance(base, (ReduceOp, KeyedOp)) and kept and key == tuple(range(base.key_width)):
+        if val == tuple(range(base.key_width, base.width)):
+            return below
     memo = ("arrange", below, key, val)
     if memo not in planner.memo:
         print_ = planner.hash("arrange", planner.prints[below], key, val)

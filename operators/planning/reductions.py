@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from operators.kernels.reducing import COUNT, DISTINCT, MAX, MIN, SUM
 from operators.language import logical
 from operators.language.expr import Expr, col
+from operators.language.positive import is_positive
 from operators.planning.arrangements import arrange
 from operators.planning.plan import (
     ArrangementPlan,
@@ -56,6 +57,17 @@ def build_distinct(planner: Planner, node: logical.Distinct) -> int:
     return reduce(planner, node, arranged, width, ((DISTINCT, -1, -1, -1, -1),), 0, "distinct")
 
 
+def build_present(planner: Planner, node: logical.Present) -> int:
+    """Each key of which a row is present. Without negative multiplicities the rows of a key need not be told apart;
+    with them the arrangement is the one that a join by this key wants, too."""
+    row = node.input.schema
+    key = tuple(int(w) for w in row.index(node.keys))
+    val = () if is_positive(node.input) else tuple(w for w in range(row.width) if w not in key)
+    arranged = arrange(planner, node.input, node.scope, key, val)
+    name = f"present {', '.join(node.keys)}"
+    return reduce(planner, node, arranged, len(key), ((DISTINCT, -1, -1, -1, -1),), 0, name)
+
+
 def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
     """group_by().agg(): the key words and the distinct words that the aggregates look at."""
     row = node.input.schema
@@ -99,17 +111,8 @@ def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
     return reduce(planner, node, arranged, len(key), tuple(aggregations), out, label)
 
 
-def is_positive(node: logical.Node) -> bool:
-    """Whether the structure rules out negative multiplicities: all stems from distincts and aggregates."""
-    if isinstance(node, (logical.Distinct, logical.Aggregate)):
-        return True
-    if isinstance(node, (logical.Source, logical.Negate, logical.Variable)):
-        return False
-    below = node.loop.bodies if isinstance(node, logical.LoopResult) else node.inputs
-    return all(is_positive(child) for child in below)
-
-
 BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     logical.Distinct: build_distinct,
+    logical.Present: build_present,
     logical.Aggregate: build_aggregate,
 }

@@ -91,8 +91,11 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ("vn.udf", LATER, "vn.udf is not in this release; the names of vernier are"),
     ("vn.Variable", LATER, "vn.Variable is not in this release"),
     ("from vernier import collect_list", LATER, "collect_list is not in this release"),
-    ('edges.join(nodes, left_on="src", right_on="node", how="left")', LATER, "how='left' is not in this release"),
     ('edges.join(nodes, left_on="src", right_on="node", how="innr")', TYPE, "did you mean 'inner'?"),
+    ('edges.join(nodes, left_on="src", right_on="node", how="leftsemi")', TYPE, "did you mean 'semi'?"),
+    ('edges.join(nodes, left_on="src", right_on="node", how="outer")', TYPE, "did you mean 'full'? (it has inner, left"),
+    ("edges.intersect(nodes)", TYPE, "intersect needs the columns (src: Int64, dst: Int64), but one side has"),
+    ("edges.except_all(3)", TYPE, "except_all takes collections"),
     (
         'edges.group_by("src").agg(n=vn.avg("dst")).cast(n=vn.Decimal(10, 2))',
         LATER,
