@@ -35,6 +35,14 @@ class AggregateOverflow(CallerError):
     key: str
 
 
+class MultiplicityOverflow(CallerError):
+    """How often a row of a group is there left int64."""
+
+    message = "{operator}: a multiplicity in the group {key} does not fit 64 bits"
+    operator: str
+    key: str
+
+
 class JoinOverflow(CallerError):
     """A product of two multiplicities left int64."""
 
@@ -57,14 +65,6 @@ class UserCodeFailed(CallerError):
     cause: str
 
 
-class VisitLeft(InvariantError):
-    """Something stayed pending after its round was done: a rule of the loops is broken."""
-
-    message = "{operator} still has work pending at rounds {rounds} after its slice"
-    operator: str
-    rounds: str
-
-
 class SeriesTooLong(CallerError):
     """generate_series would make far more rows than anybody means."""
 
@@ -80,6 +80,14 @@ class TimeOverflow(CallerError):
     operator: str
     time: int
     ns: int
+
+
+class VisitLeft(InvariantError):
+    """Something stayed pending after its round was done: a rule of the loops is broken."""
+
+    message = "{operator} still has work pending at rounds {rounds} after its slice"
+    operator: str
+    rounds: str
 
 
 class RoundRepeated(InvariantError):

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from operators import arrange, join, linear, loop, reduce
+from operators import arrange, join, linear, loop, reduce, waves
 from operators.exchange import Exchange, Single
 from operators.failures import VisitLeft
 from operators.operator import Operator, Slice
@@ -30,7 +30,7 @@ SLICE_UPDATES = 1024
 """Updates a slice holds, all workers together: few enough for histories to stay in the cache."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
-for _family in (linear.KINDS, arrange.KINDS, join.KINDS, reduce.KINDS, loop.KINDS):
+for _family in (linear.KINDS, arrange.KINDS, join.KINDS, reduce.KINDS, waves.KINDS, loop.KINDS):
     _KINDS.update(_family)
 
 

@@ -1,14 +1,18 @@
 """Methods that look at all rows of a key at once."""
 
+from collections.abc import Sequence
 from typing import Generic, NoReturn, Self, TypeVar
 
 from operators.errors import NameClash, NotInThisRelease, ProgramError, UnknownName, WrongType
 from operators.language.evaluate import bind
 from operators.language.expr import Column, Expr, ExprLike, Literal, named
+from operators.language.functions import check_function
 from operators.language.linear import Linear
-from operators.language.logical import Aggregate, Aggregation, Distinct, Project
-from operators.language.schema import RowType, check_name
+from operators.language.logical import Aggregate, Aggregation, Distinct, Node, Project
+from operators.language.reducing import Reduce
+from operators.language.schema import RowType, Schema, check_name
 from operators.language.types import Float64, Int64
+from operators.logics.rows import ReduceRows, RowFunction
 
 C = TypeVar("C", bound=Linear)
 
@@ -31,6 +35,18 @@ class Grouping(Linear):
             bind(expr, self.schema)
         return Grouped(self, pairs)
 
+    def reduce(self, fn: RowFunction, *, keys: Sequence[str | Expr] | str | Expr = (), returns: type[Schema]) -> Self:
+        """Rows that a function makes of all rows of a key: `fn(key, rows)` is called for each key whose rows changed.
+
+        key: a tuple of the columns `keys`; rows: [(row, multiplicity), ...], each row a tuple of the other columns,
+        in their order, each once, multiplicities of either sign. It gives tuples of the columns of `returns`, or
+        (tuple, multiplicity) pairs, any number of them. The result has the keys' columns, then those. The function must
+        be pure; what it raises stops the epoch as UserCodeFailed. O(rows of the key) a call, once for each data time
+        at which the key changed.
+        """
+        given = (keys,) if isinstance(keys, (str, Expr)) else tuple(keys)
+        return self.group_by(*given).reduce(fn, returns=returns)
+
 
 class Grouped(Generic[C]):
     """A collection with its grouping keys; `.agg(...)` makes a collection of it again."""
@@ -49,26 +65,43 @@ class Grouped(Generic[C]):
             check_name(name, "an aggregate")
             if not isinstance(aggregate, Aggregation):
                 raise WrongType(problem=f"{name} must be an aggregate such as vn.count(), not {aggregate!r}")
-        node = self._collection.node
-        pairs = self._keys or [(_ALL, Literal(0, Int64()))]
-        if any(expr.column != name for name, expr in pairs):
-            # Computed keys stand beside the columns: aggregates see the columns, and rows that differ stay different.
-            hidden = [(name if expr.column == name else f"key {name}", expr) for name, expr in pairs]
-            kept = [(name, Column(name)) for name in node.schema.names]
-            node = Project(node, (*(pair for pair in hidden if pair[0] not in node.schema.names), *kept))
-        else:
-            hidden = pairs
-        names = tuple(name for name, _ in hidden)
+        node, names = self._keyed()
         lowered = {name: part for name, agg in aggregates.items() for name, part in _parts(name, agg, node.schema)}
         for name in lowered:
             if name in names or name in dict(self._keys):
                 raise NameClash(problem=f"{name!r} is a key and an aggregate; give one of them another name")
         grouped = Aggregate(node, names, tuple(lowered.items()))
-        shown = [(name, key) for (name, _), (key, _) in zip(self._keys, hidden)]
-        outputs = [
-            *((name, Column(key)) for name, key in shown),
-            *((name, _whole(name, agg)) for name, agg in aggregates.items()),
-        ]
+        return self._shown(grouped, names, [(name, _whole(name, agg)) for name, agg in aggregates.items()])
+
+    def reduce(self, fn: RowFunction, *, returns: type[Schema]) -> C:
+        """What `fn` makes of each group: see Collection.reduce. Rows are keys, then the columns of `returns`."""
+        check_function(fn, "reduce")
+        if not (isinstance(returns, type) and issubclass(returns, Schema) and returns is not Schema):
+            raise WrongType(problem=f"reduce needs returns=, a subclass of vn.Schema, not {returns!r}")
+        for name in returns.row_type.names:
+            if name in dict(self._keys):
+                raise NameClash(problem=f"{name!r} is a key and a column of returns=; give one of them another name")
+        node, names = self._keyed()
+        reduced = Reduce(node, names, ReduceRows(fn, returns.row_type))
+        return self._shown(reduced, names, [(name, Column(name)) for name in returns.row_type.names])
+
+    def _keyed(self) -> tuple[Node, tuple[str, ...]]:
+        """The rows with their keys as columns, and the names of those.
+
+        Computed keys stand beside the columns: a group sees the columns, and rows that differ stay different.
+        """
+        node = self._collection.node
+        pairs = self._keys or [(_ALL, Literal(0, Int64()))]
+        if all(expr.column == name for name, expr in pairs):
+            return node, tuple(name for name, _ in pairs)
+        hidden = [(name if expr.column == name else f"key {name}", expr) for name, expr in pairs]
+        kept = [(name, Column(name)) for name in node.schema.names]
+        node = Project(node, (*(pair for pair in hidden if pair[0] not in node.schema.names), *kept))
+        return node, tuple(name for name, _ in hidden)
+
+    def _shown(self, grouped: Node, names: tuple[str, ...], values: list[tuple[str, Expr]]) -> C:
+        """The groups with their keys under the names that the program gave them."""
+        outputs = [*((name, Column(key)) for (name, _), key in zip(self._keys, names)), *values]
         if tuple(name for name, _ in outputs) == grouped.schema.names:
             return self._collection._of(grouped)
         return self._collection._of(Project(grouped, tuple(outputs)))

@@ -17,10 +17,11 @@ from operators.planning.plan import (
     Expand,
     JoinOp,
     Keep,
+    KeyedOp,
     LeaveOp,
     LinearOp,
-    Negated,
     Move,
+    Negated,
     Op,
     ReduceOp,
     Scope,
@@ -73,7 +74,7 @@ def _part(ops: list[Op], op: Op) -> Words | None:
     match op:
         case ArrangeOp():
             return tuple(range(len(op.key)))
-        case ReduceOp():
+        case ReduceOp() | KeyedOp():
             return tuple(range(op.key_width))
         case JoinOp():
             left = ops[op.left]
@@ -112,7 +113,7 @@ def capture(ops: list[Op], scopes: list[Scope]) -> None:
 
 
 def _key_width(op: Op) -> int:
-    assert isinstance(op, ReduceOp)
+    assert isinstance(op, (ReduceOp, KeyedOp))
     return op.key_width
 
 
@@ -122,9 +123,9 @@ def _carry(part: Words | None, stage: Stage) -> Words | None:
         return part
     if isinstance(stage, Take):
         source: list[int] = list(stage.words)
-    else:
     elif isinstance(stage, Expand):
         source = list(stage.table.source_words(stage.schema))
+    else:
         source = []
         for expr in stage.exprs:
             words = plain_words((("", expr),), stage.schema)

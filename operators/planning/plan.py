@@ -13,6 +13,7 @@ from typing import Any
 from operators.language.expr import Expr
 from operators.language.schema import RowType
 from operators.language.tables import TableFunction
+from operators.logic import LogicSpec
 
 Words = tuple[int, ...]
 
@@ -141,6 +142,29 @@ class ReduceOp(Op):
 
 
 @dataclass
+class KeyedOp(Op):
+    """Reads an arrangement by `key`; its rows are key words, then val words. trace: where it keeps its output, arranged
+    by key (the general form), or None where time is total and what it said follows from its input."""
+
+    input: int
+    key: RowType
+    trace: str | None
+
+    @property
+    def key_width(self) -> int:
+        """Words of the key."""
+        return self.key.width
+
+
+@dataclass
+class WaveOp(KeyedOp):
+    """What a logic makes of the rows of each key; val: the columns behind the key's in the arrangement."""
+
+    val: RowType
+    spec: LogicSpec
+
+
+@dataclass
 class VariableOp(Op):
     """A loop variable: X0 at round 0, -X0 at round 1, and the body's output one round later."""
 
@@ -256,13 +280,13 @@ class Plan:
     def trace_of(self, op_id: int) -> str | None:
         """The trace that an operator keeps, if any."""
         op = self.ops[op_id]
-        return op.trace if isinstance(op, (ArrangeOp, ReduceOp)) else None
+        return op.trace if isinstance(op, (ArrangeOp, ReduceOp, KeyedOp)) else None
 
     def _describe(self, op: Op) -> dict[str, Any]:
         scope = self.scopes[op.scope]
         about: dict[str, Any] = {
             "id": op.id,
-            "kind": type(op).__name__.removesuffix("Op").lower(),
+            "kind": "reduce" if isinstance(op, KeyedOp) else type(op).__name__.removesuffix("Op").lower(),
             "name": op.name,
             "scope": op.scope,
             "depth": scope.depth,
@@ -274,6 +298,8 @@ class Plan:
             about["fused"] = len(op.stages)
         if isinstance(op, ArrangeOp):
             about["exchange"] = op.exchange
+        if isinstance(op, KeyedOp):
+            about["form"] = "total" if op.trace is None else "general"
         if isinstance(op, LoopOp):
             about["inner_scope"] = op.inner
             about["max_rounds"] = op.max_rounds
@@ -283,7 +309,7 @@ class Plan:
 def inputs_of(op: Op) -> Words:
     """The ids of the operators that feed `op`."""
     match op:
-        case LinearOp() | EnterOp() | ArrangeOp() | ReduceOp() | LeaveOp() | ViewOp():
+        case LinearOp() | EnterOp() | ArrangeOp() | ReduceOp() | KeyedOp() | LeaveOp() | ViewOp():
             return (op.input,)
         case UnionOp():
             return op.inputs

@@ -18,7 +18,7 @@ import xxhash
 from operators.failures import TraceNamedTwice
 from operators.language import logical
 from operators.language.app import App
-from operators.planning import joins, linear, loops, reductions
+from operators.planning import joins, linear, loops, reductions, waves
 from operators.planning.arrangements import build_view
 from operators.planning.placement import capture, place
 from operators.planning.plan import (
@@ -26,6 +26,7 @@ from operators.planning.plan import (
     ArrangeOp,
     EnterOp,
     InputOp,
+    KeyedOp,
     Op,
     Plan,
     ReduceOp,
@@ -69,7 +70,7 @@ class Planner:
             views[name] = build_view(self, name, view)
         place(self.ops)
         capture(self.ops, self.scopes)
-        parts = [(op.trace, op.width) for op in self.ops if isinstance(op, (ArrangeOp, ReduceOp))]
+        parts = [(op.trace, op.width) for op in self._keepers()]
         described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts))
         return Plan(
             app=self.app.name,
@@ -86,15 +87,16 @@ class Planner:
         return 0 if scope.depth == 0 else self.scope_of[scope]
 
     def add(self, op: Op, print_: str) -> int:
-        if isinstance(op, (ArrangeOp, ReduceOp)) and any(other.trace == op.trace for other in self._keepers()):
-            raise TraceNamedTwice(trace=op.trace, operator=op.name)
+        trace = op.trace if isinstance(op, (ArrangeOp, ReduceOp, KeyedOp)) else None
+        if trace is not None and any(other.trace == trace for other in self._keepers()):
+            raise TraceNamedTwice(trace=trace, operator=op.name)
         self.ops.append(op)
         self.scopes[op.scope].ops.append(op.id)
         self.prints[op.id] = print_
         return op.id
 
-    def _keepers(self) -> list[ArrangeOp | ReduceOp]:
-        return [op for op in self.ops if isinstance(op, (ArrangeOp, ReduceOp))]
+    def _keepers(self) -> list[ArrangeOp | ReduceOp | KeyedOp]:
+        return [op for op in self.ops if isinstance(op, (ArrangeOp, ReduceOp, KeyedOp)) and op.trace is not None]
 
     def hash(self, *parts: object) -> str:
         return xxhash.xxh3_128_hexdigest(repr((FORMAT, *parts)).encode())
@@ -140,6 +142,7 @@ BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     logical.Source: _source,
     **linear.BUILDERS,
     **reductions.BUILDERS,
+    **waves.BUILDERS,
     **joins.BUILDERS,
     **loops.BUILDERS,
 }

@@ -1,0 +1,101 @@
+"""What all reductions share: which keys a step visits, what is read and what becomes of the corrections.
+
+A key is visited when its input changes, and at the rounds that earlier visits have scheduled; operators/reduce.py has
+the rules. In the general form what a reduction has said is kept in a trace, arranged by key. In the total form, outside
+loops, nothing is kept: what was said follows from what the key was.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from operators.exchange import Round
+from operators.kernels.rounds import key_runs, split_rounds
+from operators.operator import Arranged, Buckets, Operator
+from operators.planning.plan import KeyedOp
+from operators.scope import ScopeRun
+from storage.layer import keyed_columns
+from storage.trace import Selection, Trace
+from storage.updates import Ints, order_rows
+
+
+class Keyed(Operator):
+    """A reduction of an arrangement; its output is placed by the same key and, in the general form, arranged by it."""
+
+    def __init__(self, op: KeyedOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = cast(Arranged, scope.operator(op.input))
+        self.key = op.key
+        self.key_width = op.key.width
+        self.val_width = op.width - op.key.width
+        self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
+        self.key_columns = np.arange(1 + self.key_width, dtype=np.int64)
+        self.trace: Trace | None = None if op.trace is None else scope.traces[op.trace]
+        self.nothing = np.empty((0, self.val_width + self.depth + 2), np.int64)
+        self.fresh: Ints | None = None
+        self.visits = Buckets()
+
+    def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
+        """What keys `[hash | key]` owe at round `now`: corrections `[hash | key | val | time | rounds | diff]`, each
+        once, and later visits `[rounds | hash | key]`."""
+        raise NotImplementedError
+
+    def pending(self) -> list[Round]:
+        """Rounds with scheduled visits."""
+        return list(self.visits.rows)
+
+    def step(self, now: Round) -> None:
+        """Visit the keys that changed and those scheduled for this round."""
+        self.fresh = self.out = None
+        keys = self._keys(now)
+        if keys is None:
+            return
+        fold = self.scope.slice.fold
+        inputs = self.input.trace.select(keys, fold=fold)
+        if self.trace is not None:
+            outputs = self.trace.select(keys, fold=fold)
+        else:
+            outputs = Selection(np.zeros(len(keys) + 1, np.int64), self.nothing)
+        rows, visits = self.correct(keys, inputs, outputs, np.array(now, np.int64), fold)
+        if len(visits):
+            self._schedule(visits)
+        if len(rows) == 0:
+            return
+        if self.trace is not None:
+            rows = rows[order_rows(rows, self.columns)]
+            slice_ = self.scope.slice
+            self.trace.seal(rows, slice_.lower, slice_.upper)
+            self.fresh = rows
+        self.out = rows[:, 1:]
+
+    def key_of(self, keys: Ints, index: int) -> str:
+        """A key of this step as a person reads it: "src=1, dst=2"."""
+        words = np.ascontiguousarray(keys[index : index + 1, 1 : 1 + self.key_width])
+        (row,) = self.key.decode_rows(words)
+        return ", ".join(f"{name}={value!r}" for name, value in zip(self.key.names, row, strict=True))
+
+    def _keys(self, now: Round) -> Ints | None:
+        """The keys to visit, `[hash | key]` distinct and sorted, or None."""
+        parts = self.visits.take(now)
+        fresh = self.input.fresh
+        if fresh is not None and not any(now[self.input.depth :]):
+            runs = key_runs(fresh, self.key_width)
+            touched = fresh[runs[:-1], : 1 + self.key_width]
+            if not parts:
+                return np.ascontiguousarray(touched)
+            parts.append(touched)
+        if not parts:
+            return None
+        keys = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        keys = np.ascontiguousarray(keys[order_rows(keys, self.key_columns)])
+        unique: Ints = keys[key_runs(keys, self.key_width)[:-1]]
+        return unique
+
+    def _schedule(self, visits: Ints) -> None:
+        """Keep visits `[rounds | hash | key]` for their rounds."""
+        grouped, offsets, rounds = split_rounds(visits, 0, self.depth)
+        for group, at in enumerate(map(tuple, rounds.tolist())):
+            self.visits.put(at, np.ascontiguousarray(grouped[offsets[group] : offsets[group + 1], self.depth :]))
+            self.scope.note(at)

@@ -1,0 +1,1 @@
+"""Logics: what reductions make of whole groups, a family a file."""

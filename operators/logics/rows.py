@@ -1,0 +1,82 @@
+"""Logic of `reduce(fn)`: a function of the program on the rows of one key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from operators.errors import BadValue
+from operators.failures import UserCodeFailed
+from operators.language.functions import function_key, function_location, function_name
+from operators.language.schema import RowType
+from operators.logic import Groups, Logic, LogicSpec, Produced
+
+RowFunction = Callable[[tuple[Any, ...], list[tuple[tuple[Any, ...], int]]], Iterable[Any]]
+"""`fn(key, [(row, multiplicity), ...])` gives rows, or (row, multiplicity) pairs."""
+
+
+@dataclass(frozen=True)
+class ReduceRows(LogicSpec):
+    """Rows of `returns` for each key, made by `function` of the key's rows."""
+
+    name: ClassVar[str] = "reduce"
+    steady: ClassVar[bool] = False
+    function: RowFunction
+    returns: RowType
+
+    @property
+    def title(self) -> str:
+        return f"reduce by {function_name(self.function)}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (function_key(self.function), *map(tuple, self.returns.to_json()))
+
+    def schema(self, key: RowType, val: RowType) -> RowType:
+        return self.returns
+
+    def compile(self, key: RowType, val: RowType) -> Logic:
+        def run(groups: Groups) -> Produced:
+            keys, rows = key.decode_rows(groups.keys), val.decode_rows(groups.vals)
+            pairs = list(zip(rows, groups.counts.tolist(), strict=True))
+            offsets, made, counts = [0], [], []
+            for group, (start, stop) in enumerate(zip(groups.offsets[:-1].tolist(), groups.offsets[1:].tolist())):
+                for row, count in self._call(keys[group], pairs[start:stop]):
+                    made.append(row)
+                    counts.append(count)
+                offsets.append(len(made))
+            words = self._encode(made, pairs)
+            return Produced(np.array(offsets, np.int64), words, np.array(counts, np.int64))
+
+        return run
+
+    def _call(self, key: tuple[Any, ...], rows: list[tuple[tuple[Any, ...], int]]) -> list[tuple[tuple[Any, ...], int]]:
+        """What the function gives for one key, as (row, multiplicity); a failure of it is told with its input."""
+        try:
+            return [_pair(one, len(self.returns.fields)) for one in self.function(key, rows) if one is not None]
+        except Exception as error:
+            raise self._failed((key, rows[:3]), f"{type(error).__name__}: {error}") from error
+
+    def _encode(self, rows: list[tuple[Any, ...]], sample: object) -> Any:
+        try:
+            return self.returns.encode_rows(rows)
+        except BadValue as error:
+            raise self._failed(rows[:3], f"what it returned is not {self.returns}: {error}") from error
+
+    def _failed(self, sample: object, cause: str) -> UserCodeFailed:
+        where, name = str(function_location(self.function)), function_name(self.function)
+        return UserCodeFailed(operator="reduce", where=where, function=name, sample=repr(sample), cause=cause)
+
+
+def _pair(one: Any, width: int) -> tuple[tuple[Any, ...], int]:
+    """An output row with its multiplicity: 1 unless it comes as a pair of a row and an integer."""
+    if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], tuple):
+        row, count = one
+        # A single column cannot hold a tuple beside an integer, so a pair of them is a row with its multiplicity.
+        if isinstance(count, (int, np.integer)) and not isinstance(count, bool) and len(row) == width:
+            return row, int(count)
+    if not isinstance(one, tuple):
+        raise TypeError(f"it must give tuples, not {one!r}")
+    return one, 1

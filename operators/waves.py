@@ -1,0 +1,72 @@
+"""Reductions by a logic that sees whole groups: waves of accumulated rows in, corrections out.
+
+The visits, the times and what may be skipped are those of operators/reduce.py. The groups of a step go to the logic in
+waves of bounded size, and the corrections follow in the order of time. Outside loops, where time is total, what a key
+had is the logic's answer to what the key was before the slice, so no output is kept and no round is visited twice.
+Sources: seeds 001 and 004; DESIGN, "integer proxies".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from operators.failures import MultiplicityOverflow
+from operators.kernels.waves import gather_wave, plan_waves, settle_wave, visits_after
+from operators.keyed import Keyed
+from operators.logic import Groups
+from operators.operator import Operator
+from operators.planning.plan import Op, WaveOp
+from operators.scope import ScopeRun
+from storage.trace import Selection
+from storage.updates import Ints
+
+WAVE_ROWS = 1 << 16
+"""Rows of groups that a logic is given at once, about."""
+
+
+class Waves(Keyed):
+    """A reduction by a logic."""
+
+    def __init__(self, op: WaveOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.logic = op.spec.compile(op.key, op.val)
+
+    def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
+        """Ask the logic for all groups that may have changed, and settle what it says against what there was."""
+        total = self.trace is None
+        v, w = self.input.val_width, self.val_width
+        groups = plan_waves(inputs.offsets, inputs.entries, v, outputs.offsets, outputs.entries, w, now, fold, total)
+        visits = visits_after(keys, self.key_width, inputs.offsets, inputs.entries, v, now)
+        parts: list[Ints] = []
+        kept, kept_counts = np.empty((0, w), np.int64), np.empty(0, np.int64)
+        first = 0
+        while first < len(groups):
+            places, offsets, vals, counts, status, fault = gather_wave(
+                inputs.offsets, inputs.entries, v, now, fold, groups, first, WAVE_ROWS
+            )
+            self._check(status, keys, fault)
+            wave = groups[first : first + len(places)]
+            asked = keys[wave[places >= 0, 0], 1 : 1 + self.key_width]
+            made = self.logic(Groups(np.ascontiguousarray(asked), offsets, vals, counts))
+            goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
+            rows, kept, kept_counts, status, fault = settle_wave(
+                keys, self.key_width, wave, places, made.offsets, made.rows, made.counts, outputs.offsets,
+                outputs.entries, w, now, fold, total, kept if goes_on else kept[:0], kept_counts,
+                groups[first - 1, 1] if goes_on else fold - 1,
+            )  # fmt: skip
+            self._check(status, keys, fault)
+            if len(rows):
+                parts.append(rows)
+            first += len(places)
+        if not parts:
+            return self.nothing, visits
+        return parts[0] if len(parts) == 1 else np.concatenate(parts), visits
+
+    def _check(self, status: int, keys: Ints, fault: int) -> None:
+        if status != 0:
+            raise MultiplicityOverflow(operator=self.op.name, key=self.key_of(keys, fault))
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {WaveOp: Waves}

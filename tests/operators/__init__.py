@@ -1,0 +1,1 @@
+"""Running operators, by family."""
