@@ -17,7 +17,6 @@ from operators.planning.plan import (
     Expand,
     JoinOp,
     Keep,
-    KeyedOp,
     LeaveOp,
     LinearOp,
     Move,
@@ -74,7 +73,7 @@ def _part(ops: list[Op], op: Op) -> Words | None:
     match op:
         case ArrangeOp():
             return tuple(range(len(op.key)))
-        case ReduceOp() | KeyedOp():
+        case ReduceOp():
             return tuple(range(op.key_width))
         case JoinOp():
             left = ops[op.left]
@@ -113,7 +112,7 @@ def capture(ops: list[Op], scopes: list[Scope]) -> None:
 
 
 def _key_width(op: Op) -> int:
-    assert isinstance(op, (ReduceOp, KeyedOp))
+    assert isinstance(op, ReduceOp)
     return op.key_width
 
 
