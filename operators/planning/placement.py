@@ -17,6 +17,7 @@ from operators.planning.plan import (
     Expand,
     JoinOp,
     Keep,
+    KeyedOp,
     LeaveOp,
     LinearOp,
     Move,
@@ -73,7 +74,7 @@ def _part(ops: list[Op], op: Op) -> Words | None:
     match op:
         case ArrangeOp():
             return tuple(range(len(op.key)))
-        case ReduceOp():
+        case ReduceOp() | KeyedOp():
             return tuple(range(op.key_width))
         case JoinOp():
             left = ops[op.left]
@@ -112,7 +113,7 @@ def capture(ops: list[Op], scopes: list[Scope]) -> None:
 
 
 def _key_width(op: Op) -> int:
-    assert isinstance(op, ReduceOp)
+    assert isinstance(op, (ReduceOp, KeyedOp))
     return op.key_width
 
 
