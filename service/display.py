@@ -16,7 +16,7 @@ import pyarrow as pa
 from service.client import Event, Rows
 from service.instants import format_instant
 from storage.errors import CallerError
-from storage.manifest import Manifest
+from storage.survey import Survey
 from storage.updates import CLOSED, MIN_TIME
 
 _CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
@@ -141,24 +141,22 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 1)
 
 
-def state_text(path: str, manifest: Manifest, epochs: Sequence[int], sizes: Mapping[str, int]) -> str:
-    """A state directory's newest epoch, its arrangements and its files."""
-    named = manifest.segments()
-    unused = [size for name, size in sizes.items() if name not in named]
-    age = (time.time_ns() - manifest.committed_ns) / 1e9
+def state_text(found: Survey, sizes: Mapping[str, int]) -> str:
+    """A state directory at an epoch: its arrangements and its files. sizes: bytes of all segments."""
+    age = (time.time_ns() - found.committed_ns) / 1e9
+    views = {trace: view for view, trace in found.views.items()}
     rows: list[list[object]] = []
-    for name, trace in sorted(manifest.traces.items()):
-        refs = [ref for shard in trace.shards for ref in shard]
-        view = next((view for view, entry in manifest.views.items() if entry.trace == name), "")
-        since = instant(max((ref.since for ref in refs), default=MIN_TIME))
-        counts = [sum(ref.updates for ref in refs), sum(ref.nbytes for ref in refs), len(refs)]
-        rows.append([name, view, *counts, since])
-    older = f"{sum(unused):,} bytes in {len(unused)} of them serve older epochs alone"
+    for one in found.arrangements:
+        times = ["" if time is None else instant(time) for time in (one.since, one.upper)]
+        counts = [one.updates, one.bytes, one.layers, one.distinct_times]
+        rows.append([one.name, views.get(one.name, ""), *counts, *times])
+    older = f"{sum(sizes.values()) - found.bytes:,} bytes in {len(sizes) - found.segments} of them serve other epochs"
     lines = [
-        f"{path}: app {manifest.app}, epoch {manifest.epoch} of {manifest.workers} workers, {age:,.0f} s old",
-        f"final before {instant(manifest.upper)}; {len(epochs)} epochs kept, the oldest is {min(epochs)}",
+        f"{found.path}: app {found.app}, epoch {found.epoch} of {found.workers} workers, {age:,.0f} s old",
+        f"final before {instant(found.upper)}; {len(found.epochs)} epochs kept, the oldest is {min(found.epochs)}",
         f"{len(sizes)} segments, {sum(sizes.values()):,} bytes; {older}",
+        f"{found.held_updates:,} updates wait for their time",
         "",
-        table(["arrangement", "view", "updates", "bytes", "layers", "since"], rows),
+        table(["arrangement", "view", "updates", "bytes", "layers", "distinct times", "since", "upper"], rows),
     ]
     return "\n".join(lines)

@@ -59,7 +59,7 @@ class Driver:
         self.app = load_program(settings.program)
         self.plan = compile_app(self.app)
         self.door = self._prepare_topics()
-        self.epochs = Epochs(settings.state.path, self.plan, self.door, settings.workers, settings.state.keep)
+        self.epochs = Epochs(settings.state.place, self.plan, self.door, settings.workers, settings.state.keep)
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
         self.letters.recover(self.epochs.newest)
         self.heartbeat = Heartbeat(settings, self.app.name)
@@ -121,7 +121,7 @@ class Driver:
     def _tell(self, told: Trouble) -> None:
         """Leave word of a failure; that this fails as well must not hide it."""
         with contextlib.suppress(OSError):
-            trouble.tell(self.epochs.directory.path, told)
+            trouble.tell(self.epochs.directory.blob, told)
 
     def _reached(self) -> int:
         return self.epochs.newest.epoch if self.epochs.newest else 0
@@ -167,7 +167,7 @@ class Driver:
             text=program.read_text("utf-8"),
             name=str(program.resolve()),
             fingerprint=self.plan.fingerprint,
-            state=str(self.settings.state.path.resolve()),
+            state=self.settings.state.place,
             door=self.door,
             slice_updates=self.settings.epoch.slice_updates,
             seconds=self.settings.epoch.timeout_ms / 1000,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,13 +20,17 @@ from service.errors import WrongState
 from service.protocol import Report, Start
 from service.sources import DoorConfig
 from service.stats import Stats
+from storage.errors import StateInUse
 from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from storage.place import Place
 from storage.state import StateDirectory
 from storage.updates import CLOSED, MIN_TIME
 
 PLAN_FILE = "plan.json"
 GC_EVERY = 16
 """Epochs between collections: each lists the leases, and what falls out meanwhile is little."""
+
+_LOOK_AGAIN_MS = 1_000
 
 _log = logging.getLogger("vernier.epochs")
 
@@ -39,11 +42,11 @@ class Epochs:
     Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
     """
 
-    def __init__(self, path: str | Path, plan: Plan, door: DoorConfig, workers: int, keep: int) -> None:
+    def __init__(self, path: str | Path | Place, plan: Plan, door: DoorConfig, workers: int, keep: int) -> None:
         self.directory = StateDirectory(path)
         self.plan, self.workers = plan, workers
         self._door, self._keep = door, keep
-        self.newest: Manifest | None = self.directory.acquire()
+        self.newest: Manifest | None = _acquire(self.directory)
         self._commit_seconds: float | None = None
         try:
             self._check()
@@ -138,10 +141,7 @@ class Epochs:
 
     def _show_plan(self) -> None:
         """Leave the plan where readers find it."""
-        path = Path(self.directory.path) / PLAN_FILE
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(self.plan.explain()), "utf-8")
-        os.replace(fresh, path)
+        self.directory.blob.put(PLAN_FILE, [json.dumps(self.plan.explain()).encode()])
 
     def _trace(self, name: str, reports: list[Report]) -> TraceEntry:
         shape = self.plan.arrangements[name]
@@ -195,6 +195,20 @@ class Epochs:
                 "held": sum(report.waiting.get(name, 0) for report in reports),
             }
         stats.fact("sources", told)
+
+
+def _acquire(directory: StateDirectory) -> Manifest | None:
+    """Own the directory. A lock that runs out by itself and that nobody renews is waited for: its holder has died."""
+    least: int | None = None
+    while True:
+        try:
+            return directory.acquire()
+        except StateInUse as error:
+            left = error.left_ms
+            if left is None or (least is not None and left >= least):
+                raise
+            least = left
+            time.sleep(min(left, _LOOK_AGAIN_MS) / 1000)
 
 
 def _count_worker(stats: Stats, report: Report) -> None:

@@ -19,9 +19,11 @@ from operators.language.schema import RowType
 from service.recentletters import RecentLetters
 from service.stats import Stats
 from service.viewstate import Interval, ViewState, by_time, changes_between
+from storage.blob import Blob
 from storage.errors import EpochGone, StorageError
 from storage.layer import Layer
 from storage.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
+from storage.place import Place
 from storage.segment import Segment
 from storage.state import ReadLease, StateDirectory
 from storage.updates import Ints, Updates
@@ -76,17 +78,21 @@ class Reader:
     served.
     """
 
-    def __init__(self, path: str | Path, *, log_bytes: int = 16 << 20) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path | Place, *, log_bytes: int = 16 << 20) -> None:
         self.snapshot: Snapshot | None = None
         self.failure: str | None = None
         self._log_bytes = log_bytes
-        self._state = StateDirectory(self.path)
+        self._state = StateDirectory(path)
         self._listed_at = -_LISTED_EVERY_NS
         self._lease: ReadLease | None = None
         self._segments: dict[str, Segment] = {}
         self._layers: dict[tuple[str, str], Layer] = {}
         self.letters = RecentLetters()
+
+    @property
+    def files(self) -> Blob:
+        """The state directory's files."""
+        return self._state.blob
 
     def poll(self) -> bool:
         """Look for another epoch than the snapshot's and read it; True when there was one. One small read otherwise.

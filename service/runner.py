@@ -168,7 +168,7 @@ class Runner:
     def _well(self) -> None:
         """A commit ends all trouble."""
         if self._troubled:
-            trouble.clear(self.epochs.directory.path)
+            trouble.clear(self.epochs.directory.blob)
             self._troubled = False
 
     def _wanted_in(self) -> float | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from operators.language.app import App
 from operators.language.duration import nanoseconds
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
+from storage.place import CACHE_BYTES, Place
 
 PREFIX = "VERNIER_"
 ELSEWHERE = frozenset({"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS"})
@@ -109,8 +110,30 @@ class Source(_Section):
 class State(_Section):
     """The state directory."""
 
-    path: Path = Field(default=Path(".run/state"), description="one service owns it at a time")
+    path: str = Field(default=".run/state", description="a directory, or a URI like s3://bucket/name")
+    cache: Path | None = Field(
+        default=None, description="where segments of a URI are copied to; default: among the temporary folders"
+    )
+    cache_mb: int = Field(default=CACHE_BYTES >> 20, ge=1, description="what these copies may take")
     keep: int = Field(default=64, ge=2, description="epochs whose manifests stay for readers that follow")
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _written(cls, value: object) -> object:
+        return os.fspath(value) if isinstance(value, Path) else value
+
+    @property
+    def place(self) -> Place:
+        """Where the state is, for all processes of the service."""
+        cache = None if self.cache is None else str(self.cache.resolve())
+        place = Place(self.path, cache, self.cache_mb << 20)
+        return place if place.folder is None else replace(place, uri=str(place.folder))
+
+    @property
+    def beside(self) -> Path:
+        """Where what is no state is kept by default: beside the directory; for a URI, in `.run`."""
+        folder = self.place.folder
+        return Path(".run") if folder is None else folder.parent
 
 
 class Epoch(_Section):
@@ -228,12 +251,12 @@ class Settings(BaseSettings):
     @property
     def log_directory(self) -> Path:
         """Where processes log."""
-        return self.log.directory or self.state.path.parent / "logs"
+        return self.log.directory or self.state.beside / "logs"
 
     @property
     def broker_data(self) -> Path:
         """Where an embedded broker keeps its log."""
-        return self.kafka.data or self.state.path.parent / "kafka"
+        return self.kafka.data or self.state.beside / "kafka"
 
     def kafka_client(self) -> dict[str, Any]:
         """Keywords for clients of the kafka package."""

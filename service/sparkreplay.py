@@ -88,7 +88,7 @@ class SparkEngine:
             text=program.read_text("utf-8"),
             name=str(program.resolve()),
             fingerprint=self._plan.fingerprint,
-            state=str(state.resolve()),
+            state=settings.state.place,
             door=door,
             slice_updates=settings.epoch.slice_updates,
             seconds=settings.epoch.timeout_ms / 1000,

@@ -31,7 +31,7 @@ from service.java import find_java
 from service.leash import command
 from service.settings import Http, Loaded, Settings, masked
 from service.trouble import STOPPED
-from storage.state import StateDirectory
+from storage.state import FOLDERS, StateDirectory
 
 LEAST_FREE_BYTES = 256 << 20
 LARGEST_LOG = 32 << 20
@@ -218,10 +218,12 @@ class Supervisor:
         load_program(settings.program)
         find_java()
         spark_jars()
-        settings.state.path.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(settings.state.path).free
-        if free < LEAST_FREE_BYTES:
-            raise NoRoom(path=str(settings.state.path), free=free >> 20, needed=LEAST_FREE_BYTES >> 20)
+        place = settings.state.place
+        place.open().prepare(FOLDERS)
+        if place.folder is not None:
+            free = shutil.disk_usage(place.folder).free
+            if free < LEAST_FREE_BYTES:
+                raise NoRoom(path=str(place), free=free >> 20, needed=LEAST_FREE_BYTES >> 20)
         check_port(settings.http.host, settings.http.port, "http.port")
         if settings.kafka.embedded:
             kafka_jars()
@@ -238,9 +240,12 @@ class Supervisor:
         logs.mkdir(parents=True, exist_ok=True)
         told = logs / "settings.json"
         told.write_text(json.dumps(masked(settings)), "utf-8")
-        head = StateDirectory(settings.state.path)
+        place = settings.state.place
+        head = StateDirectory(place)
         before = head.head()
-        http = ["--state", str(settings.state.path), "--host", settings.http.host, "--port", str(settings.http.port)]
+        http = ["--state", str(place), "--cache-mb", str(place.cache_bytes >> 20)]
+        http += ["--cache", place.cache] if place.cache is not None else []
+        http += ["--host", settings.http.host, "--port", str(settings.http.port)]
         http += ["--settings", str(told), "--stale-after-ms", str(settings.http.stale_after_ms)]
         self.children = [
             Child(

@@ -7,11 +7,10 @@ lost, torn or left behind costs a message.
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
-
 import msgspec
+
+from storage.blob import Blob
+from storage.errors import StorageError
 
 FILE = "trouble.json"
 STOPPED = 3
@@ -37,23 +36,19 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
         return f"{whose} epoch {self.epoch}: it failed {times} ({self.reason}); {then}"
 
 
-def tell(state: str | Path, trouble: Trouble) -> None:
+def tell(state: Blob, trouble: Trouble) -> None:
     """Leave word of it in the state directory."""
-    path = Path(state) / FILE
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(trouble))
-    os.replace(fresh, path)
+    state.put(FILE, [msgspec.json.encode(trouble)])
 
 
-def clear(state: str | Path) -> None:
+def clear(state: Blob) -> None:
     """It is over."""
-    with contextlib.suppress(FileNotFoundError):
-        (Path(state) / FILE).unlink()
+    state.delete(FILE)
 
 
-def read(state: str | Path) -> Trouble | None:
+def read(state: Blob) -> Trouble | None:
     """What the driver has left; None when all is well, or nobody can read it."""
     try:
-        return msgspec.json.decode((Path(state) / FILE).read_bytes(), type=Trouble)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(state.get(FILE), type=Trouble)
+    except (StorageError, msgspec.DecodeError):
         return None

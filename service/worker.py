@@ -38,6 +38,7 @@ from service.protocol import Hot, Report, TraceReport
 from service.shard import Shard, Stored, store
 from service.sources import DoorConfig
 from storage.errors import CallerError, VernierError
+from storage.place import Place
 from storage.state import StateDirectory
 
 ATTEMPT = "vernier.attempt"
@@ -58,7 +59,7 @@ class Job:
     text: str
     name: str
     fingerprint: str
-    state: str
+    state: Place
     door: DoorConfig
     slice_updates: int
     seconds: float

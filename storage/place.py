@@ -3,6 +3,7 @@
 import os
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
@@ -15,26 +16,35 @@ CACHE_BYTES = 8 << 30
 """Bytes of local copies of segments, unless settings say otherwise."""
 
 
-def is_local(place: str) -> bool:
-    """Whether a place is a path of this machine, and not the URI of something else."""
-    return "://" not in place or place.startswith("file://")
+@dataclass(frozen=True)
+class Place:
+    """A place for state. uri: a path, or a URI of fsspec. cache: where a URI's segments are copied to, None: a folder
+    of our own among the machine's temporary ones. cache_bytes: what these copies may take."""
 
+    uri: str
+    cache: str | None = None
+    cache_bytes: int = CACHE_BYTES
 
-def local_path(place: str) -> str:
-    """The path of a local place."""
-    return place.removeprefix("file://")
+    @staticmethod
+    def of(place: "str | os.PathLike[str] | Place") -> "Place":
+        """A place from what people write."""
+        return place if isinstance(place, Place) else Place(os.fspath(place))
 
+    def __str__(self) -> str:
+        return self.uri
 
-def cache_folder() -> Path:
-    """Where copies are kept by default: ours alone, gone when the machine cleans up."""
-    return Path(tempfile.gettempdir()) / f"vernier-cache-{os.getuid()}"
+    @property
+    def folder(self) -> Path | None:
+        """The directory of this machine, absolute; None if it is somewhere else."""
+        if "://" in self.uri and not self.uri.startswith("file://"):
+            return None
+        return Path(os.path.abspath(self.uri.removeprefix("file://")))
 
-
-def open_blob(place: str, cache: str | None = None, cache_bytes: int = CACHE_BYTES) -> Blob:
-    """The files at a place; a URI's segments by way of copies in `cache`. Raises NoFileSystem for an unknown URI."""
-    if is_local(place):
-        return LocalBlob(local_path(place))
-    uri = place.rstrip("/")
-    folder = Path(cache or cache_folder()) / xxhash.xxh3_64_hexdigest(uri.encode())
-    copies = FileCache(folder, cache_bytes)
-    return ObjectBlob(uri, FsspecStore(uri), lambda: time.time_ns() // 1_000_000, copies)
+    def open(self) -> Blob:
+        """The files there. Nothing is made or asked for yet. Raises NoFileSystem for an unknown kind of URI."""
+        if self.folder is not None:
+            return LocalBlob(self.folder)
+        uri = self.uri.rstrip("/")
+        copies = Path(self.cache or Path(tempfile.gettempdir()) / f"vernier-cache-{os.getuid()}")
+        cache = FileCache(copies / xxhash.xxh3_64_hexdigest(uri.encode()), self.cache_bytes)
+        return ObjectBlob(uri, FsspecStore(uri), lambda: time.time_ns() // 1_000_000, cache)

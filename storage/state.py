@@ -47,7 +47,7 @@ from storage.manifest import (
     manifest_epoch,
     manifest_file,
 )
-from storage.place import open_blob
+from storage.place import Place
 from storage.segment import Entry, Segment, checksum, open_segment, segment_file, segment_name, write_segment
 
 LOCK = "LOCK"
@@ -99,8 +99,8 @@ class ReadLease:
 class StateDirectory:
     """A state directory: for its owner (`acquire`, `commit`, `gc`), workers (`write`) and readers (`head`, `lease`)."""
 
-    def __init__(self, path: str | os.PathLike[str], blob: Blob | None = None) -> None:
-        self._blob: Blob = blob or open_blob(os.fspath(path))
+    def __init__(self, path: str | os.PathLike[str] | Place, blob: Blob | None = None) -> None:
+        self._blob: Blob = blob or Place.of(path).open()
         self._leases = Leases(self._blob)
         self._lock: Held | None = None
         self._newest: Manifest | None = None

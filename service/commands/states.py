@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,36 +17,40 @@ def state() -> None:
     """State directories: look, check, tidy up."""
 
 
-_directory = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+_directory = click.argument("directory")
 
 
-def _opened(directory: Path) -> StateDirectory:
-    """A state directory with something in it; a mistyped path is not made into one."""
+def _opened(directory: str) -> StateDirectory:
+    """A state directory, or URI, with something in it; a mistyped path is not made into one."""
     from storage.errors import NothingCommitted
+    from storage.place import Place
     from storage.state import StateDirectory
 
-    found = StateDirectory(directory)
-    if not directory.is_dir():
+    place = Place(directory)
+    if place.folder is not None and not place.folder.is_dir():
         raise click.ClickException(f"there is no directory {directory}")
+    found = StateDirectory(place)
     if not found.epochs():
-        raise NothingCommitted(path=str(directory))
+        raise NothingCommitted(path=directory)
     return found
 
 
 @state.command("list")
 @_directory
-def state_list(directory: Path) -> None:
-    """Show the newest epoch of DIRECTORY, its arrangements and its files."""
+def state_list(directory: str) -> None:
+    """Show the newest epoch of DIRECTORY: its arrangements, with the data times that each tells apart, and its files.
+
+    DIRECTORY is a path or a URI like s3://bucket/name."""
     from service.display import state_text
+    from storage.survey import survey
 
     found = _opened(directory)
-    with found.lease() as lease:
-        click.echo(state_text(str(directory), lease.manifest, found.epochs(), found.segments()))
+    click.echo(state_text(survey(found), found.segments()))
 
 
 @state.command("verify")
 @_directory
-def state_verify(directory: Path) -> None:
+def state_verify(directory: str) -> None:
     """Check every checksum and rule of DIRECTORY, offline or beside a service; exit status 1 if anything is wrong."""
     from service.progress import on_terminal
     from storage.audit import audit
@@ -72,7 +75,7 @@ def state_verify(directory: Path) -> None:
 @state.command("gc")
 @_directory
 @click.option("--keep", type=click.IntRange(2), default=64, show_default=True, help="Epochs that stay.")
-def state_gc(directory: Path, keep: int) -> None:
+def state_gc(directory: str, keep: int) -> None:
     """Remove old epochs of DIRECTORY, and files that no epoch needs. The service must be stopped."""
     owned = _opened(directory)
     before = sum(owned.segments().values())

@@ -15,6 +15,10 @@ import uvicorn
 
 from service.sidecar.app import build
 from service.sidecar.options import Options
+from storage.place import CACHE_BYTES, Place
+
+_POLL_MS, _FAR_POLL_MS = 5, 250
+"""How often a directory, and an object store, is asked for a new epoch: there each time costs a request."""
 
 
 class Server(uvicorn.Server):
@@ -36,7 +40,9 @@ class Server(uvicorn.Server):
 def parse(arguments: list[str] | None = None) -> tuple[Options, str]:
     """The options of a command line, and the log level."""
     parser = argparse.ArgumentParser(prog="python -m service.sidecar", description=__doc__)
-    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="state directory, also one to come")
+    parser.add_argument("--state", required=True, metavar="DIR", help="state directory or URI, also one to come")
+    parser.add_argument("--cache", metavar="DIR", help="where segments of a URI are copied to")
+    parser.add_argument("--cache-mb", type=int, default=CACHE_BYTES >> 20, help="what these copies may take")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; anything but loopback lets others read all answers"
     )
@@ -54,8 +60,10 @@ def parse(arguments: list[str] | None = None) -> tuple[Options, str]:
             settings = json.loads(given.settings.read_text())
         except (OSError, ValueError) as error:
             parser.error(f"--settings {given.settings}: {error}")
+    place = Place(given.state, given.cache, given.cache_mb << 20)
     options = Options(
-        state=given.state,
+        state=place,
+        poll_ms=_POLL_MS if place.folder is not None else _FAR_POLL_MS,
         host=given.host,
         port=given.port,
         settings=settings,

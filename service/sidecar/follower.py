@@ -41,7 +41,7 @@ class Follower:
         if snapshot is None and self.reader.failure is not None:
             raise Unreadable(problem=self.reader.failure)
         if snapshot is None:
-            raise NoEpoch(path=str(self.reader.path))
+            raise NoEpoch(path=self.reader.files.where)
         return snapshot
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:

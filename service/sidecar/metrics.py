@@ -84,7 +84,7 @@ class _Committed(Collector):
                 yield family
         state = GaugeMetricFamily(f"{PREFIX}dataflow_state", "1 for the state it is in.", labels=("dataflow", "state"))
         stalled = self.context.stale_ms(snapshot) > self.context.options.stale_after_ms
-        found = trouble.read(self.context.options.state)
+        found = trouble.read(self.context.follower.reader.files)
         now = "stalled" if stalled else "running"
         if found is not None:
             now = "stopped" if found.stopped else "failing"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storage.place import Place
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -18,7 +20,7 @@ class Options:
     heartbeat_s: silence in a change stream at most. stall_s: how long a subscriber may read nothing at all.
     """
 
-    state: Path
+    state: Path | Place
     host: str = "127.0.0.1"
     port: int = 8642
     settings: dict[str, Any] = field(default_factory=dict)

@@ -23,6 +23,7 @@ from service.sidecar.problems import Problem, problem_response
 from service.sidecar.readiness import laggards
 from service.stats import LATENCY_BOUNDS, Histogram, quantiles
 from service.viewstate import ViewState
+from storage.errors import StorageError
 from storage.manifest import LayerRef
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
@@ -48,7 +49,7 @@ def router(context: Context) -> APIRouter:
     async def readyz() -> Response:
         snapshot = follower.snapshot
         reasons = laggards(
-            snapshot, follower.failure, trouble.read(context.options.state), context.options, time.time_ns()
+            snapshot, follower.failure, trouble.read(follower.reader.files), context.options, time.time_ns()
         )
         if snapshot is None or reasons:
             detail = "; ".join(f"{reason['laggard']}: {reason['why']}" for reason in reasons)
@@ -156,8 +157,8 @@ def router(context: Context) -> APIRouter:
     async def dataflow() -> Response:
         snapshot = follower.require()
         try:
-            plan = msgspec.json.decode((context.options.state / _PLAN_FILE).read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
+            plan = msgspec.json.decode(follower.reader.files.get(_PLAN_FILE))
+        except (StorageError, msgspec.DecodeError) as error:
             raise Problem.of(404, "no_plan", f"the service has left no plan in {context.options.state}") from error
         operators = {
             "updates": _numbers(snapshot, "operator_updates_total", ("operator", "direction")),

@@ -20,6 +20,7 @@ from service import trouble
 from service.broker import EmbeddedBroker, create_topics
 from service.leash import command
 from service.reader import Reader
+from storage.blob import LocalBlob
 from storage.updates import MIN_TIME
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -144,11 +145,11 @@ def test_a_program_that_fails_on_its_data_stops_nobody_from_reading(service: Ser
     reached = service.send((1, 10))
     service.final(reached)
     state = service.folder / "state"
-    assert trouble.read(state) is None
+    assert trouble.read(LocalBlob(state)) is None
     # The sum leaves int64: no epoch can be made of it, however often it is tried.
     service.send(*[(1, 2**62)] * 3)
-    service.wait(lambda: (found := trouble.read(state)) and found.tries >= 2)
-    found = trouble.read(state)
+    service.wait(lambda: (found := trouble.read(LocalBlob(state))) and found.tries >= 2)
+    found = trouble.read(LocalBlob(state))
     assert found is not None
     assert found.program
     assert not found.stopped
@@ -157,7 +158,7 @@ def test_a_program_that_fails_on_its_data_stops_nobody_from_reading(service: Ser
     service.start(epoch__on_error="stop")
     assert service.process is not None
     assert service.process.wait(PATIENCE) == trouble.STOPPED
-    found = trouble.read(state)
+    found = trouble.read(LocalBlob(state))
     assert found is not None
     assert found.stopped
     assert "driver: epoch" in (service.folder / "log").read_text("utf-8")

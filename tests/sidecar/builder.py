@@ -14,6 +14,7 @@ from service.viewstate import ViewState
 from storage.layer import Layer
 from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
 from storage.merge import merge_layers
+from storage.place import Place
 from storage.segment import Entry
 from storage.state import StateDirectory
 from storage.updates import MIN_TIME, Updates
@@ -31,10 +32,16 @@ class StateBuilder:
     """Commits epochs to a state directory. views: name -> (row type, key columns)."""
 
     def __init__(
-        self, path: Path, views: Mapping[str, tuple[RowType, Sequence[str]]], *, program: str = "p1", shards: int = 1
+        self,
+        path: Path,
+        views: Mapping[str, tuple[RowType, Sequence[str]]],
+        *,
+        program: str = "p1",
+        shards: int = 1,
+        place: Place | None = None,
     ) -> None:
         self.path, self.views, self.program, self.shards = path, dict(views), program, shards
-        self.state = StateDirectory(path)
+        self.state = StateDirectory(place or path)
         latest = self.state.acquire()
         self.epoch = latest.epoch if latest else 0
         self.frontier = latest.upper if latest else MIN_TIME

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from storage.place import Place
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class SidecarProcess:
     """A running `python -m service.sidecar`; `url` once it accepts."""
 
-    def __init__(self, state: Path, *arguments: str, port: int = 0) -> None:
+    def __init__(self, state: Path | Place, *arguments: str, port: int = 0) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service.sidecar", "--state", str(state), "--port", str(port), *arguments],
             cwd=ROOT,
@@ -41,7 +43,7 @@ class SidecarProcess:
 
 
 @contextmanager
-def running(state: Path, *arguments: str, port: int = 0) -> Iterator[SidecarProcess]:
+def running(state: Path | Place, *arguments: str, port: int = 0) -> Iterator[SidecarProcess]:
     """A sidecar process that is gone at the end, whatever happens."""
     sidecar = SidecarProcess(state, *arguments, port=port)
     try:

@@ -131,7 +131,8 @@ def test_a_program_that_fails_on_its_data_is_named_until_the_next_commit(
     url = serve(builder.path).url
     assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
     reason = "udf 'half' in program.py:9 raised ZeroDivisionError for (1, 0)"
-    trouble.tell(builder.path, Trouble(epoch=2, reason=reason, program=True, tries=3, since_ns=1, stopped=stopped))
+    told = Trouble(epoch=2, reason=reason, program=True, tries=3, since_ns=1, stopped=stopped)
+    trouble.tell(builder.state.blob, told)
     ready = httpx.get(f"{url}/readyz", trust_env=False)
     assert ready.status_code == 503
     (found,) = ready.json()["laggards"]
@@ -141,7 +142,7 @@ def test_a_program_that_fails_on_its_data_is_named_until_the_next_commit(
     state = "stopped" if stopped else "failing"
     assert f'state="{state}"}} 1.0' in httpx.get(f"{url}/metrics", trust_env=False).text
     assert httpx.get(f"{url}/v1/views/reach", trust_env=False).json()["rows"] == [{"node": 1}]
-    trouble.clear(builder.path)
+    trouble.clear(builder.state.blob)
     assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.blob import Owner
+from storage.blob import Blob, Owner
 from storage.claims import MARGIN_MS, TTL_MS
 from storage.errors import (
     CreateUnknown,
@@ -25,7 +25,7 @@ from storage.errors import (
 from storage.filecache import FileCache
 from storage.manifest import manifest_file
 from storage.objects import FsspecStore, ObjectBlob
-from storage.place import open_blob
+from storage.place import Place
 from storage.state import StateDirectory
 from tests.crash.faults import Fault, FaultyStore
 from tests.crash.simstore import SimStore
@@ -297,15 +297,19 @@ def uri(server: dict[str, str]) -> str:
     return f"s3://{BUCKET}/{uuid.uuid4().hex}/state"
 
 
+def opened(uri: str, cache: Path) -> Blob:
+    return Place(uri, str(cache)).open()
+
+
 def test_a_state_in_s3(uri: str, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    with StateDirectory(uri, open_blob(uri, str(cache))) as state:
+    with StateDirectory(uri, opened(uri, cache)) as state:
         refs = commit(state, 1)
         for epoch in range(2, 6):
             refs = commit(state, epoch, refs[-2:])
         with pytest.raises(StateInUse, match=f"state directory {uri} is in use by pid"):
-            StateDirectory(uri, open_blob(uri, str(cache))).acquire()
-        with StateDirectory(uri, open_blob(uri, str(cache))).lease(2) as lease:
+            StateDirectory(uri, opened(uri, cache)).acquire()
+        with StateDirectory(uri, opened(uri, cache)).lease(2) as lease:
             collected = state.gc(2)
             assert (collected.manifests, sorted(collected.leased)) == (2, [2])
             assert numbers(state, lease.manifest) == [1, 2]
@@ -314,7 +318,7 @@ def test_a_state_in_s3(uri: str, tmp_path: Path) -> None:
         with pytest.raises(FileExists):
             state.blob.create(manifest_file(5), b"another")
     # Another machine has no copies yet.
-    with StateDirectory(uri, open_blob(uri, str(tmp_path / "other"))) as state:
+    with StateDirectory(uri, opened(uri, tmp_path / "other")) as state:
         latest = state.latest()
         assert latest is not None
         assert (numbers(state, latest), state.head()) == ([3, 4, 5], 5)
@@ -322,12 +326,12 @@ def test_a_state_in_s3(uri: str, tmp_path: Path) -> None:
 
 
 def test_large_objects_and_odd_names(uri: str, tmp_path: Path) -> None:
-    blob = open_blob(uri, str(tmp_path))
+    blob = opened(uri, tmp_path)
     blob.prepare(["epochs"])
     data = np.arange(1 << 21).tobytes()
     assert blob.put("epochs/large", [data[:100], data[100:]]) == len(data)
     assert blob.map("epochs/large") == data
-    assert open_blob(uri, str(tmp_path / "other")).map("epochs/large") == data
+    assert opened(uri, tmp_path / "other").map("epochs/large") == data
     assert blob.size("epochs/none") is None
     blob.delete("epochs/none")
     assert blob.list("none") == []
@@ -345,7 +349,7 @@ def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: P
         "os._exit(9)\n"
     )
     assert subprocess.run([sys.executable, "-c", program, uri], check=False).returncode == 9
-    state = StateDirectory(uri, open_blob(uri, str(tmp_path)))
+    state = StateDirectory(uri, opened(uri, tmp_path))
     with pytest.raises(StateInUse) as refused:
         state.acquire()
     assert refused.value.left_ms is not None
@@ -362,16 +366,16 @@ def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: P
 
 def test_places_that_are_none(server: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(NoFileSystem, match="cannot open nofs://x: protocol not known: nofs"):
-        open_blob("nofs://x")
+        Place("nofs://x").open()
     with pytest.raises(FileFailed, match=r"use of s3://nobody/x in s3://nobody/x failed: there is no bucket nobody"):
-        StateDirectory("s3://nobody/x", open_blob("s3://nobody/x", str(tmp_path))).acquire()
+        StateDirectory("s3://nobody/x", opened("s3://nobody/x", tmp_path)).acquire()
 
 
 def test_any_file_system_of_fsspec_will_do(tmp_path: Path) -> None:
     uri = f"memory://{uuid.uuid4().hex}"
-    with StateDirectory(uri, open_blob(uri, str(tmp_path))) as state:
+    with StateDirectory(uri, opened(uri, tmp_path)) as state:
         commit(state, 1)
         commit(state, 2)
         assert state.gc(2).manifests == 0
-    with StateDirectory(uri, open_blob(uri, str(tmp_path))) as state:
+    with StateDirectory(uri, opened(uri, tmp_path)) as state:
         assert (state.epochs(), state.head()) == ([1, 2], 2)
