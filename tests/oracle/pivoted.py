@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from tests.oracle.model import Change, accumulate, consolidate, summary
+from tests.oracle.model import NEVER, Change, accumulate, consolidate, groups
 from tests.oracle.plan import (
+    Between,
+    Coarsen,
+    Delay,
     Distinct,
+    Expand,
+    Feedback,
     Filter,
     Group,
     Join,
@@ -20,10 +25,12 @@ from tests.oracle.plan import (
     LoopResult,
     Negate,
     Node,
+    PerKey,
     Project,
     Row,
     Source,
     Variable,
+    nodes_of,
 )
 
 Rounds = tuple[int, ...]
@@ -42,6 +49,15 @@ Flaw = Literal[
     "parent does not wait for inner loop",
     "truncates one round early",
     "truncates one round late",
+    "factors replace diffs",
+    "held updates are released a slice late",
+    "held updates forget their rounds",
+    "held updates are released again",
+    "bounds are not raised to the update's time",
+    "rows that end before they start are taken away",
+    "coarsened times are rounded down",
+    "multiples are coarsened to the next",
+    "slices are wider than the delay",
 ]
 
 
@@ -100,6 +116,9 @@ class Operator:
                 case Filter(_, predicate):
                     if predicate(row):
                         yield row, time, rounds, diff
+                case Expand(_, logic):
+                    for one, factor in logic(row):
+                        yield one, time, rounds, factor if "factors replace diffs" in self.flaws else factor * diff
                 case Negate():
                     yield row, time, rounds, -diff
                 case _:
@@ -116,6 +135,71 @@ class Operator:
             (row, max(time, self.lower), tuple(min(one, 2) for one in rounds) if fold else rounds, diff)
             for row, time, rounds, diff in history
         )
+
+
+class MovingOperator(Operator):
+    """What moves updates to later times: those at or after the end of the slice are held until their slice comes."""
+
+    def __init__(self, node: Node, depth: int, flaws: Collection[Flaw]) -> None:
+        super().__init__(node, depth, flaws)
+        self.held: list[Delta] = []
+        self.upper = NEVER
+
+    def open(self, upper: int) -> None:
+        """Release what is due before `upper`, each at its own rounds."""
+        late = self.upper if "held updates are released a slice late" in self.flaws else upper
+        self.upper = upper
+        due = [delta for delta in self.held if delta[1] < late]
+        if "held updates are released again" not in self.flaws:
+            self.held = [delta for delta in self.held if delta[1] >= late]
+        forget = "held updates forget their rounds" in self.flaws
+        self.receive(1, [(row, time, (0,) * self.depth if forget else at, diff) for row, time, at, diff in due])
+
+    def receive(self, port: int, deltas: Iterable[Delta]) -> None:
+        """What is fed back is held at once: this operator has run when the end of the plan is reached."""
+        if port == 0 and isinstance(self.node, Feedback):
+            fresh = self.moved(deltas)
+            assert all(delta[1] >= self.upper for delta in fresh), "the slice is wider than the delay"
+            self.held = merged([*self.held, *fresh])
+        else:
+            super().receive(port, deltas)
+
+    def work(self, rounds: Rounds, fresh: list[tuple[int, Delta]]) -> Iterable[Delta]:
+        moved = self.moved(delta for port, delta in fresh if port == 0)
+        yield from (delta for port, delta in fresh if port == 1)
+        yield from (delta for delta in moved if delta[1] < self.upper)
+        self.held = merged([*self.held, *(delta for delta in moved if delta[1] >= self.upper)])
+
+    def moved(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """The deltas at their later times; what is never is left out."""
+        return [
+            (row, at, rounds, factor * diff)
+            for row, time, rounds, diff in deltas
+            for at, factor in self.times(row, time)
+            if at < NEVER
+        ]
+
+    def times(self, row: Row, time: int) -> list[tuple[int, int]]:
+        """The times that an update takes effect at, with factors: the seed's join of times."""
+        match self.node:
+            case Between(_, start, end):
+                first, last = start(row), end(row)
+                first = time if first is None else first
+                last = NEVER if last is None else last
+                if last <= first and "rows that end before they start are taken away" not in self.flaws:
+                    return []
+                if "bounds are not raised to the update's time" in self.flaws:
+                    return [(first, 1), (last, -1)]
+                return [(max(first, time), 1), (max(last, time), -1)]
+            case Coarsen(_, step):
+                rounded = time - time % step
+                up = time % step or "multiples are coarsened to the next" in self.flaws
+                if "coarsened times are rounded down" in self.flaws:
+                    return [(rounded, 1)]
+                return [(rounded + step if up else rounded, 1)]
+            case Delay(_, by) | Feedback(by):
+                return [(time + by, 1)]
+        raise TypeError(f"the model does not move the times of a {type(self.node).__name__}")
 
 
 class JoinOperator(Operator):
@@ -151,9 +235,9 @@ class JoinOperator(Operator):
 
 
 class ReduceOperator(Operator):
-    """distinct and group: at every visit, wanted output minus the output so far, at every time that was touched."""
+    """distinct, groups and rules: at every visit, wanted output minus the output so far, at every time that was touched."""
 
-    def __init__(self, node: Distinct | Group, depth: int, flaws: Collection[Flaw]) -> None:
+    def __init__(self, node: Distinct | Group | PerKey, depth: int, flaws: Collection[Flaw]) -> None:
         super().__init__(node, depth, flaws)
         self.reduce = node
         self.inputs: dict[Row, list[Delta]] = {}
@@ -162,16 +246,18 @@ class ReduceOperator(Operator):
         self.visits: dict[Rounds, set[Row]] = {}
 
     def key(self, row: Row) -> Row:
-        return self.reduce.key(row) if isinstance(self.reduce, Group) else row
+        return row if isinstance(self.reduce, Distinct) else self.reduce.key(row)
 
     def pending(self) -> Iterator[Rounds]:
         yield from self.waiting
         yield from self.visits
 
     def logic(self, key: Row, rows: Mapping[Row, int]) -> dict[Row, int]:
-        if not isinstance(self.reduce, Group):
+        if isinstance(self.reduce, Distinct):
             return {row: 1 for row, count in rows.items() if count > 0}
-        return {key + tuple(summary(one, dict(rows)) for one in self.reduce.aggregates): 1} if rows else {}
+        if isinstance(self.reduce, PerKey):
+            return accumulate((key + row, count) for row, count in self.reduce.rule(rows))
+        return accumulate(groups(self.reduce, rows))
 
     def work(self, rounds: Rounds, fresh: list[tuple[int, Delta]]) -> Iterable[Delta]:
         keys = self.visits.pop(rounds, set())
@@ -264,12 +350,18 @@ class Pivoted:
         self.owners: dict[Variable, Loop] = {}
         self.operators: dict[Node, Operator] = {}
         self.sources: dict[str, list[Operator]] = {}
+        self.moving: list[MovingOperator] = []
         self.found: list[list[Delta]] = [[] for _ in views]
         for view, found in zip(views, self.found, strict=True):
             self.operator(view).readers.append(found.extend)
+        for node in nodes_of(*views):
+            if isinstance(node, Feedback):
+                self.connect(self.operator(node.definition[0]), self.operator(node), 0)
 
     def slice(self, upper: int, updates: Mapping[str, Iterable[Change]]) -> None:
         """Take the updates of a slice; all of them are before `upper` and not before the last slice's."""
+        for operator in self.moving:
+            operator.open(upper)
         for name, part in updates.items():
             for source in self.sources.get(name, []):
                 source.receive(0, [(row, time, (), diff) for row, time, diff in part])
@@ -297,8 +389,11 @@ class Pivoted:
         match node:
             case Join():
                 made = JoinOperator(node, home.depth, self.flaws)
-            case Distinct() | Group():
+            case Distinct() | Group() | PerKey():
                 made = ReduceOperator(node, home.depth, self.flaws)
+            case Between() | Coarsen() | Delay() | Feedback():
+                made = moving = MovingOperator(node, home.depth, self.flaws)
+                self.moving.append(moving)
             case _:
                 made = Operator(node, home.depth, self.flaws)
         self.operators[node] = made
@@ -373,17 +468,25 @@ def changes_in_slices(
     cuts: Iterable[int],
     flaws: Collection[Flaw] = (),
 ) -> list[list[Change]]:
-    """All changes of the views when the updates come in slices that end at `cuts`."""
+    """All changes of the views when the updates come in slices that end at `cuts`, or sooner when something is fed back.
+
+    No slice is then wider than the smallest delay of what is fed back.
+    """
     model = Pivoted(views, flaws)
-    last = 1 + max((time for part in updates.values() for _, time, _ in part), default=0)
-    lower: int | None = None
-    for upper in sorted({*cuts, last}):
-        model.slice(
-            upper,
-            {
-                name: [one for one in part if (lower is None or lower <= one[1]) and one[1] < upper]
-                for name, part in updates.items()
-            },
-        )
-        lower = upper
+    delays = [node.by for node in nodes_of(*views) if isinstance(node, Feedback)]
+    widest = NEVER if not delays or "slices are wider than the delay" in flaws else min(delays)
+    waiting = [(time, name, row, diff) for name, part in updates.items() for row, time, diff in part]
+    for end in [*sorted(cuts), NEVER]:
+        while True:
+            held = [delta[1] for operator in model.moving for delta in operator.held]
+            first = min((time for time in [*held, *(one[0] for one in waiting)] if time < end), default=None)
+            upper = end if first is None else min(end, first + widest)
+            inside: dict[str, list[Change]] = {}
+            for time, name, row, diff in waiting:
+                if time < upper:
+                    inside.setdefault(name, []).append((row, time, diff))
+            waiting = [one for one in waiting if one[0] >= upper]
+            model.slice(upper, inside)
+            if upper == end:
+                break
     return model.changes()

@@ -12,13 +12,29 @@ is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
 Row = tuple[Any, ...]
-Kind = Literal["count", "sum", "min", "max"]
+Kind = Literal[
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "arg_min",
+    "arg_max",
+    "mode",
+    "count_distinct",
+    "quantile",
+    "collect_list",
+    "collect_set",
+]
+Contents = Mapping[Row, int]
+"""A collection at one time: row to multiplicity, never 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +77,18 @@ class Filter(Node):
 
     input: Node
     predicate: Callable[[Row], bool]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Expand(Node):
+    """Each row becomes all of `fn(row)`, pairs of a row and a factor that the multiplicity is multiplied with."""
+
+    input: Node
+    fn: Callable[[Row], Iterable[tuple[Row, int]]]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -120,11 +148,14 @@ class Aggregate:
     """One aggregate of a group: `value(row)` is what is summed or compared; without it `count` counts every row.
 
     nullable: whether the result may be None; else a group without a result (min or max of no present row) is left out.
+    by: what arg_min and arg_max compare. at: which quantile, from 0 to 1.
     """
 
     kind: Kind
     value: Callable[[Row], Any] | None = None
     nullable: bool = False
+    by: Callable[[Row], Any] | None = None
+    at: Fraction = Fraction(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +169,95 @@ class Group(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class PerKey(Node):
+    """`key + row` for all that `rule` makes of each key's rows, with its multiplicities."""
+
+    input: Node
+    key: Callable[[Row], Row]
+    rule: Callable[[Contents], Iterable[tuple[Row, int]]]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Whole(Node):
+    """What `rule` makes of the whole inputs as they are at one time."""
+
+    parts: tuple[Node, ...]
+    rule: Callable[..., Iterable[tuple[Row, int]]]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+
+@dataclass(frozen=True, eq=False)
+class Between(Node):
+    """The rows that are valid at the data time T: `start(row) <= T < end(row)`; None is without a bound."""
+
+    input: Node
+    start: Callable[[Row], int | None]
+    end: Callable[[Row], int | None]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Coarsen(Node):
+    """At the data time T, the input as it was at the greatest multiple of `step` that is at most T."""
+
+    input: Node
+    step: int
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Delay(Node):
+    """At the data time T, the input as it was at T - by. Outside of loops."""
+
+    input: Node
+    by: int
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Feedback(Node):
+    """At the data time T, what `definition[0]` was at T - by; the definition may depend on this node."""
+
+    by: int
+    definition: list[Node] = field(default_factory=list)
+
+    def define(self, node: Node) -> None:
+        """Say what is fed back."""
+        self.definition.append(node)
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup(Node):
+    """Each change of the left at a time, joined with the right as it is at that time; never revised. Outside of loops."""
+
+    left: Node
+    right: Node
+    left_key: Callable[[Row], Row]
+    right_key: Callable[[Row], Row]
+    output: Callable[[Row, Row], Row]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +319,23 @@ def fixpoint(
 def without(body: Node, other: Node) -> Node:
     """The rows of `body` that are not present in `other` (an anti join on whole rows), from the other nodes."""
     return Union((body, Negate(Join(body, Distinct(other), whole, whole, lambda row, _: row))))
+
+
+def nodes_of(*plans: Node) -> list[Node]:
+    """Every node that these depend on, and they, inside of loops and of what is fed back as well."""
+    found: dict[Node, None] = {}
+    waiting = list(plans)
+    while waiting:
+        node = waiting.pop()
+        if node in found:
+            continue
+        found[node] = None
+        waiting.extend(node.inputs)
+        if isinstance(node, LoopResult):
+            waiting.extend((*node.loop.initials, *node.loop.bodies))
+        if isinstance(node, Feedback):
+            waiting.extend(node.definition)
+    return list(found)
 
 
 def whole(row: Row) -> Row:

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from tests.oracle import programs
+from tests.oracle import programs, timed
 from tests.oracle.model import Change, changes
 from tests.oracle.pivoted import Flaw, changes_in_slices
 from tests.oracle.plan import Node
@@ -25,6 +25,16 @@ VIEWS: dict[str, Node] = {
     "winning in 5": programs.winning_in(5),
     "walks": programs.walks(3),
     "flips": programs.flips(3, 3),
+    "valid": timed.valid(),
+    "copies": timed.copies(),
+    "passing": timed.passing(),
+    "slowly": timed.slowly(),
+    "turning": timed.turning(),
+    "recent": timed.recent(),
+    "rounded": timed.rounded(),
+    "fading": timed.fading(),
+    "echo": timed.echo(),
+    "per source": timed.per_source(),
 }
 
 
@@ -73,6 +83,15 @@ FOUND_BY: dict[Flaw, tuple[str, ...]] = {
     "parent does not wait for inner loop": ("strong", "core", "strong core", "flips"),
     "truncates one round early": ("winning in 5", "walks", "flips"),
     "truncates one round late": ("winning in 5", "walks", "flips"),
+    "factors replace diffs": ("copies", "echo"),
+    "held updates are released a slice late": ("valid", "recent", "fading"),
+    "held updates forget their rounds": ("passing", "slowly", "turning"),
+    "held updates are released again": ("valid", "passing", "slowly", "recent"),
+    "bounds are not raised to the update's time": ("valid", "passing"),
+    "rows that end before they start are taken away": ("valid",),
+    "coarsened times are rounded down": ("slowly", "turning", "rounded"),
+    "multiples are coarsened to the next": ("slowly", "turning", "rounded"),
+    "slices are wider than the delay": ("fading", "echo"),
 }
 """Which programs give wrong answers with a mistake, on some of the first 40 cases."""
 
