@@ -7,8 +7,8 @@ round of it.
 
 A collection is a function of the data time (and of the round, inside loops). Most nodes look at their inputs at the
 same time. The others say which time they look at: a delay by d at T looks at T - d, a coarsened collection at the
-multiple before T, a temporal filter compares T itself. A view is looked at whenever an input changes and whenever one of
-those nodes may change by itself, which it announces: at T + d, at the next multiple, at the bounds of the rows it sees.
+multiple before T, a temporal filter compares T itself. A view is looked at whenever an input changes and whenever one
+of those nodes may change by itself, which it announces: T + d, the next multiple, the bounds of the rows it sees.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class JoinOperator(Operator):
 
 
 class ReduceOperator(Operator):
-    """distinct, groups and rules: at every visit, wanted output minus the output so far, at every time that was touched."""
+    """distinct, groups and rules: at every visit, wanted output minus the output so far, at every time touched."""
 
     def __init__(self, node: Distinct | Group | PerKey, depth: int, flaws: Collection[Flaw]) -> None:
         super().__init__(node, depth, flaws)
@@ -360,8 +360,8 @@ class Pivoted:
 
     def slice(self, upper: int, updates: Mapping[str, Iterable[Change]]) -> None:
         """Take the updates of a slice; all of them are before `upper` and not before the last slice's."""
-        for operator in self.moving:
-            operator.open(upper)
+        for moving in self.moving:
+            moving.open(upper)
         for name, part in updates.items():
             for source in self.sources.get(name, []):
                 source.receive(0, [(row, time, (), diff) for row, time, diff in part])
@@ -468,9 +468,9 @@ def changes_in_slices(
     cuts: Iterable[int],
     flaws: Collection[Flaw] = (),
 ) -> list[list[Change]]:
-    """All changes of the views when the updates come in slices that end at `cuts`, or sooner when something is fed back.
+    """All changes of the views when the updates come in slices that end at `cuts`.
 
-    No slice is then wider than the smallest delay of what is fed back.
+    When something is fed back, no slice is wider than the smallest delay.
     """
     model = Pivoted(views, flaws)
     delays = [node.by for node in nodes_of(*views) if isinstance(node, Feedback)]

@@ -247,7 +247,7 @@ class Feedback(Node):
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Node):
-    """Each change of the left at a time, joined with the right as it is at that time; never revised. Outside of loops."""
+    """Each change of the left, joined with the right as it is at that time and never revised. Outside of loops."""
 
     left: Node
     right: Node

@@ -1,4 +1,4 @@
-"""The oracle's rules about times, joins, order and aggregates, against answers found by hand, and the seeds' examples."""
+"""The oracle's rules about times, joins, order and aggregates against answers by hand, and the seeds' examples."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from tests.oracle.plan import (
     Aggregate,
     Between,
     Coarsen,
+    Contents,
     Delay,
     Distinct,
     Expand,
@@ -56,7 +57,7 @@ def passing() -> Node:
 
 
 def slowly() -> Node:
-    """Reachability where each step is seen at the next multiple of 4; a loop that settles with that of earlier times."""
+    """Reachability where each step is seen at the next multiple of 4: a loop that looks at that of earlier times."""
     return fixpoint((ROOTS,), lambda seen: (Distinct(Union((ROOTS, Coarsen(step(seen, EDGES), 4)))),))[0]
 
 
@@ -114,7 +115,7 @@ def fading(delay: int = 4) -> Node:
 def per_source(take: int = 2) -> Node:
     """The two least edges of each node, each as often as it is there: a rule about whole groups in a loop."""
 
-    def least(rows: dict[Row, int]) -> list[tuple[Row, int]]:
+    def least(rows: Contents) -> list[tuple[Row, int]]:
         present = sorted(row for row, count in rows.items() if count > 0 for _ in range(count))
         return [((row[1],), 1) for row in present[:take]]
 
