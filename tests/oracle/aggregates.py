@@ -23,7 +23,7 @@ def summary(aggregate: Aggregate, rows: Contents) -> Any:
             raise ValueError(f"{aggregate.kind} needs a value")
         return sum(rows.values())
     weighed = [(value(row), count) for row, count in rows.items() if value(row) is not None]
-    copies = {}
+    copies: dict[Any, int] = {}
     for one, count in weighed:
         if count > 0:
             copies[one] = copies.get(one, 0) + count
