@@ -21,12 +21,15 @@ from operators.errors import ArithmeticOverflow, ProgramError
 from operators.language.aggregates import avg, count, max, min, sum
 from operators.language.app import App, load_program
 from operators.language.collection import Collection, union
+from operators.language.decimals import Decimal
 from operators.language.expr import Expr, col, lit, when
 from operators.language.fixpoint import fixpoint
 from operators.language.names import no_function
 from operators.language.schema import Schema
+from operators.language.structs import Struct
 from operators.language.tables import generate_series, repeat_row
-from operators.language.types import Binary, Bool, Date, Decimal, Float64, Int64, List, String, Struct, TimestampNs
+from operators.language.texts import Binary, List, String
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
 from storage.errors import VernierError
 
 if TYPE_CHECKING:

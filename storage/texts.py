@@ -13,11 +13,12 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.contents import Contents
 from storage.errors import InvariantError
 from storage.kernels import texts as kernels
 from storage.updates import Ints, order_rows
@@ -49,27 +50,6 @@ class TextsCollide(InvariantError):
     hash: str
     one: str
     other: str
-
-
-class Contents(NamedTuple):
-    """n byte strings: string i is data[offsets[i] : offsets[i + 1]]. offsets: int64[n + 1]; data: uint8[m]."""
-
-    offsets: Ints
-    data: Bytes
-
-    @staticmethod
-    def of(strings: Sequence[bytes]) -> Contents:
-        """From Python bytes; for tests and small inputs."""
-        lengths = np.array([0, *map(len, strings)], np.int64)
-        return Contents(np.cumsum(lengths), np.frombuffer(b"".join(strings), np.uint8))
-
-    def __len__(self) -> int:  # type: ignore[override]
-        return len(self.offsets) - 1
-
-    def strings(self) -> list[bytes]:
-        """As Python bytes."""
-        data = self.data.tobytes()
-        return [data[a:b] for a, b in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)]
 
 
 def _address(array: npt.NDArray[Any]) -> int:

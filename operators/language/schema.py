@@ -3,21 +3,32 @@
 A program writes a Schema class; the engine uses RowType, its immutable form, which knows the words of every column.
 """
 
+from __future__ import annotations
+
 import inspect
 import keyword
-import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.errors import BadValue, NameClash, UnknownColumn, WrongType
+from operators.language.decimals import Decimal
+from operators.language.parts import Composed, Slot, words_of
+from operators.language.structs import Struct
+from operators.language.texts import Binary, List, String
 from operators.language.types import Type, Values, Words, as_type, parse, spell
+
+if TYPE_CHECKING:
+    from storage.texts import Heap
+
+COMPOSED: tuple[type[Composed], ...] = (Decimal, String, Binary, List, Struct)
+"""The types of several parts; `parse` knows the names of the types that are imported, hence all of them."""
 
 
 @dataclass(frozen=True)
@@ -39,30 +50,64 @@ class Field:
         """Where the words of the value itself begin."""
         return self.offset + int(self.nullable)
 
-    def encode(self, values: "pa.Array | pa.ChunkedArray | Values") -> Words:
-        """Encode n values as int64[n, words]; raises BadValue, naming the column, for values that do not fit."""
+    @cached_property
+    def slot(self) -> Slot:
+        """The column's type and nullability."""
+        return Slot(self.type, self.nullable)
+
+    @property
+    def text_words(self) -> tuple[int, ...]:
+        """Where in a row the words of this column's texts begin."""
+        return tuple(self.value_offset + at for at in self.type.text_words)
+
+    def encode(self, values: pa.Array | pa.ChunkedArray | Values, heap: Heap | None = None) -> Words:
+        """Encode n values as int64[n, words]; raises BadValue, naming the column, for values that do not fit.
+
+        heap: takes the contents of long texts.
+        """
         try:
             if isinstance(values, np.ndarray) and not self.nullable:
                 return self.type.encode(values)
-            array = self.type.to_arrow(values)
+            array = _as_array(values) if isinstance(self.type, Composed) else self.type.to_arrow(values)
             if not self.nullable:
                 if array.null_count:
                     raise BadValue(column=self.name, problem="null, but its type has no `| None`")
-                return self.type.encode(array)
+                return self.type.encode(array, heap)
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             out = np.zeros((len(array), self.words), np.int64)
             out[:, 0] = valid
-            out[valid, 1:] = self.type.encode(array.drop_null())
+            out[valid, 1:] = self.type.encode(array.drop_null(), heap)
             return out
         except BadValue as error:
             raise BadValue(column=self.name, problem=error.problem) from error
 
-    def decode(self, words: Words) -> pa.Array:
-        """Decode int64[n, words] of this column to an Arrow array."""
+    def encode_python(self, values: Sequence[Any], heap: Heap | None = None) -> Words:
+        """Like `encode`, from Python values with None for null; for tests and small inputs."""
+        if not isinstance(self.type, Composed):
+            try:
+                array = self.type.of_python(values)
+            except BadValue as error:
+                problem = error.problem.replace(str(self.type), spell(self.type, self.nullable), 1)
+                raise BadValue(column=self.name, problem=problem) from error
+            return self.encode(array)
+        try:
+            if not self.nullable and None in values:
+                raise BadValue(column=self.name, problem="null, but its type has no `| None`")
+            return words_of(self.slot.kinds, self.slot.split_python(values), len(values), heap)
+        except BadValue as error:
+            raise BadValue(column=self.name, problem=error.problem) from error
+
+    def decode(self, words: Words, heap: Heap | None = None) -> pa.Array:
+        """Decode int64[n, words] of this column to an Arrow array; heap: has the contents of long texts."""
         if not self.nullable:
-            return self.type.decode(words)
-        array = self.type.decode(words[:, 1:])
+            return self.type.decode(words, heap)
+        array = self.type.decode(words[:, 1:], heap)
         return pc.if_else(pa.array(words[:, 0] != 0), array, pa.scalar(None, array.type))
+
+
+def _as_array(values: pa.Array | pa.ChunkedArray | Values) -> pa.Array:
+    array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 class RowType:
@@ -99,22 +144,30 @@ class RowType:
         parts = [np.arange(f.offset, f.offset + f.words) for f in map(self.field, names)]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
-    def take(self, names: Sequence[str]) -> "RowType":
+    def take(self, names: Sequence[str]) -> RowType:
         """The row type of the named columns, in that order."""
         return RowType((f.name, f.type, f.nullable) for f in map(self.field, names))
 
-    def encode(self, columns: Mapping[str, "pa.Array | pa.ChunkedArray | Values"]) -> Words:
-        """Encode n values a column as int64[n, width], C-contiguous, O(n * width). Raises BadValue for a column."""
+    @cached_property
+    def text_words(self) -> tuple[int, ...]:
+        """Where in a row texts begin (storage/texts.py), those inside structs too; () where no column has any."""
+        return tuple(at for field in self.fields for at in field.text_words)
+
+    def encode(self, columns: Mapping[str, pa.Array | pa.ChunkedArray | Values], heap: Heap | None = None) -> Words:
+        """Encode n values a column as int64[n, width], C-contiguous, O(n * width). Raises BadValue for a column.
+
+        heap: takes the contents of long texts; without one, a long text raises TextMissing.
+        """
         for name in self.names:
             if name not in columns:
                 raise BadValue(column=name, problem="missing")
         n = len(columns[self.names[0]]) if self.names else 0
         out = np.empty((n, self.width), np.int64)
         for field in self.fields:
-            out[:, field.offset : field.offset + field.words] = field.encode(columns[field.name])
+            out[:, field.offset : field.offset + field.words] = field.encode(columns[field.name], heap)
         return out
 
-    def encode_rows(self, rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> Words:
+    def encode_rows(self, rows: Iterable[Sequence[Any] | Mapping[str, Any]], heap: Heap | None = None) -> Words:
         """Encode Python rows (tuples in column order or dicts); for tests and small inputs. Raises BadValue."""
         table = [tuple(row[name] for name in self.names) if isinstance(row, Mapping) else tuple(row) for row in rows]
         for row in table:
@@ -123,32 +176,25 @@ class RowType:
                 raise BadValue(column=self.names[min(len(row), len(self.names) - 1)], problem=problem)
         out = np.empty((len(table), self.width), np.int64)
         for i, field in enumerate(self.fields):
-            try:
-                array = pa.array([row[i] for row in table], from_pandas=False)
-                array = array.cast(field.type.arrow) if pa.types.is_null(array.type) else array
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise BadValue(
-                    column=field.name, problem=f"not {spell(field.type, field.nullable)}: {error}"
-                ) from error
-            out[:, field.offset : field.offset + field.words] = field.encode(array)
+            words = field.encode_python([row[i] for row in table], heap)
+            out[:, field.offset : field.offset + field.words] = words
         return out
 
-    def decode(self, words: Words) -> pa.RecordBatch:
-        """Decode int64[n, width] to an Arrow record batch with this type's columns."""
-        arrays = [field.decode(words[:, field.offset : field.offset + field.words]) for field in self.fields]
+    def decode(self, words: Words, heap: Heap | None = None) -> pa.RecordBatch:
+        """Decode int64[n, width] to an Arrow record batch with this type's columns. heap: has the long texts."""
+        arrays = [field.decode(words[:, field.offset : field.offset + field.words], heap) for field in self.fields]
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
-    def decode_rows(self, words: Words) -> list[tuple[Any, ...]]:
+    def decode_rows(self, words: Words, heap: Heap | None = None) -> list[tuple[Any, ...]]:
         """Decode int64[n, width] to Python tuples in column order; TimestampNs as integers of nanoseconds.
 
-        NaN is always the object math.nan, so that tuples with it compare equal.
+        Decimals are decimal.Decimal, lists are lists, structs are dicts. NaN is always the object math.nan, so that
+        tuples with it compare equal. heap: has the contents of long texts.
         """
-        columns = []
-        for field in self.fields:
-            block = words[:, field.offset : field.offset + field.words]
-            array = field.decode(block)
-            values = (array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array).to_pylist()
-            columns.append([math.nan if value != value else value for value in values])
+        columns = [
+            field.slot.to_python(field.decode(words[:, field.offset : field.offset + field.words], heap))
+            for field in self.fields
+        ]
         return list(zip(*columns, strict=True)) if columns else [()] * len(words)
 
     @cached_property

@@ -1,19 +1,29 @@
 """Column types: how values of a type become int64 words and come back.
 
 A value is one or more words such that comparing words compares values as Spark SQL does; kernels see words alone. In a
-program a type is used as an annotation (`src: Int64`, `note: Int64 | None`), so the simple types are classes; the
-engine holds their instances. A nullable column has one more word in front of its type's (operators/language/schema.py).
+program a type is used as an annotation (`src: Int64`, `note: String | None`), so the simple types are classes; the
+engine holds their instances. A nullable value has one more word in front of its type's: 1, or 0 for null, and then all
+its words are 0. The types of one word are here; the others are made of parts (parts.py, decimals.py, texts.py,
+structs.py). Contents of long texts are not in words but in a Heap (storage/texts.py), which types without texts ignore.
 """
 
+from __future__ import annotations
+
+import ast
+import math
 import types
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import BadValue, NotInThisRelease, WrongType
+from operators.errors import BadValue, ProgramError, WrongType
+
+if TYPE_CHECKING:
+    from storage.texts import Heap
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 Values = np.ndarray[Any, np.dtype[Any]]
@@ -25,59 +35,88 @@ DATE_MIN, DATE_MAX = -719_162, 2_932_896
 
 
 class Type:
-    """A column type. Two instances are equal when they mean the same values; `str` and `parse` are inverse."""
+    """A column type. Two instances are equal when they mean the same values; `str` and `parse` are inverse.
+
+    Values in bulk are numpy arrays of dtype `numpy` for `plain` types and Arrow arrays of type `arrow` for the others.
+    """
 
     name: ClassVar[str] = ""
-    words: ClassVar[int] = 1
-    arrow: ClassVar[pa.DataType]
+    usage: ClassVar[str] = ""
+    """How a program writes it, where the name alone is not a type."""
+    plain: ClassVar[bool] = True
+    words: int = 1
+    text_words: tuple[int, ...] = ()
+    """At which of the value's words a text begins; its hash, if it is long, is two words further on."""
+    arrow: pa.DataType
     """The Arrow type of decoded values; others that cast to it without loss can be encoded."""
-    numpy: ClassVar[np.dtype[Any]]
-    """The type of the numpy array that expressions compute with."""
+    numpy: np.dtype[Any]
+    """The type of the numpy array that expressions compute with; object where they compute with Arrow arrays."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__dict__.get("name"):
+            _BY_NAME[cls.name] = cls
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
+        return type(self) is type(other) and str(self) == str(other)
 
     def __hash__(self) -> int:
-        return hash(type(self).__name__)
+        return hash(str(self))
 
     def __repr__(self) -> str:
-        return self.name
+        return str(self)
 
     def __str__(self) -> str:
         return self.name
 
-    def __or__(self, other: None) -> "OrNone":
+    def __or__(self, other: None) -> OrNone:
         return OrNone(self)
 
-    def to_words(self, values: Values) -> Words:
-        """Encode a numpy array of this type's `numpy` dtype, n -> int64[n, words]; exact, O(n)."""
-        return values.astype(np.int64, copy=False).reshape(-1, 1)
+    def to_words(self, values: pa.Array | Values, heap: Heap | None = None) -> Words:
+        """Encode values in bulk (see the class), n -> int64[n, words]; exact, O(n).
 
-    def from_words(self, words: Words) -> Values:
-        """Decode int64[n, words] to a numpy array of this type's `numpy` dtype; O(n)."""
+        heap: takes the contents of long texts; None will do where there are none.
+        """
+        return typing.cast(Words, values.astype(np.int64, copy=False).reshape(-1, 1))
+
+    def from_words(self, words: Words, heap: Heap | None = None) -> pa.Array | Values:
+        """Decode int64[n, words] to values in bulk; O(n). heap: has the contents of long texts."""
         return words[:, 0].astype(self.numpy, copy=False)
 
-    def encode(self, values: "pa.Array | Values") -> Words:
+    def encode(self, values: pa.Array | Values, heap: Heap | None = None) -> Words:
         """Encode an Arrow or numpy array without nulls as int64[n, words]; raises BadValue for what does not fit."""
         if isinstance(values, np.ndarray) and values.dtype == self.numpy:
             return self.to_words(values)
         return self.to_words(self._from_arrow(self.to_arrow(values)))
 
-    def to_arrow(self, values: "pa.Array | Values") -> pa.Array:
+    def to_arrow(self, values: pa.Array | Values) -> pa.Array:
         """The values as an Arrow array of type `arrow`, nulls kept; raises BadValue when a value does not fit."""
         array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
         if array.type == self.arrow:
             return array
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), self.arrow)
         if not self._accepts(array.type):
-            raise BadValue(column="?", problem=f"values of Arrow type {array.type} are not {self.name}")
+            raise BadValue(column="?", problem=f"values of Arrow type {array.type} are not {self}")
         try:
             return array.cast(self.arrow)
         except pa.ArrowInvalid as error:
-            raise BadValue(column="?", problem=f"not {self.name}: {error}") from error
+            raise BadValue(column="?", problem=f"not {self}: {error}") from error
 
-    def decode(self, words: Words) -> pa.Array:
+    def of_python(self, values: Sequence[object]) -> pa.Array:
+        """An Arrow array of Python values, nulls as None; its type may still have to be cast. Raises BadValue."""
+        try:
+            return pa.array(values, from_pandas=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise BadValue(column="?", problem=f"not {self}: {error}") from error
+
+    def to_python(self, array: pa.Array) -> list[Any]:
+        """Python values of an Arrow array of type `arrow` without nulls."""
+        return typing.cast(list[Any], array.to_pylist())
+
+    def decode(self, words: Words, heap: Heap | None = None) -> pa.Array:
         """Decode int64[n, words] to an Arrow array of type `arrow`; O(n), without a copy where the layout allows."""
         return pa.array(self.from_words(words), type=self.arrow)
 
@@ -88,6 +127,9 @@ class Type:
         return bool(pa.types.is_integer(source))
 
 
+_BY_NAME: dict[str, type[Type]] = {}
+
+
 class Int64(Type):
     """A signed 64-bit integer; one word, itself. Arithmetic never wraps: it raises."""
 
@@ -95,7 +137,7 @@ class Int64(Type):
     arrow = pa.int64()
     numpy = np.dtype(np.int64)
 
-    def decode(self, words: Words) -> pa.Array:
+    def decode(self, words: Words, heap: Heap | None = None) -> pa.Array:
         return pa.array(np.ascontiguousarray(words[:, 0]), type=self.arrow)
 
 
@@ -117,7 +159,7 @@ class Date(Type):
     arrow = pa.date32()
     numpy = np.dtype(np.int64)
 
-    def decode(self, words: Words) -> pa.Array:
+    def decode(self, words: Words, heap: Heap | None = None) -> pa.Array:
         return pa.array(words[:, 0].astype(np.int32), type=pa.int32()).cast(self.arrow)
 
     def _from_arrow(self, array: pa.Array) -> Values:
@@ -137,8 +179,11 @@ class TimestampNs(Type):
     arrow = pa.timestamp("ns", tz="UTC")
     numpy = np.dtype(np.int64)
 
-    def decode(self, words: Words) -> pa.Array:
+    def decode(self, words: Words, heap: Heap | None = None) -> pa.Array:
         return pa.array(np.ascontiguousarray(words[:, 0]), type=pa.int64()).cast(self.arrow)
+
+    def to_python(self, array: pa.Array) -> list[Any]:
+        return typing.cast(list[Any], array.cast(pa.int64()).to_pylist())
 
     def _from_arrow(self, array: pa.Array) -> Values:
         return typing.cast(Values, array.cast(pa.int64()).to_numpy())
@@ -154,12 +199,16 @@ class Float64(Type):
     arrow = pa.float64()
     numpy = np.dtype(np.float64)
 
-    def to_words(self, values: Values) -> Words:
+    def to_words(self, values: pa.Array | Values, heap: Heap | None = None) -> Words:
         canonical = np.where(np.isnan(values), np.nan, values + 0.0).astype(np.float64)
         return _flip(canonical.view(np.int64)).reshape(-1, 1)
 
-    def from_words(self, words: Words) -> Values:
+    def from_words(self, words: Words, heap: Heap | None = None) -> Values:
         return _flip(np.ascontiguousarray(words[:, 0])).view(np.float64)
+
+    def to_python(self, array: pa.Array) -> list[Any]:
+        # One object for all NaN, so that rows with it compare equal.
+        return [math.nan if value != value else value for value in array.to_pylist()]
 
     def _accepts(self, source: pa.DataType) -> bool:
         return bool(pa.types.is_floating(source) or pa.types.is_integer(source))
@@ -177,59 +226,13 @@ class OrNone:
     type: Type
 
 
-class Unsupported(Type):
-    """A type that has a name in programs but that this release cannot hold; refused when the schema is built."""
-
-
-class String(Unsupported):
-    """Text, ordered by code point. Not in this release."""
-
-    name = "String"
-
-
-class Binary(Unsupported):
-    """Bytes. Not in this release."""
-
-    name = "Binary"
-
-
-class Decimal(Unsupported):
-    """A decimal number of `precision` digits, `scale` of them behind the point. Not in this release."""
-
-    name = "Decimal"
-
-    def __init__(self, precision: int, scale: int = 0) -> None:
-        self.precision, self.scale = precision, scale
-
-
-class List(Unsupported):
-    """A list of values of one type. Not in this release."""
-
-    name = "List"
-
-    def __init__(self, element: object) -> None:
-        self.element = element
-
-
-class Struct(Unsupported):
-    """A record of named fields. Not in this release."""
-
-    name = "Struct"
-
-    def __init__(self, **fields: object) -> None:
-        self.fields = fields
-
-
-SUPPORTED: tuple[type[Type], ...] = (Int64, Float64, Bool, Date, TimestampNs)
-_BY_NAME = {kind.name: kind for kind in SUPPORTED}
 _PYTHON = {int: "Int64", float: "Float64", bool: "Bool", str: "String", bytes: "Binary"}
 
 
 def as_type(annotation: object, what: str) -> tuple[Type, bool]:
     """The type and nullability that an annotation means; `what` names its place for the error.
 
-    Accepts a type class or instance, and either of them `| None`. Raises WrongType for anything else and
-    NotInThisRelease for a type that this release cannot hold.
+    Accepts a type class or instance, and either of them `| None`. Raises WrongType for anything else.
     """
     arguments = typing.get_args(annotation)
     if arguments and typing.get_origin(annotation) in (typing.Union, types.UnionType):
@@ -239,12 +242,10 @@ def as_type(annotation: object, what: str) -> tuple[Type, bool]:
         return as_type(inner[0], what)[0], len(inner) < len(arguments)
     if isinstance(annotation, OrNone):
         return as_type(annotation.type, what)[0], True
-    if isinstance(annotation, type) and issubclass(annotation, Type) and annotation is not Type:
-        if annotation in (Decimal, List, Struct):
-            _refuse(annotation.name, what)
+    if isinstance(annotation, type) and issubclass(annotation, Type) and annotation.name:
+        if annotation.usage:
+            raise WrongType(problem=f"{what} is {annotation.name} without its arguments; write vn.{annotation.usage}")
         annotation = annotation()
-    if isinstance(annotation, Unsupported):
-        _refuse(annotation.name, what)
     if isinstance(annotation, Type):
         return annotation, False
     hint = f"; did you mean vn.{_PYTHON[annotation]}?" if isinstance(annotation, type) and annotation in _PYTHON else ""
@@ -252,11 +253,26 @@ def as_type(annotation: object, what: str) -> tuple[Type, bool]:
 
 
 def parse(text: str) -> tuple[Type, bool]:
-    """The inverse of `spell`: "Int64 | None" is (Int64(), True). Raises BadValue for a name it does not know."""
-    name, _, rest = text.partition(" | ")
-    if name not in _BY_NAME or rest not in ("", "None"):
-        raise BadValue(column="?", problem=f"no type is spelled {text!r} (types are {names()})")
-    return _BY_NAME[name](), rest == "None"
+    """The inverse of `spell`: "Int64 | None" is (Int64(), True). Raises BadValue for what spells no type."""
+    try:
+        return as_type(_parsed(ast.parse(text, mode="eval").body), "it")
+    except (SyntaxError, ValueError, TypeError, LookupError, RecursionError, ProgramError) as error:
+        known = f"types are {names()}"
+        raise BadValue(column="?", problem=f"no type is spelled {text!r} ({known})") from error
+
+
+def _parsed(node: ast.expr) -> object:
+    match node:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=ast.Constant(value=None)):
+            inner = as_type(_parsed(left), "it")
+            return OrNone(inner[0])
+        case ast.Name(id=name):
+            return _BY_NAME[name]
+        case ast.Constant(value=int() as value):
+            return value
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            return _BY_NAME[name](*map(_parsed, args), **{str(one.arg): _parsed(one.value) for one in keywords})
+    raise ValueError(ast.dump(node))
 
 
 def spell(kind: Type, nullable: bool) -> str:
@@ -265,9 +281,5 @@ def spell(kind: Type, nullable: bool) -> str:
 
 
 def names() -> str:
-    """The names of the types that this release holds, for messages."""
-    return ", ".join(_BY_NAME)
-
-
-def _refuse(name: str, what: str) -> typing.NoReturn:
-    raise NotInThisRelease(problem=f"{what} is {name}, which this release cannot hold yet (it has {names()})")
+    """The names of the types, for messages."""
+    return ", ".join(kind.usage or name for name, kind in _BY_NAME.items())

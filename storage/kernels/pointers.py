@@ -69,7 +69,7 @@ else:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             byte = ir.PointerType(ir.IntType(8))
             to, source = (builder.inttoptr(arg, byte) for arg in args[:2])
-            cgutils.raw_memcpy(builder, to, source, args[2], 1)
+            cgutils.raw_memcpy(builder, to, source, args[2], 1)  # type: ignore[no-untyped-call,unused-ignore]
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), generate

@@ -170,8 +170,8 @@ def rehash(hashes: np.ndarray, count: int, table: np.ndarray) -> None:
 
 
 @njit(cache=True)
-def decode(words: np.ndarray, entries: np.ndarray, starts: np.ndarray, arena: np.ndarray):  # type: ignore[no-untyped-def]
-    """The contents (offsets[n + 1], bytes) of n texts: of entry entries[i], or of the prefix words[i] where it is -1."""
+def decode(words, entries, starts, arena):  # type: ignore[no-untyped-def]
+    """The contents (offsets[n + 1], bytes) of n texts: of entry entries[i], or of words[i] where it is -1."""
     n = entries.shape[0]
     offsets = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -315,4 +315,3 @@ def replace_hashes(rows: np.ndarray, positions: np.ndarray, pairs: np.ndarray, r
                     high = middle
             if low < pairs.shape[0] and pairs[low, 0] == h0 and pairs[low, 1] == h1:
                 rows[i, at] = ranks[low]
-
