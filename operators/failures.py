@@ -82,6 +82,27 @@ class TimeOverflow(CallerError):
     ns: int
 
 
+class DelayedCycleDidNotSettle(CallerError):
+    """Delayed variables fed one another for longer than they may, with nothing new from outside."""
+
+    message = (
+        "the delayed variables {variables} did not settle: they still change at {time}, after {steps} steps in which "
+        "nothing else did; raise max_steps, or let what goes round come to an end"
+    )
+    variables: str
+    steps: int
+    time: int
+
+
+class HeldTooLate(InvariantError):
+    """Something due in the running slice was put behind it: the slice is wider than a variable's delay."""
+
+    message = "{operator} gave an update at {time}, inside the running slice, which ends at {upper}"
+    operator: str
+    time: int
+    upper: int
+
+
 class VisitLeft(InvariantError):
     """Something stayed pending after its round was done: a rule of the loops is broken."""
 

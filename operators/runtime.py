@@ -10,19 +10,19 @@ worker that fails in the middle has changed nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 
-from operators import arrange, join, linear, loop, reduce, waves
+from operators import arrange, hold, join, linear, loop, reduce, slices, waves
 from operators.exchange import Exchange, Single
 from operators.failures import VisitLeft
 from operators.operator import Operator, Slice
-from operators.planning.plan import InputOp, Op, Plan, ViewOp
+from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp
 from operators.scope import ScopeRun
+from storage.queue import Queue
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
@@ -30,16 +30,17 @@ SLICE_UPDATES = 1024
 """Updates a slice holds, all workers together: few enough for histories to stay in the cache."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
-for _family in (linear.KINDS, arrange.KINDS, join.KINDS, reduce.KINDS, waves.KINDS, loop.KINDS):
+for _family in (linear.KINDS, arrange.KINDS, join.KINDS, reduce.KINDS, waves.KINDS, loop.KINDS, hold.KINDS):
     _KINDS.update(_family)
 
 
 @dataclass
 class WorkerState:
-    """The traces of one shard, by name, complete up to `upper`."""
+    """The traces of one shard, by name, complete up to `upper`, and what waits for times from there on."""
 
     traces: dict[str, Trace]
     upper: int = MIN_TIME
+    queues: dict[str, Queue] = field(default_factory=dict)
 
     @staticmethod
     def empty(plan: Plan) -> WorkerState:
@@ -48,12 +49,17 @@ class WorkerState:
             {
                 name: Trace(name, shape.key_width, shape.val_width, shape.depth)
                 for name, shape in plan.arrangements.items()
-            }
+            },
+            queues={name: Queue(name, shape.width, shape.depth) for name, shape in plan.holds.items()},
         )
 
     def fork(self) -> WorkerState:
         """A copy that can be changed; O(layers)."""
-        return WorkerState({name: trace.fork() for name, trace in self.traces.items()}, self.upper)
+        return WorkerState(
+            {name: trace.fork() for name, trace in self.traces.items()},
+            self.upper,
+            {name: queue.fork() for name, queue in self.queues.items()},
+        )
 
 
 @dataclass
@@ -86,7 +92,7 @@ class Worker:
         scopes: list[ScopeRun] = []
         for spec in plan.scopes:
             parent = None if spec.parent is None else scopes[spec.parent]
-            scopes.append(ScopeRun(plan, spec.id, parent, self.exchange, self.state.traces, self.slice))
+            scopes.append(ScopeRun(plan, spec.id, parent, self.exchange, self.state, self.slice))
         self.root = scopes[0]
         self.operators: list[Operator] = []
         for op in plan.ops:
@@ -107,12 +113,11 @@ class Worker:
         """
         started = time.perf_counter()
         sources = {name: _by_time(updates) for name, updates in inputs.items() if len(updates)}
-        cuts = self._cuts(sources, lower, upper)
         result = EpochResult({})
         for view in self.views.values():
             view.changes.clear()
         merged = sum(trace.merged for trace in self.state.traces.values())
-        for start, stop in pairwise(cuts):
+        for start, stop in self._cuts(sources, lower, upper):
             self._run_slice(start, stop, sources)
             result.slices += 1
         self.state.upper = upper
@@ -133,21 +138,22 @@ class Worker:
         }
         return result
 
-    def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> list[int]:
-        """Where the slices begin and end; the same on all workers. An epoch without updates has none."""
-        workers = self.exchange.workers
-        none = np.empty(0, np.int64)
-        times = np.sort(np.concatenate([none, *(data[:, -2] for data in sources.values())]))
-        step = max(1, self.slice_updates // workers)
-        # Every step-th time of each worker; every `workers`-th of all of them starts a slice.
-        sample = np.concatenate((times[:1], times[step::step]))
-        gathered = self.exchange.allgather(sample.tobytes())
-        first = [np.frombuffer(part, np.int64)[:1] for part in gathered]
-        if not any(len(part) for part in first):
-            return [lower]
-        rest = np.sort(np.concatenate([np.frombuffer(part, np.int64)[1:] for part in gathered]))
-        inner = np.unique(rest[workers - 1 :: workers])
-        return [lower, *(int(cut) for cut in inner if lower < cut < upper), upper]
+    def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[tuple[int, int]]:
+        """The epoch's slices, the same on all workers; each must have run before the next is asked for."""
+        plan = self.plan
+        if not plan.holds:
+            return slices.cut_by_count(self.exchange, sources, lower, upper, self.slice_updates)
+        delayed = [op for op in plan.ops if isinstance(op, DelayedOp)]
+        held = slices.HeldSlices(
+            self.exchange,
+            self.state.queues,
+            self.slice_updates,
+            delay=min((op.ns for op in delayed), default=None),
+            cyclic=[name for name, shape in plan.holds.items() if shape.cyclic],
+            max_steps=max((op.max_steps for op in delayed), default=0),
+            variables=", ".join(op.name for op in delayed),
+        )
+        return held.cut(sources, lower, upper)
 
     def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
         self.slice.lower, self.slice.upper = start, stop
@@ -167,6 +173,8 @@ class Worker:
             if self.plan.arrangements[name].retained:
                 since = max(MIN_TIME, stop - self.plan.retain_ns)
             trace.close_slice(since)
+        for queue in self.state.queues.values():
+            queue.close_slice(stop)
 
 
 def _by_time(updates: Updates) -> Ints:

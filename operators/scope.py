@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from operators.exchange import Exchange, Round
 from operators.language.evaluate import Heap
 from operators.operator import Slice
 from operators.planning.plan import Plan
+from storage.queue import Queue
 from storage.trace import Trace
 
 if TYPE_CHECKING:
     from operators.operator import Operator
+
+
+class State(Protocol):
+    """What operators keep from slice to slice, by name."""
+
+    traces: dict[str, Trace]
+    queues: dict[str, Queue]
 
 
 class ScopeRun:
@@ -29,13 +36,13 @@ class ScopeRun:
         index: int,
         parent: ScopeRun | None,
         exchange: Exchange,
-        traces: Mapping[str, Trace],
+        state: State,
         slice_: Slice,
     ) -> None:
         spec = plan.scopes[index]
         self.plan, self.spec, self.parent = plan, spec, parent
         self.depth = spec.depth
-        self.exchange, self.traces, self.slice = exchange, traces, slice_
+        self.exchange, self.traces, self.queues, self.slice = exchange, state.traces, state.queues, slice_
         self.heap: Heap = None if parent is None else parent.heap
         self.operators: list[Operator] = []
         self.by_id: dict[int, Operator] = {} if parent is None else parent.by_id

@@ -12,9 +12,10 @@ from operators.language.rowcode import RowFunction
 from operators.language.rows import Rows, check_collection, column_name, conform
 from operators.language.schema import RowType, Schema
 from operators.language.tables import TableFunction, repeat_row
+from operators.language.temporal import Temporal
 
 
-class Linear(Rows):
+class Linear(Temporal):
     """The linear operators; chains of them run as one pass."""
 
     def select(self, *columns: str | Expr, **named_columns: str | ExprLike) -> Self:

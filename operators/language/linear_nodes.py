@@ -25,3 +25,20 @@ class Expand(Node):
 
     def _schema(self) -> RowType:
         return self.table.schema(self.input.schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Later(Node):
+    """The same rows at later times: rounded up to multiples of `ns`, or, for a `delay`, by `ns`."""
+
+    kind: ClassVar[str] = "later"
+    input: Node
+    ns: int
+    delay: bool
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (self.ns, self.delay)

@@ -14,9 +14,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 METHODS_LATER = _names(
-    """explode as_of_join interval_join lookup threshold consolidate top_k rank
-    row_number lag lead running_sum tumble hop session window valid_between coarsen delay arrange_by inspect probe
-    iterate prefix_sum assert_empty"""
+    """explode as_of_join interval_join lookup threshold consolidate tumble hop session window valid_between coarsen
+    delay arrange_by inspect probe iterate prefix_sum assert_empty"""
 )
 FUNCTIONS_LATER = _names(
     """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate Variable"""

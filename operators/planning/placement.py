@@ -15,6 +15,7 @@ from operators.planning.plan import (
     ArrangeOp,
     EnterOp,
     Expand,
+    HoldOp,
     JoinOp,
     Keep,
     KeyedOp,
@@ -91,7 +92,7 @@ def _part(ops: list[Op], op: Op) -> Words | None:
         case UnionOp():
             parts = {ops[i].part for i in op.inputs}
             return parts.pop() if len(parts) == 1 else None
-        case EnterOp() | LeaveOp() | ViewOp():
+        case HoldOp() | EnterOp() | LeaveOp() | ViewOp():
             return ops[op.input].part
         case _:
             return None

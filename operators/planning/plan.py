@@ -165,6 +165,32 @@ class WaveOp(KeyedOp):
 
 
 @dataclass
+class HoldOp(Op):
+    """Keeps updates that lie behind the running slice in a queue until they are due."""
+
+    input: int
+    queue: str
+
+
+@dataclass
+class DelayedOp(Op):
+    """A delayed variable: what was set `ns` ago. max_steps: slices in a row that it may feed itself."""
+
+    queue: str
+    ns: int
+    max_steps: int
+
+
+@dataclass
+class SetOp(Op):
+    """Feeds its input to a delayed variable, `ns` later."""
+
+    input: int
+    variable: int
+    ns: int
+
+
+@dataclass
 class VariableOp(Op):
     """A loop variable: X0 at round 0, -X0 at round 1, and the body's output one round later."""
 
@@ -229,6 +255,17 @@ class ArrangementPlan:
 
 
 @dataclass(frozen=True)
+class HoldPlan:
+    """A queue's shape. cyclic: a delayed variable comes back to itself through it."""
+
+    queue: str
+    label: str
+    width: int
+    depth: int
+    cyclic: bool = False
+
+
+@dataclass(frozen=True)
 class ViewPlan:
     """A view: its schema, its key columns, the trace that holds it and how trace words map to row words."""
 
@@ -251,6 +288,7 @@ class Plan:
     ops: list[Op]
     scopes: list[Scope]
     arrangements: dict[str, ArrangementPlan]
+    holds: dict[str, HoldPlan] = field(default_factory=dict)
 
     def explain(self) -> dict[str, Any]:
         """The plan as JSON: operators with inputs, scopes, arrangements and who shares them."""
@@ -274,6 +312,10 @@ class Plan:
                     "readers": [op.id for op in self.ops if any(self.trace_of(i) == name for i in inputs_of(op))],
                 }
                 for name, shape in self.arrangements.items()
+            ],
+            "holds": [
+                {"queue": name, "label": shape.label, "words": shape.width, "depth": shape.depth}
+                for name, shape in self.holds.items()
             ],
         }
 
@@ -300,6 +342,10 @@ class Plan:
             about["exchange"] = op.exchange
         if isinstance(op, KeyedOp):
             about["form"] = "total" if op.trace is None else "general"
+        if isinstance(op, (DelayedOp, HoldOp)):
+            about["queue"] = op.queue
+        if isinstance(op, (DelayedOp, SetOp)):
+            about["delay_ns"] = op.ns
         if isinstance(op, LoopOp):
             about["inner_scope"] = op.inner
             about["max_rounds"] = op.max_rounds
@@ -309,7 +355,7 @@ class Plan:
 def inputs_of(op: Op) -> Words:
     """The ids of the operators that feed `op`."""
     match op:
-        case LinearOp() | EnterOp() | ArrangeOp() | ReduceOp() | KeyedOp() | LeaveOp() | ViewOp():
+        case LinearOp() | HoldOp() | SetOp() | EnterOp() | ArrangeOp() | KeyedOp() | LeaveOp() | ViewOp():
             return (op.input,)
         case UnionOp():
             return op.inputs

@@ -25,6 +25,7 @@ from operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
     EnterOp,
+    HoldPlan,
     InputOp,
     KeyedOp,
     Op,
@@ -60,6 +61,7 @@ class Planner:
         self.variables: dict[tuple[logical.Scope, int], int] = {}
         self.prints: dict[int, str] = {}
         self.arrangements: dict[str, ArrangementPlan] = {}
+        self.holds: dict[str, HoldPlan] = {}
         self.uses = count_uses([view.node for view in app.views.values()])
 
     def compile(self) -> Plan:
@@ -71,7 +73,8 @@ class Planner:
         place(self.ops)
         capture(self.ops, self.scopes)
         parts = [(op.trace, op.width) for op in self._keepers()]
-        described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts))
+        waits = [(name, shape.width) for name, shape in self.holds.items()]
+        described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts, *waits))
         return Plan(
             app=self.app.name,
             retain_ns=self.app.retain_ns,
@@ -81,6 +84,7 @@ class Planner:
             ops=self.ops,
             scopes=self.scopes,
             arrangements=self.arrangements,
+            holds=self.holds,
         )
 
     def scope(self, scope: logical.Scope) -> int:

@@ -1,0 +1,101 @@
+"""Slices: where an epoch is cut. The same on all workers and never inside one data time; answers do not depend on it.
+
+A slice holds about `step` updates of all workers together: few enough for histories to stay in the cache, and the cost
+of an update stays flat whatever the epoch's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from operators.exchange import Exchange
+from operators.failures import DelayedCycleDidNotSettle
+from storage.queue import Queue
+from storage.updates import CLOSED, Ints
+
+Interval = tuple[int, int]
+
+
+def cut_by_count(
+    exchange: Exchange, sources: Mapping[str, Ints], lower: int, upper: int, step: int
+) -> Iterator[Interval]:
+    """The slices of an epoch all of whose updates are known: one exchange. An epoch without updates has none.
+
+    sources: updates at depth 0, sorted by time.
+    """
+    workers = exchange.workers
+    none = np.empty(0, np.int64)
+    times = np.sort(np.concatenate([none, *(data[:, -2] for data in sources.values())]))
+    stride = max(1, step // workers)
+    # Every stride-th time of each worker; every `workers`-th of all of them starts a slice.
+    sample = np.concatenate((times[:1], times[stride::stride]))
+    gathered = exchange.allgather(sample.tobytes())
+    first = [np.frombuffer(part, np.int64)[:1] for part in gathered]
+    if not any(len(part) for part in first):
+        return
+    rest = np.sort(np.concatenate([np.frombuffer(part, np.int64)[1:] for part in gathered]))
+    inner = np.unique(rest[workers - 1 :: workers])
+    yield from pairwise([lower, *(int(cut) for cut in inner if lower < cut < upper), upper])
+
+
+class HeldSlices:
+    """The slices of an epoch in which updates may come out of queues, some of which its own slices fill.
+
+    One exchange a slice. A slice begins at the next time with work. delay: the smallest delay of a variable, which no
+    slice is wider than. cyclic: the queues through which a variable comes back to itself; after `max_steps` slices in
+    a row that only these feed, DelayedCycleDidNotSettle is raised: such a cycle would go on for ever.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        queues: Mapping[str, Queue],
+        step: int,
+        *,
+        delay: int | None = None,
+        cyclic: Sequence[str] = (),
+        max_steps: int = 0,
+        variables: str = "",
+    ) -> None:
+        self._exchange, self._queues = exchange, queues
+        self._step = max(1, step // exchange.workers)
+        self._delay, self._max_steps, self._variables = delay, max_steps, variables
+        self._outer = [name for name in queues if name not in cyclic]
+
+    def cut(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[Interval]:
+        """The epoch's slices; each must have run before the next is asked for. sources: sorted by time."""
+        times = [np.ascontiguousarray(data[:, -2]) for data in sources.values()]
+        quiet = 0
+        while lower < upper:
+            first, reach, outer = self._agree(times, lower)
+            if first >= upper:
+                return
+            stop = min(upper, max(first + 1, reach))
+            if self._delay is not None:
+                stop = min(stop, first + self._delay)
+            quiet = 0 if outer < stop else quiet + 1
+            if self._max_steps and quiet > self._max_steps:
+                raise DelayedCycleDidNotSettle(variables=self._variables, steps=self._max_steps, time=first)
+            yield first, stop
+            lower = stop
+
+    def _agree(self, times: list[Ints], lower: int) -> tuple[int, int, int]:
+        """Over all workers: the next time with work, where a slice should end, the next time with work from outside
+        the delayed cycles."""
+        source, reach = CLOSED, CLOSED
+        for own in times:
+            at = int(np.searchsorted(own, lower))
+            source = min(source, int(own[at]) if at < len(own) else CLOSED)
+            reach = min(reach, int(own[at + self._step]) if at + self._step < len(own) else CLOSED)
+        waits = {name: queue.next(lower) for name, queue in self._queues.items()}
+        for queue in self._queues.values():
+            far = queue.reach(lower, self._step)
+            reach = reach if far is None else min(reach, far)
+        first = min([source, *(time for time in waits.values() if time is not None)])
+        outer = min([source, *(time for name in self._outer if (time := waits[name]) is not None)])
+        said = self._exchange.allgather(np.array([first, reach, outer], np.int64).tobytes())
+        least = np.min([np.frombuffer(part, np.int64) for part in said], axis=0)
+        return int(least[0]), int(least[1]), int(least[2])
