@@ -17,7 +17,7 @@ from operators.language.collection import Collection, union
 from operators.language.expr import col
 from operators.language.fixpoint import fixpoint
 from operators.language.schema import Schema
-from operators.language.types import Int64
+from operators.language.types import Float64, Int64
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
@@ -56,6 +56,16 @@ def _groups() -> App:
     return app
 
 
+def _orders() -> App:
+    """What looks along an order."""
+    app = App("warm-orders")
+    edges = app.source("edges", _Edge)
+    app.source("nodes", _Node)
+    app.view("sums", edges.running_sum("weight", by="dst", within="src"))
+    app.view("floats", edges.cast(weight=Float64 | None).running_sum("weight", by="dst", within="src"))
+    return app
+
+
 def _loops() -> App:
     """A loop, and one in another's body; a source, rows of it and a reduction's output enter it."""
     app = App("warm-loops")
@@ -80,6 +90,7 @@ def _loops() -> App:
 _STAGES: tuple[tuple[str, Callable[[], App]], ...] = (
     ("rows and joins", _rows),
     ("aggregates", _groups),
+    ("orders", _orders),
     ("loops", _loops),
 )
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 import numpy as np
 
 from operators.errors import NotInThisRelease, ProgramError, UnknownName, WrongType, listed, meant
+from operators.language.order import Order
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
 
 Scalar = int | float | bool | datetime.date | datetime.datetime | None
@@ -106,6 +107,14 @@ class Expr:
         """
         target, nullable = as_type(kind, "the target of cast")
         return Nullability(Cast(self, target), True) if nullable else Cast(self, target)
+
+    def asc(self) -> Order:
+        """This column upwards, nulls first: what a column is in an order without being told."""
+        return Order(self)
+
+    def desc(self) -> Order:
+        """This column downwards, nulls last, for `by=` of top_k, rank and the like."""
+        return Order(self, descending=True)
 
     def is_null(self) -> Expr:
         """True where the value is null, else false; never null."""

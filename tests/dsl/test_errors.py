@@ -82,11 +82,6 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ("vn.Timestamp", NO, "did you mean 'TimestampNs'?"),
     ("vn.fixpont", NO, "did you mean 'fixpoint'?"),
     # a later release
-    (
-        'edges.top_k(3, by="dst")',
-        LATER,
-        "top_k is not in this release; the methods of a collection are cast, distinct,",
-    ),
     ('edges.valid_between("src", "dst")', LATER, "valid_between is not in this release"),
     ("vn.udf", LATER, "vn.udf is not in this release; the names of vernier are"),
     ("vn.Variable", LATER, "vn.Variable is not in this release"),
@@ -112,6 +107,19 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ('edges.join(nodes, left_on="src", right_on="node", where=col("nod") > 1)', UnknownColumn, "did you mean 'node'?"),
     ('edges.join(vn, on="src")', TYPE, "join takes collections"),
     ('edges.join(nodes, left_on=col("src") + 1, right_on="node")', TYPE, "with_columns first"),
+    # orders
+    ("edges.top_k(3)", WRONG, "missing 1 required keyword-only argument: 'by'"),
+    ("edges.top_k(0, by='dst')", TYPE, "a number of rows from 1 to"),
+    ("edges.top_k(1, by=[])", WRONG, 'top_k needs an order: by="column"'),
+    ("edges.top_k(1, by='dist')", UnknownColumn, "did you mean 'dst'?"),
+    ("edges.rank(by=col('dst') + 1)", TYPE, "compute the value with with_columns first"),
+    ("edges.rank(by=['dst', col('dst').desc()])", WRONG, "ordered by 'dst' twice"),
+    ("edges.rank(by='src', within='src')", TYPE, "keys of within= alone"),
+    ("edges.row_number(by='dst', name='src')", NameClash, "two columns would have the name 'src'"),
+    ("edges.lag('dst', 'x', by='src')", TYPE, "lag looks a number of places away"),
+    ("edges.lead('dst', by='src', default=1.5)", TYPE, "the default of lead must fit 'dst', Int64, but is 1.5"),
+    ("sales.running_sum('day', by='price')", TYPE, "running_sum adds Int64 or Float64, but 'day' is Date"),
+    ("edges.running_sum('src', by='dst', within='src')", TYPE, "it is a key of within="),
     # unions
     (
         "vn.union(edges, nodes)",
