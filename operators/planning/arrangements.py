@@ -16,6 +16,7 @@ from operators.planning.plan import (
     ViewOp,
     ViewPlan,
     Words,
+    texts_among,
 )
 from operators.planning.sharing import identity
 from operators.planning.stages import fuse
@@ -49,6 +50,7 @@ def arrange(planner: Planner, node: logical.Node, scope: logical.Scope, key: Wor
         op = ArrangeOp(
             len(planner.ops), scope_id, len(key) + len(val), label, below, key, val, f"arrange-{print_[:16]}"
         )
+        op.texts = texts_among((*key, *val), source.texts)
         planner.arrangements[op.trace] = ArrangementPlan(
             op.trace, label, len(key), len(val), planner.scopes[scope_id].depth, False
         )
@@ -65,6 +67,7 @@ def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
     print_ = planner.hash("view", name, planner.prints[below], key)
     trace = f"view-{name}"
     arranged = ArrangeOp(len(planner.ops), 0, row.width, f"view {name}", below, key, val, trace)
+    arranged.texts = texts_among((*key, *val), planner.ops[below].texts)
     planner.arrangements[trace] = ArrangementPlan(trace, f"view {name}", len(key), len(val), 0, True)
     planner.add(arranged, print_)
     op = ViewOp(len(planner.ops), 0, row.width, name, arranged.id, name, trace)

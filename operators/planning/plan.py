@@ -70,13 +70,15 @@ Stage = Take | Keep | Compute | Negated | Expand | Move
 @dataclass
 class Op:
     """An operator. id: its place in the plan; scope: where it runs; width: words of its rows; name: for people; part:
-    the words by whose hash its rows are placed on workers, or None where that is not known."""
+    the words by whose hash its rows are placed on workers, or None where that is not known; texts: at which words of
+    its rows a text begins (storage/texts.py)."""
 
     id: int
     scope: int
     width: int
     name: str
     part: Words | None = field(default=None, init=False)
+    texts: Words = field(default=(), init=False)
 
 
 @dataclass
@@ -244,7 +246,8 @@ class Scope:
 
 @dataclass(frozen=True)
 class ArrangementPlan:
-    """A trace's shape. retained: a view's history is kept for the retention window; others follow the frontier."""
+    """A trace's shape. retained: a view's history is kept for the retention window; others follow the frontier. texts:
+    at which of its rows' words (key, then val) a text begins."""
 
     trace: str
     label: str
@@ -252,6 +255,7 @@ class ArrangementPlan:
     val_width: int
     depth: int
     retained: bool
+    texts: Words = ()
 
 
 @dataclass(frozen=True)
@@ -350,6 +354,11 @@ class Plan:
             about["inner_scope"] = op.inner
             about["max_rounds"] = op.max_rounds
         return about
+
+
+def texts_among(words: Words, texts: Words) -> Words:
+    """Where texts are in rows of these words of other rows, which have them at `texts`."""
+    return tuple(i for i, word in enumerate(words) if word in texts)
 
 
 def inputs_of(op: Op) -> Words:

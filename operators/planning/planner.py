@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import xxhash
@@ -83,7 +84,7 @@ class Planner:
             views=views,
             ops=self.ops,
             scopes=self.scopes,
-            arrangements=self.arrangements,
+            arrangements=self._arrangements(),
             holds=self.holds,
         )
 
@@ -102,6 +103,11 @@ class Planner:
     def _keepers(self) -> list[ArrangeOp | ReduceOp | KeyedOp]:
         return [op for op in self.ops if isinstance(op, (ArrangeOp, ReduceOp, KeyedOp)) and op.trace is not None]
 
+    def _arrangements(self) -> dict[str, ArrangementPlan]:
+        """The traces, each told where its rows have texts."""
+        texts = {op.trace: op.texts for op in self._keepers()}
+        return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
+
     def hash(self, *parts: object) -> str:
         return xxhash.xxh3_128_hexdigest(repr((FORMAT, *parts)).encode())
 
@@ -110,6 +116,7 @@ class Planner:
         key = ("node", *identity(node))
         if key not in self.memo:
             self.memo[key] = self._make(node)
+            self.ops[self.memo[key]].texts = node.schema.text_words
         return self.memo[key]
 
     def _make(self, node: logical.Node) -> int:
@@ -127,6 +134,7 @@ class Planner:
         key = ("enter", outer, scope)
         if key not in self.memo:
             op = EnterOp(len(self.ops), self.scope(scope), self.ops[outer].width, "enter", input=outer)
+            op.texts = self.ops[outer].texts
             self.memo[key] = self.add(op, self.hash("enter", self.prints[outer]))
         return self.memo[key]
 
