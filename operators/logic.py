@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from operators.language.schema import Field, RowType
-from storage.updates import Ints
+from operators.language.types import Words as Ints
 
 Heap = Any
 """The contents of long texts (storage/texts.py), handed through to what encodes and decodes."""
