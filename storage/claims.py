@@ -139,8 +139,9 @@ class Claims:
         # Where making an object only if there is none is not atomic, two may have come so far.
         if self._read(name) != _decode(self._body(now)):
             return None
-        for link in links:
-            self._objects.delete(link)
+        with suppress(StorageError):
+            for link in links:
+                self._objects.delete(link)
         return self._hold(Claim(self, name, now + TTL_MS, chain=chain, alone=last.until_ms == 0))
 
     def holder(self, chain: str) -> Claimed | None:

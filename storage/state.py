@@ -107,6 +107,7 @@ class StateDirectory:
         self._kept: dict[int, frozenset[str]] = {}
         self._uses: Counter[str] = Counter()
         self._garbage: set[str] = set()
+        self._hidden: set[int] = set()
         self._broken: StorageError | None = None
         # Between commit and gc, which may run in different threads: over `_kept` and `_uses`.
         self._books = threading.Lock()
@@ -153,6 +154,7 @@ class StateDirectory:
         self._kept.clear()
         self._uses.clear()
         self._garbage.clear()
+        self._hidden.clear()
 
     def __enter__(self) -> "StateDirectory":
         self.acquire()
@@ -208,8 +210,11 @@ class StateDirectory:
         with self._books:
             old = sorted(self._kept)[:-keep]
         leased = self._leases.epochs() & set(old) if old else set()
+        for epoch in sorted(leased & self._hidden):
+            self._unhide(epoch)
         going = [epoch for epoch in old if epoch not in leased]
         for epoch in going:
+            self._hidden.add(epoch)
             # Missing means that an earlier collection failed after hiding it.
             with suppress(FileMissing):
                 self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _GOING)
@@ -218,7 +223,7 @@ class StateDirectory:
         saved = self._leases.epochs() & set(going) if going else set()
         for epoch in going:
             if epoch in saved:
-                self._blob.rename(manifest_file(epoch) + _GOING, manifest_file(epoch))
+                self._unhide(epoch)
             else:
                 self._blob.delete(manifest_file(epoch) + _GOING)
                 self._forget(epoch)
@@ -412,8 +417,15 @@ class StateDirectory:
             self._uses.update(names)
         self._newest = new
 
+    def _unhide(self, epoch: int) -> None:
+        """Give a manifest its name back; an earlier try may have done so, and failed to say it."""
+        with suppress(FileMissing):
+            self._blob.rename(manifest_file(epoch) + _GOING, manifest_file(epoch))
+        self._hidden.discard(epoch)
+
     def _forget(self, epoch: int) -> None:
         """Stop counting an epoch's uses; segments that fall out are garbage."""
+        self._hidden.discard(epoch)
         with self._books:
             for name in self._kept.pop(epoch):
                 self._uses[name] -= 1

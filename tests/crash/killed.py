@@ -9,19 +9,19 @@ commit had returned.
 import os
 import sys
 
-from storage.blob import OsDisk
+from storage.blob import LocalBlob, OsDisk
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.workload import EPOCHS, Service
 
 
 def main(folder: str, calls: int) -> None:
     """Leave the state directory of call n in FOLDER/n."""
-    Service(f"{folder}/0").run()  # loads the kernels, which the forks then have
+    Service(LocalBlob(f"{folder}/0")).run()  # loads the kernels, which the forks then have
     for call in range(1, calls + 1):
         reads, writes = os.pipe()
         child = os.fork()
         if child == 0:
-            service = Service(f"{folder}/{call}", FaultyDisk(OsDisk(), Fault.KILL, call))
+            service = Service(LocalBlob(f"{folder}/{call}", FaultyDisk(OsDisk(), Fault.KILL, call)))
             while service.epoch < EPOCHS:
                 service.step()
                 os.write(writes, b".")

@@ -1,4 +1,8 @@
-"""Every storage call of a run of commits, failed in every way: a whole prefix of epochs is left, and can go on."""
+"""Every storage call of a run of commits, failed in every way: a whole prefix of epochs is left, and can go on.
+
+A run writes, merges, commits and collects; on a disk, where a power cut loses what was not synced, and in an object
+store.
+"""
 
 import random
 from collections.abc import Callable
@@ -8,16 +12,18 @@ from typing import TypeVar
 import pytest
 
 from storage import state as state_module
-from storage.blob import Disk, LocalBlob, OsDisk
+from storage.blob import Blob, LocalBlob, OsDisk
 from storage.errors import DiskFull, StorageError
 from storage.manifest import manifest_file
 from storage.segment import segment_file
 from storage.state import StateDirectory
 from tests.crash.faults import Crash, Fault, FaultyDisk
-from tests.crash.simdisk import SimDisk
+from tests.crash.machines import DiskMachine, Machine, Process, StoreMachine
 from tests.crash.workload import EPOCHS, KEEP, Service, files, rows_in, rows_until, shape
 
 Result = TypeVar("Result")
+
+KINDS = [DiskMachine, StoreMachine]
 
 
 @pytest.fixture(autouse=True)
@@ -26,18 +32,18 @@ def _some_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "ALONE", 600)
 
 
-def unbroken(path: str) -> tuple[list[list[object]], int]:
+def unbroken(machine: Machine) -> tuple[list[list[object]], int]:
     """What a run without faults ends with, and how many calls it makes."""
-    disk = FaultyDisk(SimDisk(random.Random(0)))
-    service = Service(path, disk)
+    process = machine.process()
+    service = Service(process.blob)
     service.run()
     assert service.newest is not None
-    return shape(service.newest), len(disk.calls)
+    return shape(service.newest), len(process.faults.calls)
 
 
-def check_and_finish(path: str, disk: Disk, acknowledged: int, expected: list[list[object]]) -> None:
+def check_and_finish(blob: Blob, acknowledged: int, expected: list[list[object]]) -> None:
     """Reopen: a whole prefix, with all that was acknowledged; go on to the end; nothing is left over."""
-    service = Service(path, disk, attempt="b")
+    service = Service(blob, attempt="b")
     assert acknowledged <= service.epoch <= acknowledged + 1
     assert service.state.head() == service.epoch
     if service.newest is not None:
@@ -62,88 +68,87 @@ def check_end(service: Service, expected: list[list[object]]) -> None:
     assert files(service.state) == sorted(needed)
 
 
-def calls_of_a_run(path: str) -> list[int]:
-    return list(range(1, unbroken(path)[1] + 1))
-
-
-def run_until_crash(path: str, disk: FaultyDisk) -> int:
+def run_until_crash(process: Process) -> int:
     """Run until the fault strikes; returns the newest epoch whose commit returned."""
-    acknowledged = 0
     service = None
     try:
-        service = Service(path, disk)
+        service = Service(process.blob)
         while service.epoch < EPOCHS:
             service.step()
     except Crash:
         pass
-    if service is not None:
-        acknowledged = service.epoch
-    return acknowledged
+    return service.epoch if service is not None else 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE])
 @pytest.mark.parametrize("power_cut", [False, True], ids=["process", "power"])
-def test_crash_at_every_call(fault: Fault, power_cut: bool) -> None:
+def test_crash_at_every_call(kind: type[Machine], fault: Fault, power_cut: bool) -> None:
     """The process ends at call n; with it, or not, the machine, which then loses all that was not synced."""
-    expected, calls = unbroken("/state")
+    expected, calls = unbroken(kind())
     for call in range(1, calls + 1):
-        for seed in range(3 if power_cut else 1):
-            machine = SimDisk(random.Random(f"{call} {seed}"))
-            process = FaultyDisk(machine, fault, call)
-            acknowledged = run_until_crash("/state", process)
-            assert process.reached
+        for seed in range(3 if power_cut and kind is DiskMachine else 1):
+            machine = kind(f"{call} {seed}")  # type: ignore[call-arg]
+            process = machine.process(fault, call)
+            acknowledged = run_until_crash(process)
+            assert process.faults.reached
             if power_cut:
                 machine.cut_power()
-            check_and_finish("/state", machine, acknowledged, expected)
+            machine.wait()
+            check_and_finish(machine.process().blob, acknowledged, expected)
 
 
 def test_crash_at_every_call_of_a_real_disk(tmp_path_factory: pytest.TempPathFactory) -> None:
-    expected, calls = unbroken("/state")
+    expected, calls = unbroken(DiskMachine())
     for call in range(1, calls + 1):
-        path = str(tmp_path_factory.mktemp("state"))
-        process = FaultyDisk(OsDisk(), Fault.CRASH_AFTER if call % 2 else Fault.TORN_WRITE, call)
-        acknowledged = run_until_crash(path, process)
-        assert process.reached
-        check_and_finish(path, OsDisk(), acknowledged, expected)
+        path = tmp_path_factory.mktemp("state")
+        disk = FaultyDisk(OsDisk(), Fault.CRASH_AFTER if call % 2 else Fault.TORN_WRITE, call)
+        acknowledged = run_until_crash(Process(LocalBlob(path, disk), disk))
+        assert disk.reached
+        check_and_finish(LocalBlob(path), acknowledged, expected)
 
 
-def test_two_crashes_in_a_row() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_crashes_in_a_row(kind: type[Machine]) -> None:
     """The recovery from a crash may crash as well, at any call."""
-    expected, calls = unbroken("/state")
-    rng = random.Random(1)
-    for _ in range(300):
-        machine = SimDisk(rng)
-        acknowledged = run_until_crash("/state", FaultyDisk(machine, Fault.CRASH_AFTER, rng.randint(1, calls)))
+    expected, calls = unbroken(kind())
+    for seed in range(300 if kind is DiskMachine else 100):
+        rng = random.Random(seed)
+        machine = kind(seed)  # type: ignore[call-arg]
+        acknowledged = run_until_crash(machine.process(Fault.CRASH_AFTER, rng.randint(1, calls)))
         while True:
-            process = FaultyDisk(machine, rng.choice((Fault.CRASH_BEFORE, Fault.TORN_WRITE)), rng.randint(1, 40))
+            process = machine.process(rng.choice((Fault.CRASH_BEFORE, Fault.TORN_WRITE)), rng.randint(1, 40))
             if rng.random() < 0.5:
                 machine.cut_power()
-            acknowledged = max(acknowledged, run_until_crash("/state", process))
-            if not process.crashed:
-                process.end()
+            machine.wait()
+            acknowledged = max(acknowledged, run_until_crash(process))
+            if not process.faults.crashed:
+                process.faults.end()
                 break
-        check_and_finish("/state", machine, acknowledged, expected)
+        machine.wait()
+        check_and_finish(machine.process().blob, acknowledged, expected)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", [Fault.DISK_FULL, Fault.LOST_REPLY])
-def test_errors_at_every_call_leave_the_state_valid(fault: Fault) -> None:
+def test_errors_at_every_call_leave_the_state_valid(kind: type[Machine], fault: Fault) -> None:
     """A failed epoch raises one error that says what is wrong; the state is whole, and the next try goes on."""
-    expected, calls = unbroken("/state")
+    expected, calls = unbroken(kind())
     for call in range(1, calls + 1):
-        machine = SimDisk(random.Random(call))
-        process = FaultyDisk(machine, fault, call)
+        machine = kind(call)  # type: ignore[call-arg]
+        process = machine.process(fault, call)
         problems: list[StorageError] = []
-        service = attempt(partial(Service, "/state", process), problems)
+        service = attempt(partial(Service, process.blob), problems)
         while service is not None and service.epoch < EPOCHS and not problems:
             attempt(service.step, problems)
         if fault is Fault.DISK_FULL:
             assert all(isinstance(problem, DiskFull) for problem in problems)
             assert all("no space left in /state" in str(problem) for problem in problems)
-        reader = StateDirectory("/state", LocalBlob("/state", machine))
+        reader = StateDirectory("/state", machine.process().blob)
         seen = reader.latest()
         if seen is not None:
             assert rows_in(reader, seen) == rows_until(seen.epoch)
-        process.mend()
+        process.faults.mend()
         if service is not None and not any(problem.may_have_happened for problem in problems):
             # The same process goes on: it tries the epoch again from the newest manifest.
             service.newest = service.state.latest()
@@ -154,9 +159,10 @@ def test_errors_at_every_call_leave_the_state_valid(fault: Fault) -> None:
         if service is not None and not problems:
             check_end(service, expected)
         else:
-            process.end()
+            process.faults.end()
+            machine.wait()
             acknowledged = service.epoch if service is not None else 0
-            check_and_finish("/state", machine, acknowledged, expected)
+            check_and_finish(machine.process().blob, acknowledged, expected)
 
 
 def attempt(call: Callable[[], Result], problems: list[StorageError]) -> Result | None:

@@ -5,14 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from storage.blob import OsDisk
+from storage.blob import LocalBlob
 from storage.state import StateDirectory
+from tests.crash.machines import DiskMachine
 from tests.crash.test_commit import check_and_finish, unbroken
 from tests.crash.workload import Service, rows_in, rows_until
 
 
 def test_killed_at_every_call(tmp_path: Path) -> None:
-    expected, calls = unbroken("/state")
+    expected, calls = unbroken(DiskMachine())
     command = [sys.executable, "-m", "tests.crash.killed", str(tmp_path), str(calls)]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     assert len(lines) == calls
@@ -20,7 +21,7 @@ def test_killed_at_every_call(tmp_path: Path) -> None:
         call, ended_by, acknowledged = map(int, line.split())
         assert ended_by == signal.SIGKILL
         # A kill just after a commit's link may come before its report.
-        check_and_finish(str(tmp_path / str(call)), OsDisk(), acknowledged, expected)
+        check_and_finish(LocalBlob(tmp_path / str(call)), acknowledged, expected)
 
 
 READER = """
@@ -45,7 +46,7 @@ print(seen)
 def test_readers_that_race_collection_always_find_their_files(tmp_path: Path) -> None:
     """Two readers follow 150 epochs as fast as they can, while all but two manifests are collected at each."""
     last = 150
-    service = Service(str(tmp_path))
+    service = Service(LocalBlob(tmp_path))
     service.step()
     command = [sys.executable, "-c", READER, str(tmp_path), str(last)]
     readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]

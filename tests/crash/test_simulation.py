@@ -1,7 +1,9 @@
-"""A seeded simulation of the state directory: one thread, a fake disk, and a `Random` that chooses what happens next.
+"""A seeded simulation of the state directory: one thread, a fake disk or store, a fake clock, and a `Random` that
+chooses what happens next.
 
-The service commits, collects with different limits, sweeps, fails and is started again; readers come, hold epochs and
-go, or are killed; disks fill; machines lose power. After every step all that must hold is checked.
+The service commits, collects with different limits, sweeps, fails and is started again; a second one is refused;
+readers come, hold epochs and go, or are killed; disks fill; machines lose power, or sleep. After every step all that
+must hold is checked.
 """
 
 import random
@@ -11,11 +13,12 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from storage.blob import LocalBlob
-from storage.errors import DiskFull, EpochGone, FileFailed, NothingCommitted, StorageError
+from storage.claims import TTL_MS, Claim, Claims
+from storage.errors import DiskFull, EpochGone, FileFailed, NothingCommitted, OwnershipLost, StateInUse, StorageError
 from storage.lease import Leases
 from storage.state import ReadLease, StateDirectory
-from tests.crash.faults import Crash, Fault, FaultyDisk
-from tests.crash.simdisk import SimDisk
+from tests.crash.faults import Crash, Fault, Faults
+from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
 from tests.crash.workload import Rows, Service, add_rows, rows_in, updates_of
 
 STEPS = 40
@@ -25,15 +28,15 @@ FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FU
 class Simulation:
     """One run of one seed; `log` says what happened."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kind: Callable[[object], Machine] = DiskMachine) -> None:
         self.rng = random.Random(seed)
-        self.machine = SimDisk(self.rng)
+        self.machine = kind(seed)
         self.log: list[str] = []
         self.acknowledged = 0
         self.starts = 0
         self.expected: list[Rows] = [Counter()]
-        self.readers: list[tuple[FaultyDisk, StateDirectory, ReadLease]] = []
-        self.process = FaultyDisk(self.machine)
+        self.readers: list[tuple[Faults, StateDirectory, ReadLease]] = []
+        self.process = self.machine.process()
         self.service: Service | None = None
 
     def run(self) -> list[str]:
@@ -45,19 +48,23 @@ class Simulation:
                 (self.read, 4),
                 (self.leave, 2),
                 (self.cut_power, 1),
+                (self.sleep, 1),
+                (self.intrude, 1),
             ]
             choices, weights = zip(*actions, strict=True)
             (action,) = self.rng.choices(choices, weights)
             self.log.append(f"{action.__name__}: {action()}")
+            self.machine.tick()
             self.check()
-        return self.log
+        return [*self.log, *self.process.faults.calls]
 
     def start(self) -> Service:
         """The service, started if it is not running."""
         if self.service is None:
             self.starts += 1
-            self.process = FaultyDisk(self.machine)
-            self.service = Service("/state", self.process, attempt=f"a{self.starts}")
+            self.machine.wait()
+            self.process = self.machine.process()
+            self.service = Service(self.process.blob, attempt=f"a{self.starts}")
             assert self.service.state.damaged == []
             assert self.acknowledged <= self.service.epoch <= self.acknowledged + 1
             self.acknowledged = self.service.epoch
@@ -73,7 +80,7 @@ class Simulation:
         """An epoch at one of whose calls something goes wrong."""
         service = self.start()
         fault, call = self.rng.choice(FAULTS), self.rng.randint(1, 20)
-        self.process.fail_later(fault, call)
+        self.process.faults.fail_later(fault, call)
         try:
             service.step()
         except Crash:
@@ -83,12 +90,12 @@ class Simulation:
             if not isinstance(problem, expected):
                 raise
             if problem.may_have_happened or self.rng.random() < 0.3:
-                self.process.end()
+                self.process.faults.end()
                 self.service = None
             else:
                 service.newest = service.state.latest()
                 service.take_up()
-        self.process.mend()
+        self.process.faults.mend()
         self.acknowledged = max(self.acknowledged, service.epoch)
         return f"{fault.name} at call {call}, then epoch {self.acknowledged}"
 
@@ -96,13 +103,13 @@ class Simulation:
         return f"{self.start().state.sweep()} files"
 
     def read(self) -> str:
-        process = FaultyDisk(self.machine)
-        state = StateDirectory("/state", LocalBlob("/state", process))
+        process = self.machine.process()
+        state = StateDirectory(WHERE, process.blob)
         try:
             lease = state.lease(self.rng.choice((None, None, max(1, self.acknowledged - self.rng.randint(0, 3)))))
         except (NothingCommitted, EpochGone) as problem:
             return type(problem).__name__
-        self.readers.append((process, state, lease))
+        self.readers.append((process.faults, state, lease))
         return f"epoch {lease.epoch}"
 
     def leave(self) -> str:
@@ -116,18 +123,43 @@ class Simulation:
         return f"epoch {lease.epoch} killed"
 
     def cut_power(self) -> str:
-        for process in (self.process, *(process for process, _, _ in self.readers)):
+        for process in (self.process.faults, *(process for process, _, _ in self.readers)):
             process.end()
         self.machine.cut_power()
         self.readers.clear()
         self.service = None
         return f"after epoch {self.acknowledged}"
 
+    def sleep(self) -> str:
+        """Nobody runs for a long time. Whoever has lost a lock by it must notice before it does any harm."""
+        service = self.start()
+        if not self.machine.sleep():
+            return "nothing"
+        for operation in (service.step, service.state.sweep, lambda: service.state.gc(2)):
+            with pytest.raises(OwnershipLost):
+                operation()
+        self.process.faults.end()
+        self.service = None
+        # What readers held may be gone.
+        for process, _, _ in self.readers:
+            process.end()
+        self.readers.clear()
+        return "the lock is lost"
+
+    def intrude(self) -> str:
+        """A second service on the same state is refused."""
+        self.start()
+        process = self.machine.process()
+        with pytest.raises(StateInUse):
+            Service(process.blob)
+        process.faults.end()
+        return "refused"
+
     def check(self) -> None:
         """What readers hold is there and right; so is what the newest manifest says; HEAD shows what is committed."""
         for _, state, lease in self.readers:
             assert rows_in(state, lease.manifest) == self.rows_until(lease.epoch)
-        outside = StateDirectory("/state", LocalBlob("/state", self.machine))
+        outside = StateDirectory(WHERE, self.machine.process().blob)
         newest = outside.latest()
         assert (newest.epoch if newest else 0) in (self.acknowledged, self.acknowledged + 1)
         if newest is not None:
@@ -143,9 +175,9 @@ class Simulation:
         return self.expected[epoch]
 
 
-def run_all(seeds: Iterable[int]) -> None:
+def run_all(seeds: Iterable[int], kind: Callable[[object], Machine] = DiskMachine) -> None:
     for seed in seeds:
-        simulation = Simulation(seed)
+        simulation = Simulation(seed, kind)
         try:
             simulation.run()
         except BaseException as problem:
@@ -153,14 +185,27 @@ def run_all(seeds: Iterable[int]) -> None:
             raise
 
 
+@pytest.mark.parametrize("kind", [DiskMachine, StoreMachine])
 @pytest.mark.parametrize("first", range(0, 100, 25))
-def test_whatever_happens_epochs_are_whole_and_readers_safe(first: int) -> None:
-    run_all(range(first, first + 25))
+def test_whatever_happens_epochs_are_whole_and_readers_safe(first: int, kind: Callable[[object], Machine]) -> None:
+    run_all(range(first, first + 25), kind)
 
 
-def test_one_seed_gives_one_log() -> None:
-    assert Simulation(7).run() == Simulation(7).run()
-    assert Simulation(7).run() != Simulation(8).run()
+@pytest.mark.parametrize("kind", [DiskMachine, StoreMachine])
+def test_one_seed_gives_one_log(kind: Callable[[object], Machine]) -> None:
+    assert Simulation(7, kind).run() == Simulation(7, kind).run()
+    assert Simulation(7, kind).run() != Simulation(8, kind).run()
+
+
+def never_lost(claim: Claim) -> None:
+    """An owner that does not look whether it still is one."""
+
+
+def any_time(claims: Claims, chain: str) -> Claim | None:
+    """A lock that is given to whoever asks."""
+    name = f"{chain}/{len(claims._objects.list(chain)) + 1:012d}"
+    claims.write(name, claims.now())
+    return claims._hold(Claim(claims, name, claims.now() + TTL_MS, chain=chain, alone=True))
 
 
 def no_sync(blob: LocalBlob, folder: str) -> None:
@@ -181,13 +226,24 @@ def forget_twice(state: StateDirectory, epoch: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "bug"),
-    [(LocalBlob, "sync", no_sync), (Leases, "epochs", nobody), (StateDirectory, "_forget", forget_twice)],
-    ids=["sync", "leases", "counts"],
+    ("owner", "name", "bug", "kind"),
+    [
+        (LocalBlob, "sync", no_sync, DiskMachine),
+        (Leases, "epochs", nobody, DiskMachine),
+        (StateDirectory, "_forget", forget_twice, DiskMachine),
+        (Leases, "epochs", nobody, StoreMachine),
+        (Claim, "check", never_lost, StoreMachine),
+        (Claims, "lock", any_time, StoreMachine),
+    ],
+    ids=["sync", "leases", "counts", "claimed leases", "lost claims", "locks"],
 )
 def test_a_planted_bug_is_found(
-    owner: type[object], name: str, bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+    owner: type[object],
+    name: str,
+    bug: Callable[..., object],
+    kind: Callable[[object], Machine],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(owner, name, bug)
-    with pytest.raises((AssertionError, StorageError)):
-        run_all(range(50))
+    with pytest.raises((AssertionError, StorageError, pytest.fail.Exception)):
+        run_all(range(50), kind)

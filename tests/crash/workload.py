@@ -10,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 
-from storage.blob import Blob, Disk, LocalBlob
+from storage.blob import Blob
 from storage.layer import Layer, keyed_rows
 from storage.manifest import LayerRef, Manifest, TraceEntry
 from storage.segment import Entry
@@ -49,8 +49,8 @@ def add_rows(total: Rows, updates: Updates) -> None:
 class Service:
     """One process that owns the state directory. Making it takes the directory over."""
 
-    def __init__(self, path: str, disk: Disk | None = None, attempt: str = "a", blob: Blob | None = None) -> None:
-        self.state = StateDirectory(path, blob or LocalBlob(path, disk))
+    def __init__(self, blob: Blob, attempt: str = "a") -> None:
+        self.state = StateDirectory(blob.where, blob)
         self.attempt = attempt
         self.newest = self.state.acquire()
         self.trace = Trace("rows", 1, 1, 0)
