@@ -19,6 +19,9 @@ from storage.layer import Layer, keyed_columns
 from storage.merge import Merge
 from storage.updates import MIN_TIME, Ints, consolidate_rows
 
+_INDEX = 1 << 10
+"""Room for runs of keys in a new index of a slice's steps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -39,7 +42,22 @@ class Trace:
     they are read where they lie and become a layer when the slice closes.
     """
 
-    __slots__ = ("_interval", "_table", "depth", "key_width", "layers", "merged", "name", "since", "steps", "val_width")
+    __slots__ = (
+        "_heads",
+        "_index",
+        "_interval",
+        "_links",
+        "_sealed",
+        "_table",
+        "depth",
+        "key_width",
+        "layers",
+        "merged",
+        "name",
+        "since",
+        "steps",
+        "val_width",
+    )
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
         self.name, self.key_width, self.val_width, self.depth = name, key_width, val_width, depth
@@ -49,6 +67,8 @@ class Trace:
         self.merged = 0
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
+        self._sealed = 0
+        self._clear_index(_INDEX)
 
     def fork(self) -> Trace:
         """An independent trace with the same layers. Not inside a slice."""
@@ -59,7 +79,11 @@ class Trace:
     def replace(self, layers: list[Layer]) -> None:
         """Hold exactly these layers, all of them of earlier slices."""
         self.layers = list(layers)
-        self.steps = []
+        if self.steps:
+            self.steps = []
+            self._sealed = 0
+            if self._index[0]:
+                self._clear_index(_INDEX)
         while len(self._table) < len(layers):
             self._grow()
         for place, layer in enumerate(layers):
@@ -79,6 +103,13 @@ class Trace:
             self._grow()
         tries.describe_rows(rows, self.key_width, self.val_width, self._table, count)
         self.steps.append(rows)
+        self._sealed += len(rows)
+
+    def _clear_index(self, links: int) -> None:
+        """An empty index of the steps with room for `links` runs of keys (a power of two)."""
+        self._heads = np.zeros((2 * links, 3), np.int64)
+        self._links = np.empty((links, 4), np.int64)
+        self._index = np.zeros(2, np.int64)
 
     def _grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)))
@@ -104,10 +135,12 @@ class Trace:
         keyed: int64[q, >= 1 + key_width], each row `[hash | key words …]`, distinct, sorted by hash. Layers of
         earlier slices read as time `fold`. `before`: only what was there at this mark. Raises DiffOverflow.
         """
-        table = self._table[: self.mark if before is None else before]
+        if self._sealed > len(self._links):
+            self._clear_index(1 << self._sealed.bit_length())
         offsets, entries, status = select_keys(
-            table, keyed, self.key_width, self.val_width, self.depth, len(self.layers), fold
-        )
+            self._table, keyed, self.key_width, self.val_width, self.depth, len(self.layers),
+            self.mark if before is None else before, fold, self._heads, self._links, self._index,
+        )  # fmt: skip
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
         return Selection(offsets, entries)

@@ -4,12 +4,11 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked
+from storage.kernels.sorting import FEW, add_checked, insertion_sort, merge_sort, pack_columns, rows_equal
 from storage.kernels.status import OVERFLOW
 from storage.kernels.tries import (
     DIFF_STRIDE,
     DIFFS,
-    FLAT,
     HASH_STRIDE,
     HASHES,
     KEY_OFFSETS,
@@ -71,195 +70,212 @@ def seek(address: int, stride: int, lo: int, hi: int, hashed: int) -> int:
 
 
 @njit(cache=True, inline="always")
-def _is_key(row: np.ndarray, at: int, keyed: np.ndarray, i: int, k: int) -> bool:
+def _is_key(table: np.ndarray, layer: int, at: int, keyed: np.ndarray, i: int, k: int) -> bool:
     """Whether the layer's key at `at`, whose hash is right, is key i."""
     if k > 1:
         for c in range(k):
-            if load(row[KEY_WORDS], at * row[KEY_STRIDE] + c) != keyed[i, 1 + c]:
+            if load(table[layer, KEY_WORDS], at * table[layer, KEY_STRIDE] + c) != keyed[i, 1 + c]:
                 return False
     return True
 
 
-@njit(cache=True)
-def _find_in_layer(row, keyed, k, number, hits, count):  # type: ignore[no-untyped-def]
-    """Add `[key, layer number, first val, first entry, end of entries]` for each of q keys that the layer has.
+@njit(cache=True, inline="always")
+def _advance(table: np.ndarray, layer: int, lo: int, hashed: int, left: int) -> int:
+    """The first position from `lo` on whose hash is not below `hashed`; `left` keys of the list are still to come.
 
-    Goes through both in step: from one key to the next by single steps where the layer is not much longer than the
-    list of keys, by interpolation where it is. Returns (hits, grown when full, and how many there are).
+    By single steps where the layer is not much longer than the list of keys, by interpolation where it is.
     """
-    q = keyed.shape[0]
-    size, address, stride = row[KEYS], row[HASHES], row[HASH_STRIDE]
-    lo, i = 0, 0
-    while i < q and lo < size:
-        hashed = keyed[i, 0]
-        here = load(address, lo * stride)
-        if here < hashed:
+    size, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
+    if size - lo <= 4 * left:
+        while lo < size and load(address, lo * stride) < hashed:
             lo += 1
-            if (size - lo) <= 4 * (q - i):
-                while lo < size and load(address, lo * stride) < hashed:
-                    lo += 1
-            else:
-                lo = seek(address, stride, lo, size, hashed)
-            if lo == size:
-                break
-            here = load(address, lo * stride)
-        if here > hashed:
-            i += 1
-            while i < q and keyed[i, 0] < here:
-                i += 1
-            continue
-        at = lo
-        while at < size and load(address, at * stride) == hashed and not _is_key(row, at, keyed, i, k):
-            at += 1
-        if at < size and load(address, at * stride) == hashed:
-            if row[FLAT] == 1:
-                val = start = at
-                stop = at + 1
-                while stop < size and load(address, stop * stride) == hashed and _is_key(row, stop, keyed, i, k):
-                    stop += 1
-            else:
-                val = at if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at)
-                end = at + 1 if row[KEY_OFFSETS] == 0 else load(row[KEY_OFFSETS], at + 1)
-                start = val if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], val)
-                stop = end if row[VAL_OFFSETS] == 0 else load(row[VAL_OFFSETS], end)
-            if count == hits.shape[0]:
-                more = np.empty((2 * count, 5), np.int64)
-                more[:count] = hits
-                hits = more
-            hits[count, 0], hits[count, 1], hits[count, 2] = i, number, val
-            hits[count, 3], hits[count, 4] = start, stop
-            count += 1
-        i += 1
-    return hits, count
+        return lo
+    if lo < size and load(address, lo * stride) < hashed:
+        return seek(address, stride, lo + 1, size, hashed)
+    return lo
 
 
 @njit(cache=True, inline="always")
-def _before(rows: np.ndarray, i: int, j: int, v: int, d: int) -> int:
-    """Compare histories' rows [vals | time | rounds | diff] by (val, rounds, time)."""
-    for c in range(v):
-        if rows[i, c] != rows[j, c]:
-            return -1 if rows[i, c] < rows[j, c] else 1
-    for c in range(v + 1, v + 1 + d):
-        if rows[i, c] != rows[j, c]:
-            return -1 if rows[i, c] < rows[j, c] else 1
-    if rows[i, v] != rows[j, v]:
-        return -1 if rows[i, v] < rows[j, v] else 1
-    return 0
+def _place(table: np.ndarray, layer: int, lo: int, keyed: np.ndarray, i: int, k: int) -> int:
+    """Where key i is among the keys from `lo` on that have its hash, or -1."""
+    size, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
+    while lo < size and load(address, lo * stride) == keyed[i, 0]:
+        if _is_key(table, layer, lo, keyed, i, k):
+            return lo
+        lo += 1
+    return -1
 
 
 @njit(cache=True)
-def _merge_runs(rows, bounds, runs, order, spare, v, d):  # type: ignore[no-untyped-def]
-    """Order rows whose `runs` consecutive runs (at bounds[: runs + 1]) are sorted, by merging neighbours."""
-    while runs > 1:
-        kept = 0
-        for r in range(0, runs - 1, 2):
-            lo, middle, hi = bounds[r], bounds[r + 1], bounds[r + 2]
-            if _before(rows, order[middle], order[middle - 1], v, d) < 0:
-                i, j, k = lo, middle, lo
-                while i < middle and j < hi:
-                    if _before(rows, order[j], order[i], v, d) < 0:
-                        spare[k] = order[j]
-                        j += 1
-                    else:
-                        spare[k] = order[i]
-                        i += 1
-                    k += 1
-                while i < middle:
-                    spare[k] = order[i]
-                    i += 1
-                    k += 1
-                for c in range(lo, k):
-                    order[c] = spare[c]
-            kept += 1
-            bounds[kept] = hi
-        if runs % 2:
-            kept += 1
-            bounds[kept] = bounds[runs]
-        runs = kept
+def _index_step(table, layer, k, step, heads, links, count):  # type: ignore[no-untyped-def]
+    """Put the keys of a step (a FLAT layer) into the index; returns how many links there are then.
+
+    heads[2**m, 3]: `[hash, oldest link + 1 or 0, newest link + 1]`, open addressing; links: `[next link + 1 or 0, step,
+    start, stop]`. Keys of one hash share a chain, oldest first: later steps mostly sort behind earlier ones.
+    """
+    mask = heads.shape[0] - 1
+    n, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
+    words = table[layer, KEY_WORDS]
+    start = 0
+    while start < n:
+        hashed = load(address, start * stride)
+        stop = start + 1
+        while stop < n and load(address, stop * stride) == hashed:
+            same = True
+            if k > 1:
+                for c in range(k):
+                    if load(words, stop * stride + c) != load(words, start * stride + c):
+                        same = False
+                        break
+            if not same:
+                break
+            stop += 1
+        slot = hashed & mask
+        while heads[slot, 1] != 0 and heads[slot, 0] != hashed:
+            slot = (slot + 1) & mask
+        links[count, 0], links[count, 1] = 0, step
+        links[count, 2], links[count, 3] = start, stop
+        count += 1
+        if heads[slot, 1] == 0:
+            heads[slot, 0], heads[slot, 1] = hashed, count
+        else:
+            links[heads[slot, 2] - 1, 0] = count
+        heads[slot, 2] = count
+        start = stop
+    return count
+
+
+@njit(cache=True, inline="always")
+def _read(table, layer, val, start, stop, v, d, rows, n):  # type: ignore[no-untyped-def]
+    """Copy entries [start, stop) of a layer, the first of them of val `val`, behind rows[:n]; returns the new n."""
+    vals, val_stride, val_offsets = table[layer, VALS], table[layer, VAL_STRIDE], table[layer, VAL_OFFSETS]
+    times, time_stride = table[layer, TIMES], table[layer, TIME_STRIDE]
+    rounds, round_stride = table[layer, ROUNDS], table[layer, ROUND_STRIDE]
+    diffs, diff_stride = table[layer, DIFFS], table[layer, DIFF_STRIDE]
+    next_val = stop if val_offsets == 0 else load(val_offsets, val + 1)
+    for e in range(start, stop):
+        if val_offsets == 0:
+            val = e
+        elif e == next_val:
+            val += 1
+            next_val = load(val_offsets, val + 1)
+        for c in range(v):
+            rows[n, c] = load(vals, val * val_stride + c)
+        rows[n, v] = load(times, e * time_stride)
+        for c in range(d):
+            rows[n, v + 1 + c] = load(rounds, e * round_stride + c)
+        rows[n, v + 1 + d] = load(diffs, e * diff_stride)
+        n += 1
+    return n
+
+
+@njit(cache=True, inline="always")
+def _room(rows: np.ndarray, n: int, more: int) -> np.ndarray:
+    """The matrix with room for `more` rows behind rows[:n]: itself, or a larger copy."""
+    if n + more <= rows.shape[0]:
+        return rows
+    grown = np.empty((2 * (n + more), rows.shape[1]), np.int64)
+    grown[:n] = rows[:n]
+    return grown
 
 
 @njit(cache=True)
-def select_keys(table, keyed, k, v, d, settled, fold):  # type: ignore[no-untyped-def]
-    """The consolidated histories of q keys over l layers.
+def select_keys(table, keyed, k, v, d, settled, before, fold, heads, links, index):  # type: ignore[no-untyped-def]
+    """The consolidated histories of q keys over the first `before` of a trace's layers and steps.
 
     table[l, FIELDS]; keyed[q, >= 1 + k] begins with hash and key words: distinct, sorted by hash. Layers
-    `0 .. settled-1` are older than the slice: their times read as `fold`. Returns (offsets[q + 1],
+    `0 .. settled-1` are older than the slice: their times read as `fold`. Those behind are the slice's steps. They are
+    many and small, so they are not searched one by one but found by an index, which this call brings up to date:
+    heads, links as in `_index_step`, large enough; index: `[steps in the index, links]`. Returns (offsets[q + 1],
     entries[n, v + 1 + d + 1], status): rows `[val words | time | rounds | diff]` by key, sorted by (val, rounds, time).
-    O(history x log layers).
+    O(history x log history).
     """
-    q, layers = keyed.shape[0], table.shape[0]
-    hits, found = np.empty((2 * q + 16, 5), np.int64), 0
-    for layer in range(layers):
-        hits, found = _find_in_layer(table[layer], keyed, k, layer, hits, found)
-    # Hits by key, in the order of layers.
-    offsets = np.zeros(q + 1, np.int64)
-    sizes = np.zeros(q, np.int64)
-    total = 0
-    for h in range(found):
-        size = hits[h, 4] - hits[h, 3]
-        offsets[hits[h, 0] + 1] += 1
-        sizes[hits[h, 0]] += size
-        total += size
-    most = 0
-    for i in range(q):
-        offsets[i + 1] += offsets[i]
-        most = max(most, sizes[i])
-    by_key = np.empty(found, np.int64)
-    for h in range(found):
-        i = hits[h, 0]
-        by_key[offsets[i]] = h
-        offsets[i] += 1
-
+    q = keyed.shape[0]
+    older = min(settled, before)
+    while settled + index[0] < before:
+        index[1] = _index_step(table, settled + index[0], k, index[0], heads, links, index[1])
+        index[0] += 1
+    mask = heads.shape[0] - 1
     last = v + d + 1
-    out = np.empty((total, last + 1), np.int64)
-    rows = np.empty((most, last + 1), np.int64)
-    order = np.empty(most, np.int64)
-    spare = np.empty(most, np.int64)
-    bounds = np.empty(layers + 1, np.int64)
-    count, hit = 0, 0
-    bounds[0] = 0
+    offsets = np.empty(q + 1, np.int64)
+    firsts = np.empty(q, np.int64)  # where a key's second run begins
+    rows = np.empty((8 * q + 64, last + 1), np.int64)
+    positions = np.zeros(older, np.int64)
+    n = 0
     for i in range(q):
-        end = offsets[i]
+        offsets[i] = firsts[i] = n
+        for layer in range(older):
+            positions[layer] = _advance(table, layer, positions[layer], keyed[i, 0], q - i)
+            at = _place(table, layer, positions[layer], keyed, i, k)
+            if at < 0:
+                continue
+            val = at if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at)
+            end = at + 1 if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at + 1)
+            start = val if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], val)
+            stop = end if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], end)
+            rows = _room(rows, n, stop - start)
+            first = n
+            n = _read(table, layer, val, start, stop, v, d, rows, n)
+            for e in range(first, n):
+                rows[e, v] = fold
+            if first == offsets[i]:
+                firsts[i] = n
+        if before > settled:
+            slot = keyed[i, 0] & mask
+            while heads[slot, 1] != 0 and heads[slot, 0] != keyed[i, 0]:
+                slot = (slot + 1) & mask
+            link = heads[slot, 1]
+            while link != 0:
+                step, start, stop = links[link - 1, 1], links[link - 1, 2], links[link - 1, 3]
+                link = links[link - 1, 0]
+                if settled + step >= before:
+                    break
+                if _is_key(table, settled + step, start, keyed, i, k):
+                    rows = _room(rows, n, stop - start)
+                    first = n
+                    n = _read(table, settled + step, start, start, stop, v, d, rows, n)
+                    if first == offsets[i]:
+                        firsts[i] = n
+    offsets[q] = n
+
+    columns = np.empty(v + d + 1, np.int64)
+    for c in range(v):
+        columns[c] = c
+    for c in range(d):
+        columns[v + c] = v + 1 + c
+    columns[v + d] = v
+    one, two, order = np.empty(n, np.int64), np.empty(n, np.int64), np.arange(n)
+    exact = pack_columns(rows, n, columns, 0, one)
+    exact = pack_columns(rows, n, columns, exact, two)
+    rest = exact < columns.shape[0]
+    out = np.empty((n, last + 1), np.int64)
+    count = 0
+    for i in range(q):
+        lo, hi = offsets[i], offsets[i + 1]
         offsets[i] = count
-        n, runs = 0, 0
-        while hit < end:
-            h = by_key[hit]
-            hit += 1
-            layer, val, start, stop = hits[h, 1], hits[h, 2], hits[h, 3], hits[h, 4]
-            row = table[layer]
-            vals, val_stride, val_offsets = row[VALS], row[VAL_STRIDE], row[VAL_OFFSETS]
-            next_val = stop if val_offsets == 0 else load(val_offsets, val + 1)
-            for e in range(start, stop):
-                if val_offsets == 0:
-                    val = e
-                elif e == next_val:
-                    val += 1
-                    next_val = load(val_offsets, val + 1)
-                for c in range(v):
-                    rows[n, c] = load(vals, val * val_stride + c)
-                rows[n, v] = fold if layer < settled else load(row[TIMES], e * row[TIME_STRIDE])
-                for c in range(d):
-                    rows[n, v + 1 + c] = load(row[ROUNDS], e * row[ROUND_STRIDE] + c)
-                rows[n, last] = load(row[DIFFS], e * row[DIFF_STRIDE])
-                order[n] = n
-                n += 1
-            runs += 1
-            bounds[runs] = n
-        if runs > 1:
-            _merge_runs(rows, bounds, runs, order, spare, v, d)
-        e = 0
-        while e < n:
-            first = order[e]
-            sum_ = rows[first, last]
+        if firsts[i] < hi:
+            if hi - firsts[i] <= FEW:
+                insertion_sort(rows, columns, exact, one, two, order, firsts[i], lo, hi)
+            else:
+                merge_sort(rows, columns, exact, one, two, order, lo, hi)
+        e = lo
+        while e < hi:
+            first = e
+            sum_ = rows[order[e], last]
             e += 1
-            while e < n and _before(rows, first, order[e], v, d) == 0:
+            while (
+                e < hi
+                and one[e] == one[first]
+                and two[e] == two[first]
+                and not (rest and not rows_equal(rows, columns, exact, order[first], order[e]))
+            ):
                 sum_, wrapped = add_checked(sum_, rows[order[e], last])
                 if wrapped:
                     return offsets, out[:0], OVERFLOW
                 e += 1
             if sum_ != 0:
                 for c in range(last):
-                    out[count, c] = rows[first, c]
+                    out[count, c] = rows[order[first], c]
                 out[count, last] = sum_
                 count += 1
     offsets[q] = count
