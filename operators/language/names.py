@@ -14,7 +14,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 METHODS_LATER = _names(
-    """explode as_of_join interval_join lookup threshold consolidate tumble hop session window valid_between coarsen
+    """explode as_of_join interval_join lookup threshold consolidate valid_between coarsen
     delay arrange_by inspect probe iterate prefix_sum assert_empty"""
 )
 FUNCTIONS_LATER = _names(
@@ -52,6 +52,10 @@ METHOD_SPELLINGS = {
     "unique": "distinct",
     "map": "select",
     "project": "select",
+    "tumble": "window",
+    "hop": "window",
+    "session": "window",
+    "session_window": "window",
     "innerJoin": "join",
     "merge": "join",
 }
