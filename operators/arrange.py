@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.exchange import Exchange, Round, least
+from operators.exchange import Round, least
 from operators.operator import Operator
+from operators.parcels import swap_parcels
 from operators.planning.plan import ArrangeOp, Op, ViewOp, Words
 from operators.scope import ScopeRun
 from storage.kernels.hashing import key_rows, partition_rows
@@ -21,42 +22,54 @@ from storage.trace import Trace
 from storage.updates import Ints, consolidate_rows
 
 
-def exchange_rows(exchange: Exchange, keyed: Ints) -> Ints:
-    """Send keyed rows `[hash | …]` to the workers that own their hashes; returns what this worker owns."""
+def exchange_rows(scope: ScopeRun, keyed: Ints, texts: Words = ()) -> Ints:
+    """Send keyed rows `[hash | …]` to the workers that own their hashes; returns what this worker owns.
+
+    texts: at which columns a text begins; the contents travel with the rows (operators/parcels.py).
+    """
+    exchange = scope.exchange
     parts, offsets = partition_rows(keyed, exchange.workers)
-    received = exchange.all_to_all([parts[offsets[i] : offsets[i + 1]] for i in range(exchange.workers)])
+    sent = [parts[offsets[i] : offsets[i + 1]] for i in range(exchange.workers)]
+    received = swap_parcels(exchange, sent, texts, scope.heap, None, 0)[0] if texts else exchange.all_to_all(sent)
     full = [rows for rows in received if len(rows)]
     if not full:
         return keyed[:0]
     return full[0] if len(full) == 1 else np.concatenate(full)
 
 
-def exchange_and_agree(exchange: Exchange, keyed: Ints, mine: Round | None, depth: int) -> tuple[Ints, Round | None]:
-    """Like `exchange_rows`, and agree on the least of all workers' rounds (`depth` coordinates) in the same messages.
+def exchange_and_agree(scope: ScopeRun, keyed: Ints, texts: Words = ()) -> Ints:
+    """Like `exchange_rows`; the messages also settle the scope's `agreed` round, the least that a worker proposes.
 
     Each part carries one more row, `[whether there is a round | the round]`; keyed rows are always wide enough for it.
     """
+    exchange, mine, depth = scope.exchange, scope.proposed, scope.depth
     note = np.zeros((1, keyed.shape[1]), np.int64)
     if mine is not None:
         note[0, 0] = 1
         note[0, 1 : 1 + depth] = mine
     parts, offsets = partition_rows(keyed, exchange.workers)
-    sent = [np.concatenate((parts[offsets[i] : offsets[i + 1]], note)) for i in range(exchange.workers)]
-    received = exchange.all_to_all(sent)
-    said = [tuple(rows[-1, 1 : 1 + depth].tolist()) if rows[-1, 0] else None for rows in received]
-    full = [rows[:-1] for rows in received if len(rows) > 1]
-    return (keyed[:0] if not full else full[0] if len(full) == 1 else np.concatenate(full)), least(said)
+    mine_parts = [parts[offsets[i] : offsets[i + 1]] for i in range(exchange.workers)]
+    if texts:
+        received, scope.agreed = swap_parcels(exchange, mine_parts, texts, scope.heap, mine, depth)
+        full = [rows for rows in received if len(rows)]
+    else:
+        received = exchange.all_to_all([np.concatenate((part, note)) for part in mine_parts])
+        scope.agreed = least([tuple(rows[-1, 1 : 1 + depth].tolist()) if rows[-1, 0] else None for rows in received])
+        full = [rows[:-1] for rows in received if len(rows) > 1]
+    return keyed[:0] if not full else full[0] if len(full) == 1 else np.concatenate(full)
 
 
-def exchange_updates(exchange: Exchange, data: Ints | None, part: Words, width: int, depth: int) -> Ints | None:
+def exchange_updates(
+    scope: ScopeRun, data: Ints | None, part: Words, width: int, depth: int, texts: Words = ()
+) -> Ints | None:
     """Place updates by the hash of their words `part`; None for nothing. Every worker calls it, with data or
-    without."""
+    without. texts: at which words of a row a text begins."""
     if data is None:
         data = np.empty((0, width + depth + 2), np.int64)
     key = np.array(part, np.int64)
     everything = np.arange(width, dtype=np.int64)
     keyed = key_rows(np.ascontiguousarray(data), key, everything, depth + 2)
-    received = exchange_rows(exchange, keyed)
+    received = exchange_rows(scope, keyed, tuple(1 + len(part) + at for at in texts))
     return np.ascontiguousarray(received[:, 1 + len(part) :]) if len(received) else None
 
 
@@ -70,6 +83,7 @@ class Arrange(Operator):
         self.val = np.array(op.val, np.int64)
         self.key_width, self.val_width = len(op.key), len(op.val)
         self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
+        self.texts = tuple(1 + at for at in op.texts)
         self.exchanges = op.exchange and scope.exchange.workers > 1
         self.trace: Trace = scope.traces[op.trace]
         self.fresh: Ints | None = None
@@ -86,10 +100,9 @@ class Arrange(Operator):
             data = np.empty((0, self.input.op.width + tail), np.int64)
         rows = key_rows(np.ascontiguousarray(data), self.key, self.val, tail)
         if self.agrees:
-            scope = self.scope
-            rows, scope.agreed = exchange_and_agree(scope.exchange, rows, scope.proposed, self.depth)
+            rows = exchange_and_agree(self.scope, rows, self.texts)
         elif self.exchanges:
-            rows = exchange_rows(self.scope.exchange, rows)
+            rows = exchange_rows(self.scope, rows, self.texts)
         rows = consolidate_rows(rows, self.columns)
         if len(rows) == 0:
             return

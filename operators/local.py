@@ -10,19 +10,26 @@ from operators.exchange import Exchange, Single, Threads
 from operators.failures import ExchangeBroken
 from operators.planning.plan import Plan
 from operators.runtime import SLICE_UPDATES, EpochResult, Worker
+from storage.texts import Heap
 from storage.updates import Updates
 
 
 class LocalEngine:
     """Runs a plan epoch by epoch on `workers` threads. A context manager, or call `close()`.
 
-    After an epoch that raised, the state is between two epochs and the engine must not be used any more.
+    `heap` has the contents of long texts: put those of the input there before an epoch (`RowType.encode(…, heap)`), and
+    decode the changes with it. After an epoch that raised, the state is between two epochs and the engine must not be
+    used any more.
     """
 
     def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = SLICE_UPDATES) -> None:
         if workers < 1:
             raise ValueError(f"a dataflow needs at least one worker, not {workers}")
         self.plan = plan
+        self.heap = Heap()
+        self._texts = any(row.text_words for row in plan.sources.values()) or any(
+            shape.texts for shape in plan.arrangements.values()
+        )
         self._rooms = Threads.room(workers) if workers > 1 else []
         exchanges: list[Exchange] = list(self._rooms) or [Single()]
         self.workers = [Worker(plan, exchange, slice_updates=slice_updates) for exchange in exchanges]
@@ -33,11 +40,32 @@ class LocalEngine:
 
         The changes are of all workers, consolidated, sorted by row and time. Raises what the workers raise.
         """
+        if self._texts:
+            self._bring_texts(inputs)
         results = self._run(lower, upper, inputs)
+        if self._texts:
+            self._take_texts(results)
         return {
             name: Updates.concat((result.changes[name] for result in results), view.schema.width).consolidate()
             for name, view in self.plan.views.items()
         }
+
+    def _bring_texts(self, inputs: Mapping[str, Updates]) -> None:
+        """Give the workers' heaps what the rows of the input need, and let go of what was there."""
+        rows = {name: self.plan.sources[name].text_words for name in inputs}
+        needed = [self.heap.dictionary(inputs[name].rows, words) for name, words in rows.items() if words]
+        for worker in self.workers:
+            worker.state.heap.trim()
+            worker.state.heap.attach(needed)
+
+    def _take_texts(self, results: list[EpochResult]) -> None:
+        """Have what the changes of this epoch need, but no longer what earlier ones did, within reach."""
+        self.heap.detach()
+        for worker, result in zip(self.workers, results, strict=True):
+            for name, view in self.plan.views.items():
+                changes, words = result.changes[name], view.schema.text_words
+                if words:
+                    self.heap.attach([worker.state.heap.dictionary(changes.rows, words)])
 
     def _run(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> list[EpochResult]:
         if self._pool is None:

@@ -43,7 +43,7 @@ class Variable(Operator):
         data = self.initial.out
         op = self.variable
         if op.initial_exchange is not None and self.scope.exchange.workers > 1:
-            data = exchange_updates(self.scope.exchange, data, op.initial_exchange, op.width, self.initial.depth)
+            data = exchange_updates(self.scope, data, op.initial_exchange, op.width, self.initial.depth, op.texts)
         if data is not None:
             first, second = np.array((*outer, 0), np.int64), np.array((*outer, 1), np.int64)
             data = np.ascontiguousarray(data)
@@ -65,7 +65,7 @@ class Variable(Operator):
             self.feedback = self.scope.operator(op.feedback)
         data = self.feedback.out
         if op.feedback_exchange is not None and self.scope.exchange.workers > 1:
-            data = exchange_updates(self.scope.exchange, data, op.feedback_exchange, op.width, self.depth)
+            data = exchange_updates(self.scope, data, op.feedback_exchange, op.width, self.depth, op.texts)
         later = (*now[:-1], now[-1] + 1)
         parts = self.buckets.take(later)
         if data is not None:

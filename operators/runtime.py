@@ -23,6 +23,7 @@ from operators.operator import Operator, Slice
 from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp
 from operators.scope import ScopeRun
 from storage.queue import Queue
+from storage.texts import Heap, settle
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
@@ -36,11 +37,17 @@ for _family in (linear.KINDS, arrange.KINDS, join.KINDS, reduce.KINDS, waves.KIN
 
 @dataclass
 class WorkerState:
-    """The traces of one shard, by name, complete up to `upper`, and what waits for times from there on."""
+    """The traces of one shard, by name, complete up to `upper`, and what waits for times from there on.
+
+    heap: the contents of long texts, shared by forks, since contents have no versions. Who decodes input puts them
+    there, or attaches their dictionaries, before the epoch; after it every layer has its own, and `heap.trim()` may
+    let go of them.
+    """
 
     traces: dict[str, Trace]
     upper: int = MIN_TIME
     queues: dict[str, Queue] = field(default_factory=dict)
+    heap: Heap = field(default_factory=Heap)
 
     @staticmethod
     def empty(plan: Plan) -> WorkerState:
@@ -59,6 +66,7 @@ class WorkerState:
             {name: trace.fork() for name, trace in self.traces.items()},
             self.upper,
             {name: queue.fork() for name, queue in self.queues.items()},
+            self.heap,
         )
 
 
@@ -112,6 +120,7 @@ class Worker:
         Every worker calls it with the same interval. Answers do not depend on how updates are spread over workers.
         """
         started = time.perf_counter()
+        self._attach_texts()
         sources = {name: _by_time(updates) for name, updates in inputs.items() if len(updates)}
         result = EpochResult({})
         for view in self.views.values():
@@ -121,6 +130,7 @@ class Worker:
             self._run_slice(start, stop, sources)
             result.slices += 1
         self.state.upper = upper
+        self._settle_texts()
         for name, view in self.views.items():
             plan = self.plan.views[name]
             width = plan.schema.width
@@ -154,6 +164,18 @@ class Worker:
             variables=", ".join(op.name for op in delayed),
         )
         return held.cut(sources, lower, upper)
+
+    def _attach_texts(self) -> None:
+        """Let the heap find what the layers of earlier epochs hold; no peer has been sent anything in this epoch."""
+        self.state.heap.forget_sent()
+        for name, shape in self.plan.arrangements.items():
+            if shape.texts:
+                self.state.heap.attach(layer.texts for layer in self.state.traces[name].layers)
+
+    def _settle_texts(self) -> None:
+        """Give the new layers the contents of their long texts."""
+        for name, shape in self.plan.arrangements.items():
+            settle(self.state.traces[name].layers, shape.texts, self.state.heap)
 
     def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
         self.slice.lower, self.slice.upper = start, stop

@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from operators.exchange import Exchange, Round
-from operators.language.evaluate import Heap
 from operators.operator import Slice
 from operators.planning.plan import Plan
 from storage.queue import Queue
+from storage.texts import Heap
 from storage.trace import Trace
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class State(Protocol):
 
     traces: dict[str, Trace]
     queues: dict[str, Queue]
+    heap: Heap
 
 
 class ScopeRun:
@@ -43,7 +44,7 @@ class ScopeRun:
         self.plan, self.spec, self.parent = plan, spec, parent
         self.depth = spec.depth
         self.exchange, self.traces, self.queues, self.slice = exchange, state.traces, state.queues, slice_
-        self.heap: Heap = None if parent is None else parent.heap
+        self.heap: Heap = state.heap
         self.operators: list[Operator] = []
         self.by_id: dict[int, Operator] = {} if parent is None else parent.by_id
         self.scopes: dict[int, ScopeRun] = {} if parent is None else parent.scopes

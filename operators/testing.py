@@ -18,7 +18,6 @@ Times are integers of nanoseconds. Answers do not depend on where epochs are cut
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -77,7 +76,7 @@ class Run:
             if time < self.frontier and self.app.on_late != "advance":
                 raise ProgramError(problem=f"an update at {time} is late: the frontier is {self.frontier} already")
         if changes:
-            words = self.app.sources[source].schema.encode_rows(row for row, _, _ in changes)
+            words = self.app.sources[source].schema.encode_rows((row for row, _, _ in changes), self._engine.heap)
             times = [max(time, self.frontier) for time in times]
             self._waiting[source].append(Updates.of(words, times, [diff for _, _, diff in changes]))
 
@@ -101,20 +100,29 @@ class Run:
 
         A row of multiplicity 2 is there twice. Raises ProgramError when `at` is not final yet.
         """
-        counts = self.counts(view, at=at)
-        return [row for row in sorted(counts, key=_order) for _ in range(counts[row])]
+        counts = self._counts(view, at)
+        rows = sorted(counts.values(), key=lambda counted: _order(counted[0]))
+        return [row for row, count in rows for _ in range(count)]
 
     def counts(self, view: str, *, at: int | None = None) -> dict[Row, int]:
-        """The multiplicity of each row of a view at data time `at`, negative ones too, without zeros."""
+        """The multiplicity of each row of a view at data time `at`, negative ones too, without zeros.
+
+        Lists and structs in rows are tuples here, which can be looked up.
+        """
+        return {row: count for row, (_, count) in self._counts(view, at).items()}
+
+    def _counts(self, view: str, at: int | None) -> dict[Row, tuple[Row, int]]:
+        """By each row in a form that can be looked up: the row and its multiplicity."""
         if at is not None and at >= self.frontier:
             raise ProgramError(
                 problem=f"time {at} is not final: the frontier is {self.frontier}; advance past it first"
             )
-        total: Counter[Row] = Counter()
+        total: dict[Row, tuple[Row, int]] = {}
         for row, time, diff in self._of(view):
             if at is None or time <= at:
-                total[row] += diff
-        return {row: count for row, count in total.items() if count}
+                key = _fixed(row)
+                total[key] = (row, diff + total.get(key, (row, 0))[1])
+        return {key: counted for key, counted in total.items() if counted[1]}
 
     def close(self) -> None:
         """End the workers."""
@@ -142,12 +150,22 @@ class Run:
         changes = self._engine.run_epoch(self.frontier, upper, inputs)
         self.frontier = upper
         for name, updates in changes.items():
-            rows = self.app.views[name].node.schema.decode_rows(updates.rows)
+            rows = self.app.views[name].node.schema.decode_rows(updates.rows, self._engine.heap)
             new = zip(rows, updates.time.tolist(), updates.diff.tolist(), strict=True)
             # Epochs follow one another in time, so sorting each one keeps all of them sorted.
             self._changes[name] += sorted(new, key=lambda change: (change[1], _order(change[0])))
 
 
-def _order(row: Row) -> tuple[tuple[bool, bool, Any], ...]:
-    """Sort nulls before values and NaN behind them, as Spark does."""
-    return tuple((value is not None, value != value, 0 if value is None or value != value else value) for value in row)
+def _fixed(value: Any) -> Any:
+    """The value with tuples for lists and structs, so that it can be a key."""
+    if isinstance(value, dict):
+        return tuple(map(_fixed, value.values()))
+    return tuple(map(_fixed, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _order(value: Any) -> Any:
+    """Sort nulls before values and NaN behind them, as Spark does, at every level of the row."""
+    if isinstance(value, (dict, list, tuple)):
+        parts = value.values() if isinstance(value, dict) else value
+        return (True, False, tuple(map(_order, parts)))
+    return (value is not None, value != value, 0 if value is None or value != value else value)

@@ -137,6 +137,10 @@ class Layer:
         rows: Ints = tries.flatten(self.address, self.key_width, self.val_width, self.depth, least, ceiling)
         return rows
 
+    def matrix(self) -> Ints:
+        """The rows of all updates, key words then val words and what follows them. O(n)."""
+        return self.keyed()[:, 1:]
+
     def to_updates(self) -> Updates:
         """The updates, rows as key words then val words, in trie order. O(n)."""
         return Updates(np.ascontiguousarray(self.keyed()[:, 1:]), self.key_width + self.val_width, self.depth)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from storage.contents import Contents
 from storage.errors import InvariantError
 from storage.kernels import texts as kernels
 from storage.updates import Ints, order_rows
-
-if TYPE_CHECKING:
-    from storage.layer import Layer
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -132,14 +129,19 @@ class Heap:
                     self._attached[id(one)] = one
             self._dictionaries = None
 
+    def detach(self) -> None:
+        """Let go of all dictionaries; what came from them into memory stays."""
+        with self._lock:
+            self._attached.clear()
+            self._dictionaries = None
+
     def trim(self, limit: int = HEAP_BYTES) -> None:
         """Between epochs: let go of all dictionaries, and of the contents where they take more than `limit` bytes.
 
         Every layer that is still wanted has its dictionary by then (`settle`); the next epoch attaches them again.
         """
         with self._lock:
-            self._attached.clear()
-            self._dictionaries = None
+            self.detach()
             self._sent.clear()
             if self.nbytes > limit:
                 self._clear()
@@ -319,14 +321,25 @@ def _check_short(words: Ints) -> None:
         raise TextMissing(prefix=repr(_prefix(row)), hash=_shown(row[kernels.H0 :]))
 
 
-def settle(layers: Iterable[Layer], positions: Sequence[int], heap: Heap) -> None:
-    """Give each layer that has none yet its dictionary. positions: where texts begin in its rows (key, then val words).
+class Holder(Protocol):
+    """Rows that are kept, such as a layer, with the dictionary of their texts; None while they have none."""
 
-    Before the layers are stored, and before the heap lets go of contents or of the dictionaries that they came from.
+    texts: Texts | None
+
+    def matrix(self) -> Ints:
+        """The rows, int64[n, at least their words]."""
+        ...
+
+
+def settle(holders: Iterable[Holder], positions: Sequence[int], heap: Heap) -> None:
+    """Give each holder that has none yet its dictionary. positions: at which words of its rows a text begins.
+
+    Before it is stored, and before the heap lets go of contents or of the dictionaries that they came from.
     """
-    for layer in layers:
-        if layer.texts is None:
-            layer.texts = heap.dictionary(layer.to_updates().rows, positions)
+    if positions:
+        for holder in holders:
+            if holder.texts is None:
+                holder.texts = heap.dictionary(holder.matrix(), positions)
 
 
 def order(rows: Ints, columns: Ints, positions: Sequence[int], heap: Heap | None) -> Ints:
