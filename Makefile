@@ -43,9 +43,11 @@ golden: setup ## rewrite the golden files from what the code says now; review th
 kernels: setup ## compile the numba kernels again, from nothing
 	@$(PY) -m service.setup kernels --force
 
-lock: setup ## write requirements.lock anew from pyproject.toml (ARGS=--upgrade for the newest)
+lock: setup ## write requirements.lock (and the image's part of it) anew from pyproject.toml (ARGS=--upgrade for the newest)
 	@.venv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-emit-find-links --no-emit-index-url --quiet $(ARGS) --output-file requirements.lock
+	@.venv/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
+		--no-header --no-emit-find-links --no-emit-index-url --quiet --output-file docker/requirements.lock
 
 format: setup ## format the code and mend what ruff can mend
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format --quiet .

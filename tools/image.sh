@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# `make image`: build the Dockerfile with whatever builds images here. IMAGE names the result.
+# `make image`: build docker/Dockerfile with whatever builds images here. IMAGE names the result.
 set -u
 cd "$(dirname "$0")/.."
 image=${IMAGE:-vernier:$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)}
-[ -e Dockerfile ] || { echo "image: there is no Dockerfile here" >&2; exit 1; }
 revision=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 if command -v docker >/dev/null && docker info >/dev/null 2>&1; then
   build=(docker build)
@@ -12,10 +11,10 @@ elif command -v podman >/dev/null; then
 elif command -v buildah >/dev/null; then
   # chroot and vfs work without privileges of the kernel, so also inside a container
   export STORAGE_DRIVER=${STORAGE_DRIVER:-vfs}
-  build=(buildah bud --isolation chroot)
+  build=(buildah bud --isolation chroot --layers)
 else
   echo "image: needs docker, podman or buildah (debian: apt-get install buildah)" >&2
   exit 1
 fi
-"${build[@]}" --label "org.opencontainers.image.revision=$revision" -t "$image" "$@" . || { echo "image: the build failed; see above" >&2; exit 1; }
+"${build[@]}" --label "org.opencontainers.image.revision=$revision" -f docker/Dockerfile -t "$image" "$@" . || { echo "image: the build failed; see above" >&2; exit 1; }
 echo "image: $image"

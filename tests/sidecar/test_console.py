@@ -11,13 +11,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from service.sidecar.app import STATIC
-from tests import chromium
+from tests import chromium, debian
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 
 expect.set_options(timeout=30_000)  # a busy machine is no failure
 
-pytestmark = pytest.mark.timeout(chromium.INSTALL_SECONDS)
+pytestmark = pytest.mark.timeout(debian.INSTALL_SECONDS)
 
 SECOND = 1_000_000_000
 
