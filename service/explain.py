@@ -68,6 +68,8 @@ def _remarks(op: Op) -> str:
         remarks.append(f"to its fixed point, at most {op['max_rounds']:,} rounds")
     if op["kind"] in ("reduce", "join", "arrange"):
         remarks.append("time is total" if op["time"] == "total" else "product times")
+    if op.get("form") == "total":
+        remarks.append("keeps no output")
     return f"  [{'; '.join(remarks)}]" if remarks else ""
 
 

@@ -9,14 +9,19 @@ output row.
 import numpy as np
 from numba import njit
 
-from storage.kernels.sorting import add_checked
+from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS, add_decimal, add_float, read_decimal, read_float
+from storage.kernels.sorting import add_checked, sort_order
 from storage.kernels.status import OVERFLOW
 from storage.kernels.wide import add_wide, fits, multiply_wide
 
-DISTINCT, COUNT, SUM, MIN, MAX = 0, 1, 2, 3, 4
-KIND, WORD, FLAG, OUT, OUT_FLAG = 0, 1, 2, 3, 4
-"""Columns of an aggregation: kind; word and null flag of its input in the val (-1: none); word and flag of its
-output."""
+PRESENT, COPIES, COUNT, SUM, SUM_FLOAT, SUM_DECIMAL, MIN, MAX = 0, 1, 2, 3, 4, 5, 6, 7
+"""Kinds of aggregations: the key once while any of its vals has so many copies; the key as often as its one val has
+copies, when it has any; and the columns count, sum of integers, doubles and decimals, least and greatest."""
+KIND, WORD, WORDS, FLAG, OUT, OUT_FLAG, LIMIT = 0, 1, 2, 3, 4, 5, 6
+"""Columns of an aggregation: kind; first word, number of words and null flag of its input in the val (-1: none); word
+and flag of its output; copies that PRESENT asks for, or digits that a decimal sum may have."""
+
+_LEAST = np.int64(-(2**63))
 
 
 @njit(cache=True)
@@ -75,14 +80,95 @@ def _add_live(live, acc, exact, size, words, row, width, diff, at_round):  # typ
 
 
 @njit(cache=True)
+def _rank(inputs, head, vals, first, words, rank, ranked):  # type: ignore[no-untyped-def]
+    """Order the vals that begin at entries head[:vals] by some of their words: rank[val], and ranked[rank] the other
+    way."""
+    rows = np.empty((vals, words), np.int64)
+    for val in range(vals):
+        for c in range(words):
+            rows[val, c] = inputs[head[val], first + c]
+    order = sort_order(rows, np.arange(words))
+    for place in range(vals):
+        ranked[place] = order[place]
+        rank[order[place]] = place
+
+
+@njit(cache=True)
+def _want(  # type: ignore[no-untyped-def]
+    aggregations, inputs, head, vals, val_acc, nonnull, sums, counts, floats, marks, ranked, wanted
+):
+    """Write what the key wants to wanted[0]; returns (copies of it, status)."""
+    copies = 1
+    for a in range(aggregations.shape[0]):
+        kind = aggregations[a, KIND]
+        flag = aggregations[a, FLAG]
+        target = aggregations[a, OUT]
+        out_flag = aggregations[a, OUT_FLAG]
+        if kind == PRESENT:
+            val = marks[a]
+            while val < vals and val_acc[val] < aggregations[a, LIMIT]:
+                val += 1
+            marks[a] = val
+            if val == vals:
+                return 0, 0
+        elif kind == COPIES:
+            copies = max(0, val_acc[0])
+        elif kind == COUNT:
+            if not fits(counts[a, 0], counts[a, 1]):
+                return 0, OVERFLOW
+            wanted[0, target] = counts[a, 1]
+        elif kind == MIN or kind == MAX:
+            own = ranked.shape[1] > 0 and ranked[a, 0] >= 0
+            step = 1 if kind == MIN else -1
+            place = marks[a]
+            val = place
+            while 0 <= place < vals:
+                val = ranked[a, place] if own else place
+                if val_acc[val] > 0 and (flag < 0 or inputs[head[val], flag] != 0):
+                    break
+                place += step
+            marks[a] = place
+            found = 0 <= place < vals
+            if not found and out_flag < 0:
+                return 0, 0
+            for c in range(aggregations[a, WORDS]):
+                wanted[0, target + c] = inputs[head[val], aggregations[a, WORD] + c] if found else 0
+            if out_flag >= 0:
+                wanted[0, out_flag] = 1 if found else 0
+        else:
+            # Null when no value weighs in; a sum of values that cancel is 0.
+            has = flag < 0 or nonnull[a] > 0
+            if out_flag >= 0:
+                wanted[0, out_flag] = 1 if has else 0
+            if kind == SUM:
+                if has and not fits(sums[a, 0], sums[a, 1]):
+                    return 0, OVERFLOW
+                wanted[0, target] = sums[a, 1] if has else 0
+            elif kind == SUM_FLOAT:
+                wanted[0, target] = read_float(floats[a]) if has else 0
+            else:
+                hi, lo, fit = read_decimal(sums[a], aggregations[a, LIMIT])
+                if has and not fit:
+                    return 0, OVERFLOW
+                if aggregations[a, LIMIT] > 18:
+                    wanted[0, target] = hi if has else 0
+                    wanted[0, target + 1] = lo ^ _LEAST if has else 0
+                else:
+                    wanted[0, target] = lo if has else 0
+    return copies, 0
+
+
+@njit(cache=True)
 def reduce_keys(  # type: ignore[no-untyped-def]
-    keyed, k, in_offsets, inputs, v, out_offsets, outputs, w, now, fold, aggregations
+    keyed, k, in_offsets, inputs, ordered, by_content, v, out_offsets, outputs, w, now, fold, aggregations, total
 ):
     """Corrections and further visits of q keys at round `now`.
 
     keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time),
-    where times equal to `fold` are older than the slice; w: words of an output val; aggregations[a, 5] (one DISTINCT
-    row: the key while any of its vals is present; or COUNT … MAX; or none: the key while any val is there).
+    where times equal to `fold` are older than the slice; ordered: as inputs, and where that is not so (`by_content`)
+    with words in the order of their values; w: words of an output val; aggregations[a, 7]: one PRESENT or COPIES row,
+    or COUNT … MAX, or none: the key while any val is there. `total`: no output is kept, the key had what it wants at
+    `fold`.
     Returns (corrections: keyed rows `[hash | key | out val | time | now | diff]`, visits `[rounds | hash | key]`,
     status, key at fault). O(history log history) per key, plus the vals scanned when a minimum or maximum leaves.
     """
@@ -113,10 +199,21 @@ def reduce_keys(  # type: ignore[no-untyped-def]
     live_exact = np.empty(most_in + most_out + 2, np.int64)
     wanted = np.empty((1, w), np.int64)
     aggs = aggregations.shape[0]
-    # Sums and counts are 128 bits wide: only what is emitted has to fit.
-    sums = np.empty((aggs, 2), np.int64)
+    # Sums and counts are wider than 64 bits: only what is emitted has to fit.
+    sums = np.empty((aggs, DECIMAL_WORDS), np.int64)
     counts = np.empty((aggs, 2), np.int64)
+    nonnull = np.empty(aggs, np.int64)  # vals with a value that have a multiplicity
     marks = np.empty(aggs, np.int64)
+    own_orders, own_floats = False, False
+    for a in range(aggs):
+        kind = aggregations[a, KIND]
+        first = aggregations[a, FLAG] if aggregations[a, FLAG] >= 0 else aggregations[a, WORD]
+        own_orders = own_orders or ((kind == MIN or kind == MAX) and first > 0)
+        own_floats = own_floats or kind == SUM_FLOAT
+    # Vals are in order of their words; an aggregation that looks at later ones has an order of its own.
+    rank = np.empty((aggs, most_in if own_orders or by_content else 0), np.int64)
+    ranked = np.full((aggs, most_in if own_orders or by_content else 0), -1, np.int64)
+    floats = np.empty((aggs, FLOAT_WORDS if own_floats else 0), np.int64)
     time_in, time_out = v, w
     diff_in, diff_out = v + 1 + d, w + 1 + d
 
@@ -129,9 +226,11 @@ def reduce_keys(  # type: ignore[no-untyped-def]
         for c in range(d):
             level_facts[c] = 0
         for a in range(aggs):
-            sums[a, 0] = sums[a, 1] = 0
+            sums[a] = 0
             counts[a, 0] = counts[a, 1] = 0
+            nonnull[a] = 0
             marks[a] = -1
+            floats[a] = 0
 
         # Histories: number the vals and facts, set visits, find what is of this slice.
         for e in range(base, stop):
@@ -188,6 +287,14 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 fresh += 1
         if fresh == 0:
             continue
+        for a in range(aggs):
+            kind = aggregations[a, KIND]
+            if kind == MIN or kind == MAX:
+                flag = aggregations[a, FLAG]
+                first = flag if flag >= 0 else aggregations[a, WORD]
+                if first > 0 or by_content:
+                    words = aggregations[a, WORDS] + (1 if flag >= 0 else 0)
+                    _rank(ordered, head, vals, first, words, rank[a], ranked[a])
         _sorted_by_time(in_time, in_fresh, fresh)
         out_fresh_count = 0
         for e in range(obase, ostop):
@@ -213,8 +320,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
 
         # Sweep: first all that is old, then every touched data time in order.
         cursor, out_cursor = 0, 0
-        old = 0
-        total = stop - base
+        old, entries = 0, stop - base
         settled = False
         while not settled or cursor < fresh:
             time = fold
@@ -222,9 +328,9 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 time = in_time[in_fresh[cursor]]
             while True:
                 if not settled:
-                    while old < total and (fact_of[old] < 0 or in_time[old] > fold):
+                    while old < entries and (fact_of[old] < 0 or in_time[old] > fold):
                         old += 1
-                    if old == total:
+                    if old == entries:
                         break
                     i = old
                     old += 1
@@ -259,23 +365,38 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     flag = aggregations[a, FLAG]
                     if flag >= 0 and inputs[entry, flag] == 0:
                         continue
-                    if kind == COUNT or kind == SUM:
+                    word = aggregations[a, WORD]
+                    if kind == MIN or kind == MAX or kind == PRESENT:
+                        # marks: vals below (above) it are known not to be present, so they need not be scanned again.
+                        if after > 0:
+                            place = rank[a, val] if rank.shape[1] > 0 and ranked[a, 0] >= 0 else val
+                            marks[a] = max(marks[a], place) if kind == MAX else min(marks[a], place)
+                    elif kind == COUNT:
                         sign = -1 if diff < 0 else 0
                         counts[a, 0], counts[a, 1] = add_wide(counts[a, 0], counts[a, 1], sign, diff)
+                    elif kind != COPIES:
+                        if before == 0 and after != 0:
+                            nonnull[a] += 1
+                        elif before != 0 and after == 0:
+                            nonnull[a] -= 1
                         if kind == SUM:
-                            hi, lo = multiply_wide(inputs[entry, aggregations[a, WORD]], diff)
+                            hi, lo = multiply_wide(inputs[entry, word], diff)
                             sums[a, 0], sums[a, 1] = add_wide(sums[a, 0], sums[a, 1], hi, lo)
-                    # marks: vals below (above) it are known not to be present, so a minimum need not rescan them.
-                    elif kind == MIN or kind == DISTINCT:
-                        if after > 0 and val < marks[a]:
-                            marks[a] = val
-                    elif after > 0 and val > marks[a]:
-                        marks[a] = val
-            if not settled:
+                        elif kind == SUM_FLOAT:
+                            if add_float(floats[a], inputs[entry, word], diff):
+                                return out[:0], visits[:0], OVERFLOW, key
+                        elif aggregations[a, WORDS] == 1:
+                            hi = np.int64(-1) if inputs[entry, word] < 0 else np.int64(0)
+                            add_decimal(sums[a], hi, inputs[entry, word], diff)
+                        else:
+                            add_decimal(sums[a], inputs[entry, word], inputs[entry, word + 1] ^ _LEAST, diff)
+            before_slice = not settled
+            if before_slice:
                 settled = True
                 for a in range(aggs):
                     marks[a] = vals - 1 if aggregations[a, KIND] == MAX else 0
-                continue
+                if not total:
+                    continue
 
             while out_cursor < out_fresh_count and out_time[out_fresh[out_cursor]] <= time:
                 e = obase + out_fresh[out_cursor]
@@ -304,60 +425,19 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     if idle:
                         continue
 
-            exists = present > 0
-            if exists:
-                for a in range(aggs):
-                    kind = aggregations[a, KIND]
-                    target = aggregations[a, OUT]
-                    out_flag = aggregations[a, OUT_FLAG]
-                    if kind == DISTINCT:
-                        val = marks[a]
-                        while val < vals and val_acc[val] <= 0:
-                            val += 1
-                        marks[a] = val
-                        exists = val < vals
-                    elif kind == COUNT:
-                        if not fits(counts[a, 0], counts[a, 1]):
-                            return out[:0], visits[:0], OVERFLOW, key
-                        wanted[0, target] = counts[a, 1]
-                    elif kind == SUM:
-                        # Null when no value weighs in; a sum of values that cancel is 0.
-                        has = aggregations[a, FLAG] < 0
-                        if not has:
-                            for val in range(vals):
-                                if val_acc[val] != 0 and inputs[head[val], aggregations[a, FLAG]] != 0:
-                                    has = True
-                                    break
-                        if has and not fits(sums[a, 0], sums[a, 1]):
-                            return out[:0], visits[:0], OVERFLOW, key
-                        wanted[0, target] = sums[a, 1] if has else 0
-                        if out_flag >= 0:
-                            wanted[0, out_flag] = 1 if has else 0
-                    else:
-                        flag = aggregations[a, FLAG]
-                        best = -1
-                        if kind == MIN:
-                            val = marks[a]
-                            while val < vals and (val_acc[val] <= 0 or (flag >= 0 and inputs[head[val], flag] == 0)):
-                                val += 1
-                            marks[a] = val
-                            best = val if val < vals else -1
-                        else:
-                            val = marks[a]
-                            while val >= 0 and (val_acc[val] <= 0 or (flag >= 0 and inputs[head[val], flag] == 0)):
-                                val -= 1
-                            marks[a] = val
-                            best = val
-                        if best < 0:
-                            wanted[0, target] = 0
-                            if out_flag >= 0:
-                                wanted[0, out_flag] = 0
-                            else:
-                                exists = False
-                        else:
-                            wanted[0, target] = inputs[head[best], aggregations[a, WORD]]
-                            if out_flag >= 0:
-                                wanted[0, out_flag] = 1
+            copies = 0
+            if present > 0:
+                copies, status = _want(
+                    aggregations, inputs, head, vals, val_acc, nonnull, sums, counts, floats, marks, ranked, wanted
+                )
+                if status != 0:
+                    return out[:0], visits[:0], status, key
+            if before_slice:
+                if copies > 0:
+                    live[0] = wanted[0]
+                    live_acc[0] = live_exact[0] = copies
+                    size = 1
+                continue
 
             # wanted - had, at (time, now).
             p = 0
@@ -368,9 +448,9 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 out = more
             while p < size:
                 goal = 0
-                if exists and not matched and _same_words(live, p, wanted, 0, w):
+                if copies > 0 and not matched and _same_words(live, p, wanted, 0, w):
                     matched = True
-                    goal = 1
+                    goal = copies
                 owed, wrapped = add_checked(goal, -live_acc[p])
                 if wrapped:
                     return out[:0], visits[:0], OVERFLOW, key
@@ -395,7 +475,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                         live_exact[p] = live_exact[size]
                         continue
                 p += 1
-            if exists and not matched:
+            if copies > 0 and not matched:
                 out[count, 0] = keyed[key, 0]
                 for c in range(k):
                     out[count, 1 + c] = keyed[key, 1 + c]
@@ -405,9 +485,9 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 out[count, 1 + k + w] = time
                 for c in range(d):
                     out[count, 2 + k + w + c] = now[c]
-                out[count, 2 + k + w + d] = 1
+                out[count, 2 + k + w + d] = copies
                 count += 1
-                live_acc[size] = 1
-                live_exact[size] = 1
+                live_acc[size] = copies
+                live_exact[size] = copies
                 size += 1
     return out[:count], visits[:visit_count], 0, -1

@@ -11,7 +11,6 @@ from operators.planning.plan import (
     ArrangeOp,
     KeyedOp,
     LinearOp,
-    ReduceOp,
     Take,
     ViewOp,
     ViewPlan,
@@ -37,8 +36,7 @@ def arrange(planner: Planner, node: logical.Node, scope: logical.Scope, key: Wor
             planner.drop(base)
         base = planner.ops[below]
     # The output of a reduction is arranged by its key already, unless it keeps none.
-    kept = isinstance(base, ReduceOp) or (isinstance(base, KeyedOp) and base.trace is not None)
-    if isinstance(base, (ReduceOp, KeyedOp)) and kept and key == tuple(range(base.key_width)):
+    if isinstance(base, KeyedOp) and base.trace is not None and key == tuple(range(base.key_width)):
         if val == tuple(range(base.key_width, base.width)):
             return below
     memo = ("arrange", below, key, val)

@@ -24,7 +24,6 @@ from operators.planning.plan import (
     Move,
     Negated,
     Op,
-    ReduceOp,
     Scope,
     Stage,
     Take,
@@ -75,7 +74,7 @@ def _part(ops: list[Op], op: Op) -> Words | None:
     match op:
         case ArrangeOp():
             return tuple(range(len(op.key)))
-        case ReduceOp() | KeyedOp():
+        case KeyedOp():
             return tuple(range(op.key_width))
         case JoinOp():
             left = ops[op.left]
@@ -114,7 +113,7 @@ def capture(ops: list[Op], scopes: list[Scope]) -> None:
 
 
 def _key_width(op: Op) -> int:
-    assert isinstance(op, (ReduceOp, KeyedOp))
+    assert isinstance(op, KeyedOp)
     return op.key_width
 
 

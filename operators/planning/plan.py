@@ -133,17 +133,6 @@ class JoinOp(Op):
 
 
 @dataclass
-class ReduceOp(Op):
-    """One output row a key while the key has input. aggregations: rows of kernels/reducing.py; its output is arranged
-    by key."""
-
-    input: int
-    key_width: int
-    aggregations: tuple[tuple[int, int, int, int, int], ...]
-    trace: str
-
-
-@dataclass
 class KeyedOp(Op):
     """Reads an arrangement by `key`; its rows are key words, then val words. trace: where it keeps its output, arranged
     by key (the general form), or None where time is total and what it said follows from its input."""
@@ -156,6 +145,13 @@ class KeyedOp(Op):
     def key_width(self) -> int:
         """Words of the key."""
         return self.key.width
+
+
+@dataclass
+class ReduceOp(KeyedOp):
+    """Aggregates that follow each change; aggregations: rows of kernels/reducing.py."""
+
+    aggregations: tuple[Words, ...]
 
 
 @dataclass
@@ -326,7 +322,7 @@ class Plan:
     def trace_of(self, op_id: int) -> str | None:
         """The trace that an operator keeps, if any."""
         op = self.ops[op_id]
-        return op.trace if isinstance(op, (ArrangeOp, ReduceOp, KeyedOp)) else None
+        return op.trace if isinstance(op, (ArrangeOp, KeyedOp)) else None
 
     def _describe(self, op: Op) -> dict[str, Any]:
         scope = self.scopes[op.scope]

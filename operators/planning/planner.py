@@ -31,7 +31,6 @@ from operators.planning.plan import (
     KeyedOp,
     Op,
     Plan,
-    ReduceOp,
     Scope,
     ViewPlan,
 )
@@ -92,7 +91,7 @@ class Planner:
         return 0 if scope.depth == 0 else self.scope_of[scope]
 
     def add(self, op: Op, print_: str) -> int:
-        trace = op.trace if isinstance(op, (ArrangeOp, ReduceOp, KeyedOp)) else None
+        trace = op.trace if isinstance(op, (ArrangeOp, KeyedOp)) else None
         if trace is not None and any(other.trace == trace for other in self._keepers()):
             raise TraceNamedTwice(trace=trace, operator=op.name)
         self.ops.append(op)
@@ -100,8 +99,8 @@ class Planner:
         self.prints[op.id] = print_
         return op.id
 
-    def _keepers(self) -> list[ArrangeOp | ReduceOp | KeyedOp]:
-        return [op for op in self.ops if isinstance(op, (ArrangeOp, ReduceOp, KeyedOp)) and op.trace is not None]
+    def _keepers(self) -> list[ArrangeOp | KeyedOp]:
+        return [op for op in self.ops if isinstance(op, (ArrangeOp, KeyedOp)) and op.trace is not None]
 
     def _arrangements(self) -> dict[str, ArrangementPlan]:
         """The traces, each told where its rows have texts."""

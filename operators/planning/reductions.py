@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.kernels.reducing import COUNT, DISTINCT, MAX, MIN, SUM
+from operators.kernels.reducing import COUNT, MAX, MIN, PRESENT, SUM
 from operators.language import logical
 from operators.language.expr import Expr, col
 from operators.language.positive import is_positive
+from operators.language.schema import RowType
 from operators.planning.arrangements import arrange
 from operators.planning.plan import (
     ArrangementPlan,
     ReduceOp,
+    Words,
 )
 from operators.planning.sharing import identity
 
@@ -22,39 +24,39 @@ if TYPE_CHECKING:
 _KINDS = {"count": COUNT, "sum": SUM, "min": MIN, "max": MAX}
 
 
+def keep_output(
+    planner: Planner, label: str, key: RowType, width: int, scope: int, print_: str, *, steady: bool = True
+) -> str | None:
+    """The trace for what a reduction of `width` words has said: None outside loops, where time is total and what it has
+    said can be told from its input, unless it is not `steady`."""
+    depth = planner.scopes[scope].depth
+    if depth == 0 and steady:
+        return None
+    trace = f"reduce-{print_[:16]}"
+    planner.arrangements[trace] = ArrangementPlan(trace, f"{label} output", key.width, width - key.width, depth, False)
+    return trace
+
+
 def reduce(
     planner: Planner,
     node: logical.Node,
     arranged: int,
-    key_width: int,
-    aggregations: tuple[tuple[int, int, int, int, int], ...],
-    out_width: int,
+    key: RowType,
+    aggregations: tuple[Words, ...],
     name: str,
 ) -> int:
-    """The reduction of an arrangement; its output is arranged by the same key."""
-    print_ = planner.hash("reduce", planner.prints[arranged], key_width, aggregations)
-    scope = planner.scope(node.scope)
-    op = ReduceOp(
-        len(planner.ops),
-        scope,
-        key_width + out_width,
-        name,
-        arranged,
-        key_width,
-        aggregations,
-        f"reduce-{print_[:16]}",
-    )
-    planner.arrangements[op.trace] = ArrangementPlan(
-        op.trace, f"{name} output", key_width, out_width, planner.scopes[scope].depth, False
-    )
+    """The reduction of an arrangement by `key`; its rows are the node's."""
+    print_ = planner.hash("reduce", planner.prints[arranged], key.to_json(), aggregations)
+    scope, width = planner.scope(node.scope), node.schema.width
+    trace = keep_output(planner, name, key, width, scope, print_)
+    op = ReduceOp(len(planner.ops), scope, width, name, input=arranged, key=key, trace=trace, aggregations=aggregations)
     return planner.add(op, print_)
 
 
 def build_distinct(planner: Planner, node: logical.Distinct) -> int:
     """Each present row once: a reduction whose key is the whole row."""
-    width = node.schema.width
-    arranged = arrange(planner, node.input, node.scope, tuple(range(width)), ())
-    return reduce(planner, node, arranged, width, ((DISTINCT, -1, -1, -1, -1),), 0, "distinct")
+    arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
+    return reduce(planner, node, arranged, node.schema, (_row(PRESENT, limit=1),), "distinct")
 
 
 def build_present(planner: Planner, node: logical.Present) -> int:
@@ -65,7 +67,7 @@ def build_present(planner: Planner, node: logical.Present) -> int:
     val = () if is_positive(node.input) else tuple(w for w in range(row.width) if w not in key)
     arranged = arrange(planner, node.input, node.scope, key, val)
     name = f"present {', '.join(node.keys)}"
-    return reduce(planner, node, arranged, len(key), ((DISTINCT, -1, -1, -1, -1),), 0, name)
+    return reduce(planner, node, arranged, node.schema, (_row(PRESENT, limit=1),), name)
 
 
 def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
@@ -95,20 +97,25 @@ def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
     which = 0
     for name, agg in node.aggs:
         field = node.schema.field(name)
-        word, flag = -1, -1
+        word, words, flag = -1, 0, -1
         if agg.expr is not None:
-            column = names[which]
+            found = row.field(names[which])
             which += 1
-            nullable = row.field(column).nullable
-            first = val.index(row.field(column).offset)
-            flag = first if nullable else -1
-            word = first + int(nullable)
+            first = val.index(found.offset)
+            flag = first if found.nullable else -1
+            word, words = first + int(found.nullable), found.type.words
         out_flag = out if field.nullable else -1
-        aggregations.append((_KINDS[agg.kind], word, flag, out + int(field.nullable), out_flag))
+        aggregations.append(_row(_KINDS[agg.kind], word, words, flag, out + int(field.nullable), out_flag))
         out += field.words
     arranged = arrange(planner, below, node.scope, key, val)
-    label = f"group by {', '.join(node.keys)}"
-    return reduce(planner, node, arranged, len(key), tuple(aggregations), out, label)
+    return reduce(planner, node, arranged, row.take(node.keys), tuple(aggregations), f"group by {', '.join(node.keys)}")
+
+
+def _row(
+    kind: int, word: int = -1, words: int = 0, flag: int = -1, out: int = -1, out_flag: int = -1, limit: int = 0
+) -> Words:
+    """An aggregation as the kernel takes it."""
+    return (kind, word, words, flag, out, out_flag, limit)
 
 
 BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {

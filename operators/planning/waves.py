@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from operators.language import logical
 from operators.language.reducing import Reduce
 from operators.planning.arrangements import arrange
-from operators.planning.plan import ArrangementPlan, WaveOp
+from operators.planning.plan import WaveOp
+from operators.planning.reductions import keep_output
 
 if TYPE_CHECKING:
     from operators.planning.planner import Planner
@@ -25,15 +26,11 @@ def build_reduce(planner: Planner, node: Reduce) -> int:
         "wave", planner.prints[arranged], key.to_json(), val.to_json(), node.spec.name, node.spec.key()
     )
     scope = planner.scope(node.scope)
-    depth = planner.scopes[scope].depth
     name = node.spec.title
-    trace = None if depth == 0 and node.spec.steady else f"reduce-{print_[:16]}"
+    trace = keep_output(planner, name, key, node.schema.width, scope, print_, steady=node.spec.steady)
     op = WaveOp(
         len(planner.ops), scope, node.schema.width, name, input=arranged, key=key, trace=trace, val=val, spec=node.spec
     )
-    if trace is not None:
-        shape = ArrangementPlan(trace, f"{name} output", key.width, op.width - key.width, depth, False)
-        planner.arrangements[trace] = shape
     return planner.add(op, print_)
 
 
