@@ -171,11 +171,16 @@ class Worker:
         for name, shape in self.plan.arrangements.items():
             if shape.texts:
                 self.state.heap.attach(layer.texts for layer in self.state.traces[name].layers)
+        for name, waits in self.plan.holds.items():
+            if waits.texts:
+                self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
 
     def _settle_texts(self) -> None:
         """Give the new layers the contents of their long texts."""
         for name, shape in self.plan.arrangements.items():
             settle(self.state.traces[name].layers, shape.texts, self.state.heap)
+        for name, waits in self.plan.holds.items():
+            settle(self.state.queues[name].runs, waits.texts, self.state.heap)
 
     def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
         self.slice.lower, self.slice.upper = start, stop

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from storage.texts import Texts
 from storage.updates import Ints, consolidate_rows, sort_columns
 
 
 class Run:
     """Updates `[row | time | rounds | diff]` sorted by time, consolidated; immutable. `ref` says where it is persisted,
-    None while nowhere."""
+    None while nowhere; `texts` holds the contents of its long texts, as a layer's does."""
 
-    __slots__ = ("data", "ref", "times")
+    __slots__ = ("data", "ref", "texts", "times")
 
-    def __init__(self, data: Ints, times: Ints, ref: Any = None) -> None:
-        self.data, self.times, self.ref = data, times, ref
+    def __init__(self, data: Ints, times: Ints, ref: Any = None, texts: Texts | None = None) -> None:
+        self.data, self.times, self.ref, self.texts = data, times, ref, texts
 
     def __len__(self) -> int:
         return len(self.data)
@@ -36,14 +37,19 @@ class Run:
         lower = int(self.times[0])
         return {"updates": len(self), "lower": lower, "upper": int(self.times[-1]) + 1, "since": lower}
 
+    def matrix(self) -> Ints:
+        """The rows and what follows them."""
+        return self.data
+
     def arrays(self) -> dict[str, Ints]:
         """The columns to store."""
-        return {"data": self.data, "times": self.times}
+        columns = {"data": self.data, "times": self.times}
+        return columns if self.texts is None else columns | self.texts.arrays()
 
     @staticmethod
     def open(arrays: Mapping[str, Ints], ref: Any) -> Run:
         """The run that `arrays()` describes; arrays may be views of a mapped file and are not copied."""
-        return Run(arrays["data"], arrays["times"], ref)
+        return Run(arrays["data"], arrays["times"], ref, Texts.of_arrays(arrays))
 
 
 class Queue:

@@ -256,13 +256,15 @@ class ArrangementPlan:
 
 @dataclass(frozen=True)
 class HoldPlan:
-    """A queue's shape. cyclic: a delayed variable comes back to itself through it."""
+    """A queue's shape. cyclic: a delayed variable comes back to itself through it. texts: at which words of its rows a
+    text begins."""
 
     queue: str
     label: str
     width: int
     depth: int
     cyclic: bool = False
+    texts: Words = ()
 
 
 @dataclass(frozen=True)

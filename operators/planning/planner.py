@@ -25,7 +25,9 @@ from operators.planning.placement import capture, place
 from operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
+    DelayedOp,
     EnterOp,
+    HoldOp,
     HoldPlan,
     InputOp,
     KeyedOp,
@@ -72,6 +74,7 @@ class Planner:
             views[name] = build_view(self, name, view)
         place(self.ops)
         capture(self.ops, self.scopes)
+        self.holds = self._holds()
         parts = [(op.trace, op.width) for op in self._keepers()]
         waits = [(name, shape.width) for name, shape in self.holds.items()]
         described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts, *waits))
@@ -106,6 +109,11 @@ class Planner:
         """The traces, each told where its rows have texts."""
         texts = {op.trace: op.texts for op in self._keepers()}
         return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
+
+    def _holds(self) -> dict[str, HoldPlan]:
+        """The queues, each told where its rows have texts."""
+        texts = {op.queue: op.texts for op in self.ops if isinstance(op, (HoldOp, DelayedOp))}
+        return {name: replace(shape, texts=texts[name]) for name, shape in self.holds.items()}
 
     def hash(self, *parts: object) -> str:
         return xxhash.xxh3_128_hexdigest(repr((FORMAT, *parts)).encode())
