@@ -30,6 +30,7 @@ from operators.language.structs import Struct
 from operators.language.tables import generate_series, repeat_row
 from operators.language.texts import Binary, List, String
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.variable import Variable
 from storage.errors import VernierError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ __all__ = [
     "String",
     "Struct",
     "TimestampNs",
+    "Variable",
     "VernierError",
     "avg",
     "col",

@@ -87,11 +87,12 @@ class DelayedCycleDidNotSettle(CallerError):
 
     message = (
         "the delayed variables {variables} did not settle: they still change at {time}, after {steps} steps in which "
-        "nothing else did; raise max_steps, or let what goes round come to an end"
+        "nothing else did, for example {sample}; raise max_steps, or let what goes round come to an end"
     )
     variables: str
     steps: int
     time: int
+    sample: str
 
 
 class HeldTooLate(InvariantError):

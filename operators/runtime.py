@@ -18,7 +18,7 @@ import numpy as np
 
 from operators import arrange, hold, join, linear, loop, reduce, slices, waves
 from operators.exchange import Exchange, Single
-from operators.failures import VisitLeft
+from operators.failures import DelayedCycleDidNotSettle, VisitLeft
 from operators.operator import Operator, Slice
 from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp
 from operators.scope import ScopeRun
@@ -29,6 +29,9 @@ from storage.updates import MIN_TIME, Ints, Updates
 
 SLICE_UPDATES = 1024
 """Updates a slice holds, all workers together: few enough for histories to stay in the cache."""
+
+SHOWN = 3
+"""Rows that an error gives as examples."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (linear.KINDS, arrange.KINDS, join.KINDS, reduce.KINDS, waves.KINDS, loop.KINDS, hold.KINDS):
@@ -161,9 +164,23 @@ class Worker:
             delay=min((op.ns for op in delayed), default=None),
             cyclic=[name for name, shape in plan.holds.items() if shape.cyclic],
             max_steps=max((op.max_steps for op in delayed), default=0),
-            variables=", ".join(op.name for op in delayed),
+            unsettled=self._unsettled if delayed else None,
         )
         return held.cut(sources, lower, upper)
+
+    def _unsettled(self, start: int, stop: int) -> DelayedCycleDidNotSettle:
+        """The error for variables that have fed one another for too long, with some of what they would next."""
+        names, shown, steps = [], [], 0
+        for op in self.plan.ops:
+            if not isinstance(op, DelayedOp) or not self.plan.holds[op.queue].cyclic:
+                continue
+            names.append(op.name.removeprefix("variable "))
+            steps = max(steps, op.max_steps)
+            due = self.state.queues[op.queue].due(start, stop)[:SHOWN]
+            rows = op.schema.decode_rows(np.ascontiguousarray(due[:, : op.width]))
+            shown += [f"{row} at {time}" for row, time in zip(rows, due[:, op.width].tolist(), strict=True)]
+        sample = "; ".join(shown[:SHOWN]) or "rows of another worker"
+        return DelayedCycleDidNotSettle(variables=", ".join(names), steps=steps, time=start, sample=sample)
 
     def _attach_texts(self) -> None:
         """Let the heap find what the layers of earlier epochs hold; no peer has been sent anything in this epoch."""

@@ -6,7 +6,7 @@ of an update stays flat whatever the epoch's size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -46,7 +46,7 @@ class HeldSlices:
 
     One exchange a slice. A slice begins at the next time with work. delay: the smallest delay of a variable, which no
     slice is wider than. cyclic: the queues through which a variable comes back to itself; after `max_steps` slices in
-    a row that only these feed, DelayedCycleDidNotSettle is raised: such a cycle would go on for ever.
+    a row that only these feed, such a cycle may go on for ever, and `unsettled` tells the error for the next slice.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class HeldSlices:
         delay: int | None = None,
         cyclic: Sequence[str] = (),
         max_steps: int = 0,
-        variables: str = "",
+        unsettled: Callable[[int, int], DelayedCycleDidNotSettle] | None = None,
     ) -> None:
         self._exchange, self._queues = exchange, queues
         self._step = max(1, step // exchange.workers)
-        self._delay, self._max_steps, self._variables = delay, max_steps, variables
+        self._delay, self._max_steps, self._unsettled = delay, max_steps, unsettled
         self._outer = [name for name in queues if name not in cyclic]
 
     def cut(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[Interval]:
@@ -77,8 +77,8 @@ class HeldSlices:
             if self._delay is not None:
                 stop = min(stop, first + self._delay)
             quiet = 0 if outer < stop else quiet + 1
-            if self._max_steps and quiet > self._max_steps:
-                raise DelayedCycleDidNotSettle(variables=self._variables, steps=self._max_steps, time=first)
+            if self._unsettled is not None and quiet > self._max_steps:
+                raise self._unsettled(first, stop)
             yield first, stop
             lower = stop
 

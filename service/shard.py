@@ -21,6 +21,7 @@ from service.held import Held
 from service.viewstate import key_first
 from storage.layer import Layer
 from storage.manifest import LayerRef, Manifest
+from storage.queue import Queue, Run
 from storage.segment import Entry, Segment
 from storage.state import StateDirectory
 from storage.trace import Trace
@@ -61,15 +62,25 @@ class Shard:
             trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, MIN_TIME))
             trace.replace([_open_layer(entry(ref), ref) for ref in stored.shards[index]])
             traces[name] = trace
+        refs = {name: shards[index] for name, shards in manifest.held.items()}
         held = {
-            name: [_open_held(entry(ref), ref, plan.sources[name]) for ref in shards[index]]
-            for name, shards in manifest.held.items()
+            name: [_open_held(entry(ref), ref, schema) for ref in refs.get(name, ())]
+            for name, schema in plan.sources.items()
         }
-        return Shard(index, manifest.epoch, manifest.attempt, WorkerState(traces, manifest.upper), held)
+        queues = {}
+        for name, shape in plan.holds.items():
+            runs = [Run.open(entry(ref).arrays, ref) for ref in refs.get(name, ())]
+            queues[name] = Queue(name, shape.width, shape.depth, runs)
+        return Shard(index, manifest.epoch, manifest.attempt, WorkerState(traces, manifest.upper, queues), held)
 
     def fresh_layers(self) -> list[Layer]:
         """The layers that no segment has yet."""
         return [layer for trace in self.state.traces.values() for layer in trace.layers if layer.ref is None]
+
+    def fresh_runs(self) -> list[tuple[str, Run]]:
+        """The runs of queues that no segment has yet, with their labels."""
+        queues = self.state.queues.items()
+        return [(f"{name}-{i}", run) for name, queue in queues for i, run in enumerate(queue.runs) if run.ref is None]
 
 
 def _open_layer(entry: Entry, ref: LayerRef) -> Layer:
@@ -102,10 +113,10 @@ def store(
 ) -> Stored:
     """Write what is new of a shard, its changes (schema order) and its dead letters: one segment, one sync.
 
-    The shard's layers and held batches then know where they are. Nothing exists until a manifest names it.
+    The shard's layers, held batches and queues' runs then know where they are. Nothing exists until a manifest names it.
     Raises StorageErrors.
     """
-    layers = shard.fresh_layers()
+    layers, runs = shard.fresh_layers(), shard.fresh_runs()
     changed = {}
     for view, updates in changes.items():
         about = plan.views[view]
@@ -119,6 +130,7 @@ def store(
     entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate(layers)]
     entries += [Entry(f"changes-{view}", layer.meta(), layer.arrays()) for view, layer in changed.items()]
     entries += [_held_entry(name, i, shard.held[name][i]) for name, i in waiting]
+    entries += [Entry(label, run.meta(), run.arrays()) for label, run in runs]
     if letters:
         entries.append(_letters_entry(letters, interval))
     refs = iter(directory.write(shard.epoch, shard.attempt, shard.index, entries) if entries else ())
@@ -127,6 +139,8 @@ def store(
     written = {view: next(refs) for view in changed}
     for name, i in waiting:
         shard.held[name][i] = dataclasses.replace(shard.held[name][i], ref=next(refs))
+    for _, run in runs:
+        run.ref = next(refs)
     return Stored(written, next(refs, None))
 
 

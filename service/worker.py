@@ -216,7 +216,8 @@ def _report(
             name: TraceReport([layer.ref for layer in trace.layers], int(trace.since))
             for name, trace in shard.state.traces.items()
         },
-        held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()},
+        held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()}
+        | {name: [run.ref for run in queue.runs] for name, queue in shard.state.queues.items()},
         changes=stored.changes,
         signs={view: (int((diff > 0).sum()), int((diff < 0).sum())) for view, diff in changes.items()},
         dead=stored.dead,

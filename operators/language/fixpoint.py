@@ -24,6 +24,11 @@ _open: ContextVar[Scope] = ContextVar("open loop", default=ROOT)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+def open_loop() -> Scope:
+    """The loop whose body is being built, ROOT outside of all."""
+    return _open.get()
+
+
 class Fixpoint:
     """A loop's body with its limits; calling it with the initial collections builds the loop and returns its limit."""
 

@@ -18,7 +18,7 @@ METHODS_LATER = _names(
     delay arrange_by inspect probe iterate prefix_sum assert_empty"""
 )
 FUNCTIONS_LATER = _names(
-    """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate Variable"""
+    """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate"""
 )
 JOIN_SPELLINGS = {
     "outer": "full",

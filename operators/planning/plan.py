@@ -175,6 +175,7 @@ class DelayedOp(Op):
     """A delayed variable: what was set `ns` ago. max_steps: slices in a row that it may feed itself."""
 
     queue: str
+    schema: RowType
     ns: int
     max_steps: int
 

@@ -19,7 +19,8 @@ import xxhash
 from operators.failures import TraceNamedTwice
 from operators.language import logical
 from operators.language.app import App
-from operators.planning import joins, linear, loops, reductions, waves
+from operators.language.variable import delayed_below
+from operators.planning import delayed, joins, linear, loops, reductions, waves
 from operators.planning.arrangements import build_view
 from operators.planning.placement import capture, place
 from operators.planning.plan import (
@@ -64,7 +65,9 @@ class Planner:
         self.prints: dict[int, str] = {}
         self.arrangements: dict[str, ArrangementPlan] = {}
         self.holds: dict[str, HoldPlan] = {}
-        self.uses = count_uses([view.node for view in app.views.values()])
+        roots = [view.node for view in app.views.values()]
+        self.delayed = delayed_below(roots)
+        self.uses = count_uses([*roots, *(node.body for node in self.delayed)])
 
     def compile(self) -> Plan:
         views: dict[str, ViewPlan] = {}
@@ -72,6 +75,7 @@ class Planner:
             self.build(self.app.sources[name])
         for name, view in self.app.views.items():
             views[name] = build_view(self, name, view)
+        delayed.feed(self)
         place(self.ops)
         capture(self.ops, self.scopes)
         self.holds = self._holds()
@@ -87,7 +91,7 @@ class Planner:
             ops=self.ops,
             scopes=self.scopes,
             arrangements=self._arrangements(),
-            holds=self.holds,
+            holds=delayed.mark_cycles(self.ops, self.holds),
         )
 
     def scope(self, scope: logical.Scope) -> int:
@@ -160,6 +164,7 @@ def _source(planner: Planner, node: logical.Source) -> int:
 BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     logical.Source: _source,
     **linear.BUILDERS,
+    **delayed.BUILDERS,
     **reductions.BUILDERS,
     **waves.BUILDERS,
     **joins.BUILDERS,

@@ -18,6 +18,7 @@ from operators.local import LocalEngine
 from operators.planning.planner import compile_app
 from operators.runtime import Worker, WorkerState
 from storage.layer import Layer
+from storage.queue import Queue, Run
 from storage.trace import Trace
 from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.oracle.model import Change, collection_at, consolidate
@@ -126,7 +127,11 @@ def reopened(state: WorkerState) -> WorkerState:
                 for layer in trace.layers
             ]
         )
-    return WorkerState(traces, state.upper)
+    queues = {}
+    for name, queue in state.queues.items():
+        runs = [Run.open({part: array.copy() for part, array in run.arrays().items()}, None) for run in queue.runs]
+        queues[name] = Queue(name, queue.width, queue.depth, runs)
+    return WorkerState(traces, state.upper, queues)
 
 
 def check_history(engine: LocalEngine, view: str, changes: Sequence[Change], upper: int) -> None:

@@ -1,0 +1,66 @@
+"""Plans of delayed variables: a queue that an operator gives out of, and what feeds it, elsewhere in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from operators.language import logical
+from operators.language.variable import Delayed
+from operators.planning.plan import DelayedOp, HoldOp, HoldPlan, Op, SetOp, inputs_of
+
+if TYPE_CHECKING:
+    from operators.planning.planner import Planner
+
+
+def build_delayed(planner: Planner, node: Delayed) -> int:
+    """What gives out the variable; `feed` builds the rest once all else stands."""
+    # Variables may be defined by one another, so the definitions of all of them say what each one means.
+    meanings = [(other.name, other.body.fingerprint) for other in planner.delayed]
+    print_ = planner.hash("delayed", node.params(), meanings)
+    queue = f"hold:{print_[:16]}"
+    name = f"variable {node.name}"
+    op = DelayedOp(len(planner.ops), 0, node.schema.width, name, queue, node.schema, node.ns, node.max_steps)
+    planner.holds[queue] = HoldPlan(queue, name, node.schema.width, 0)
+    return planner.add(op, print_)
+
+
+def feed(planner: Planner) -> None:
+    """Build the definitions of all variables, and what carries them back."""
+    for node in planner.delayed:
+        variable = planner.build(node)
+        below = planner.build(node.body)
+        op = SetOp(len(planner.ops), 0, node.schema.width, f"set {node.name}", below, variable, node.ns)
+        planner.add(op, planner.hash("set", planner.prints[variable], planner.prints[below]))
+
+
+def mark_cycles(ops: list[Op], holds: Mapping[str, HoldPlan]) -> dict[str, HoldPlan]:
+    """The queues, with those marked through which a delayed variable comes back to itself."""
+    users: dict[int, list[int]] = {op.id: [] for op in ops}
+    feeds: dict[int, list[int]] = {op.id: list(inputs_of(op)) for op in ops}
+    for op in ops:
+        if isinstance(op, SetOp):
+            feeds[op.variable].append(op.id)
+    for user, inputs in feeds.items():
+        for i in inputs:
+            users[i].append(user)
+    variables = [op.id for op in ops if isinstance(op, DelayedOp)]
+    around = _reached(variables, users) & _reached(variables, feeds)
+    cyclic = {op.queue for op in ops if isinstance(op, (DelayedOp, HoldOp)) and op.id in around}
+    return {name: replace(shape, cyclic=name in cyclic) for name, shape in holds.items()}
+
+
+def _reached(start: list[int], edges: Mapping[int, list[int]]) -> set[int]:
+    """What is one edge or more away from the start."""
+    seen: set[int] = set()
+    todo = [after for at in start for after in edges[at]]
+    while todo:
+        at = todo.pop()
+        if at not in seen:
+            seen.add(at)
+            todo += edges[at]
+    return seen
+
+
+BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {Delayed: build_delayed}
