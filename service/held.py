@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from storage.texts import Texts
 from storage.updates import Updates
 
 Ints = npt.NDArray[np.int64]
@@ -20,12 +21,14 @@ Ints = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class Held:
     """n updates sorted by time. received_ms: int64[n], the broker's time of their messages; origin: int64[n, 2],
-    their partition and offset. ref: where the batch is stored, None while it is not."""
+    their partition and offset. ref: where the batch is stored, None while it is not. texts: the contents of the long
+    texts in a stored batch of rows that may have some, None before it is stored."""
 
     updates: Updates
     received_ms: Ints
     origin: Ints
     ref: Any = None
+    texts: Texts | None = None
 
     @staticmethod
     def sort(updates: Updates, received_ms: Ints, origin: Ints) -> "Held":
@@ -36,11 +39,13 @@ class Held:
     @staticmethod
     def open(width: int, arrays: Mapping[str, Any], ref: Any) -> "Held":
         """A stored batch from its arrays, which may be memory-mapped."""
-        return Held(Updates(arrays["data"], width, 0), arrays["received_ms"], arrays["origin"], ref)
+        updates = Updates(arrays["data"], width, 0)
+        return Held(updates, arrays["received_ms"], arrays["origin"], ref, Texts.of_arrays(arrays))
 
     def arrays(self) -> dict[str, Ints]:
         """The arrays to store: `open` takes them back."""
-        return {"data": self.updates.data, "received_ms": self.received_ms, "origin": self.origin}
+        arrays = {"data": self.updates.data, "received_ms": self.received_ms, "origin": self.origin}
+        return arrays if self.texts is None else arrays | self.texts.arrays()
 
     @cached_property
     def time(self) -> Ints:

@@ -24,6 +24,7 @@ from storage.manifest import LayerRef, Manifest
 from storage.queue import Queue, Run
 from storage.segment import Entry, Segment
 from storage.state import StateDirectory
+from storage.texts import Heap, settle
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Updates
 
@@ -77,6 +78,14 @@ class Shard:
         """The layers that no segment has yet."""
         return [layer for trace in self.state.traces.values() for layer in trace.layers if layer.ref is None]
 
+    def open_heap(self) -> Heap:
+        """The heap at the start of an epoch: what earlier epochs put into memory is let go of where it is much, and
+        what the held batches need can be found again."""
+        heap = self.state.heap
+        heap.trim()
+        heap.attach(batch.texts for batches in self.held.values() for batch in batches)
+        return heap
+
     def fresh_runs(self) -> list[tuple[str, Run]]:
         """The runs of queues that no segment has yet, with their labels."""
         queues = self.state.queues.items()
@@ -125,7 +134,9 @@ def store(
             width = plan.arrangements[about.trace].key_width
             layer = Layer.build(stored, width, interval[0], interval[1], interval[0])
             if layer.updates:
+                settle([layer], plan.arrangements[about.trace].texts, shard.state.heap)
                 changed[view] = layer
+    _settle_held(plan, shard)
     waiting = [(name, i) for name, batches in shard.held.items() for i, one in enumerate(batches) if one.ref is None]
     entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate(layers)]
     entries += [Entry(f"changes-{view}", layer.meta(), layer.arrays()) for view, layer in changed.items()]
@@ -142,6 +153,16 @@ def store(
     for _, run in runs:
         run.ref = next(refs)
     return Stored(written, next(refs, None))
+
+
+def _settle_held(plan: Plan, shard: Shard) -> None:
+    """Give the batches that no segment has yet the contents of their long texts."""
+    for name, row_type in plan.sources.items():
+        if row_type.text_words:
+            for i, one in enumerate(shard.held[name]):
+                if one.ref is None:
+                    texts = shard.state.heap.dictionary(one.updates.data, row_type.text_words)
+                    shard.held[name][i] = dataclasses.replace(one, texts=texts)
 
 
 def _held_entry(name: str, number: int, held: Held) -> Entry:

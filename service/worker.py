@@ -160,6 +160,7 @@ def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) ->
     clock.end("meet")
     start = assigned.start
     base = _base(process, assigned.shard, start.epoch - 1, start.base)
+    base.open_heap()
     clock.end("load")
     exchange = Exchange(process.mailbox, attempt, assigned.shard, assigned.peers, process.link, job.seconds)
     decoded = process.door.decode(rows, start.offsets, start.door, base.held)
