@@ -17,7 +17,6 @@ import numpy as np
 
 from operators.planning.plan import Plan
 from service.errors import WrongState
-from service.lag import Lag, Offsets
 from service.protocol import Report, Start
 from service.sources import DoorConfig
 from service.stats import Stats
@@ -49,8 +48,6 @@ class Epochs:
         self._door, self._keep = door, keep
         self.newest: Manifest | None = _acquire(self.directory)
         self._commit_seconds: float | None = None
-        self.lag: Lag | None = None
-        """Who knows the ends of the partitions, if anybody does."""
         try:
             self._check()
         except BaseException:
@@ -83,7 +80,7 @@ class Epochs:
         for topic, own in one.offsets.items():
             offsets.setdefault(topic, {}).update(own)
         now = time.time_ns()
-        stats = self._count(reports, seconds, offsets, now)
+        stats = self._count(reports, seconds, now)
         manifest = Manifest(
             epoch=start.epoch,
             attempt=one.attempt,
@@ -154,7 +151,7 @@ class Epochs:
         shards = [report.traces[name].layers for report in reports]
         return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards)
 
-    def _count(self, reports: list[Report], seconds: Mapping[str, float], offsets: Offsets, now: int) -> Stats:
+    def _count(self, reports: list[Report], seconds: Mapping[str, float], now: int) -> Stats:
         """The totals with this epoch in them; a copy, because the commit may fail."""
         stats = Stats.from_json(self.stats.to_json())
         stats.add("epochs_total", "committed")
@@ -170,8 +167,7 @@ class Epochs:
             self._count_latency(stats, report, now)
         for loop, rounds in reports[0].rounds.items():
             stats.set("fixpoint_rounds", loop, value=rounds)
-        self._tell_delays(stats, reports)
-        self._tell_sources(stats, reports, offsets)
+        self._tell_sources(stats, reports)
         return stats
 
     def _count_latency(self, stats: Stats, report: Report, now: int) -> None:
@@ -181,16 +177,7 @@ class Epochs:
         for view in self.plan.views:
             stats.observe("view_latency_seconds", view, value=waited, count=report.received_count)
 
-    def _tell_delays(self, stats: Stats, reports: list[Report]) -> None:
-        for name in self.plan.sources:
-            delays = [
-                counted["delay_ms"] for report in reports if "delay_ms" in (counted := report.counters.get(name, {}))
-            ]
-            if delays:
-                stats.set("source_event_delay_seconds", name, value=max(delays) / 1e3)
-
-    def _tell_sources(self, stats: Stats, reports: list[Report], offsets: Offsets) -> None:
-        stats.clear("source_lag_messages")
+    def _tell_sources(self, stats: Stats, reports: list[Report]) -> None:
         told: dict[str, Any] = {}
         for name in self.plan.sources:
             config = self._door.sources[name]
@@ -199,19 +186,13 @@ class Epochs:
             least = min(known, default=None)
             if least is not None and MIN_TIME < least < CLOSED:
                 stats.set("source_frontier_timestamp_seconds", name, value=least / 1e9)
-            unread = self.lag.unread(config.topic, offsets) if self.lag is not None else {}
-            for partition, count in unread.items():
-                stats.set("source_lag_messages", name, str(partition), value=count)
             told[name] = {
                 "topic": config.topic,
                 "format": config.format,
                 "clock": config.clock,
                 "frontier": None if least is None else str(least),
                 "partitions": {
-                    partition: {
-                        "frontier": None if frontier is None else str(frontier),
-                        "lag": unread.get(int(partition)),
-                    }
+                    partition: {"frontier": None if frontier is None else str(frontier)}
                     for partition, frontier in own.items()
                 },
                 "held": sum(report.waiting.get(name, 0) for report in reports),
