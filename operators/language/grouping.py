@@ -9,6 +9,7 @@ from operators.language.expr import Column, Expr, ExprLike, Literal, named
 from operators.language.functions import check_function
 from operators.language.linear import Linear
 from operators.language.logical import Aggregate, Aggregation, Distinct, Node, Project
+from operators.language.positive import is_set
 from operators.language.reducing import Reduce
 from operators.language.schema import RowType, Schema, check_name
 from operators.language.types import Float64, Int64
@@ -25,7 +26,7 @@ class Grouping(Linear):
 
     def distinct(self) -> Self:
         """Each row that is present (multiplicity above 0) exactly once."""
-        return self._of(Distinct(self.node))
+        return self if is_set(self.node) else self._of(Distinct(self.node))
 
     def group_by(self, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[Self]":
         """Group rows by columns or named values, for `.agg(...)`; nulls are one group. Without keys: all rows."""
