@@ -63,6 +63,15 @@ class ArithmeticOverflow(CallerError):
     sample: str
 
 
+class DecimalOverflow(CallerError):
+    """A decimal result has more digits than its type; answers are never cut or null for it."""
+
+    message = "decimal overflow in {expression}: of {sample} comes more than {type} holds; cast to a wider type first"
+    expression: str
+    sample: str
+    type: str
+
+
 class BadValue(CallerError):
     """Data that do not fit the type of their column."""
 

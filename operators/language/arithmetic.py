@@ -6,7 +6,7 @@ for the error's text. Null rows hold anything and never raise. O(n), a few passe
 
 import operator
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -24,13 +24,13 @@ _HALF = np.int64(2**31)
 
 def _add(a: Values, b: Values, valid: Values | None, expr: Expr) -> Values:
     total = a + b
-    _check((a ^ total) & (b ^ total) < 0, valid, expr, a, b)
+    check((a ^ total) & (b ^ total) < 0, valid, expr, a, b)
     return total
 
 
 def _subtract(a: Values, b: Values, valid: Values | None, expr: Expr) -> Values:
     difference = a - b
-    _check((a ^ b) & (a ^ difference) < 0, valid, expr, a, b)
+    check((a ^ b) & (a ^ difference) < 0, valid, expr, a, b)
     return difference
 
 
@@ -41,7 +41,7 @@ def _multiply(a: Values, b: Values, valid: Values | None, expr: Expr) -> Values:
         safe = np.where(a == 0, 1, a)
         with np.errstate(over="ignore"):
             wrong = (a != 0) & ((product // safe != b) | ((a == -1) & (b == _MIN)))
-        _check(wrong, valid, expr, a, b)
+        check(wrong, valid, expr, a, b)
     return product
 
 
@@ -50,7 +50,7 @@ def _small(values: Values) -> bool:
 
 
 def _truncated_quotient(a: Values, b: Values, valid: Values | None, expr: Expr) -> Values:
-    _check((a == _MIN) & (b == -1), valid, expr, a, b)
+    check((a == _MIN) & (b == -1), valid, expr, a, b)
     safe = np.where((b == 0) | ((a == _MIN) & (b == -1)), 1, b)
     quotient: Values = (a - np.fmod(a, safe)) // safe
     return quotient
@@ -69,6 +69,13 @@ def _quiet(function: Callable[[Values, Values], Values]) -> Compute:
             return function(a, b)
 
     return compute
+
+
+def negated(data: Values, valid: Values | None, expr: Expr) -> Values:
+    """-x of Int64, which overflows for the least, or Float64."""
+    if data.dtype == np.float64:
+        return -data
+    return _subtract(np.zeros_like(data), data, valid, expr)
 
 
 EXACT: dict[str, Compute] = {"+": _add, "-": _subtract, "*": _multiply}
@@ -91,13 +98,13 @@ COMPARE: dict[str, Callable[[Values, Values], Values]] = {
 
 def _truncate(data: Values, valid: Values | None, expr: Expr) -> Values:
     fits = (data >= -(2.0**63)) & (data < 2.0**63)  # false for NaN
-    _check(~fits, valid, expr, data)
+    check(~fits, valid, expr, data)
     return np.where(fits, data, 0.0).astype(np.int64)
 
 
 def _midnight(days: Values, valid: Values | None, expr: Expr) -> Values:
     fits = (days >= _MIN // _DAY_NS + 1) & (days <= (2**63 - 1) // _DAY_NS)
-    _check(~fits, valid, expr, days)
+    check(~fits, valid, expr, days)
     return np.where(fits, days, 0) * _DAY_NS
 
 
@@ -119,18 +126,19 @@ FALLIBLE = {("Float64", "Int64"), ("Date", "TimestampNs")}
 
 def check_date(days: Values, valid: Values | None, expr: Expr) -> None:
     """Raise ArithmeticOverflow for days outside the years 1 to 9999, which Date holds."""
-    _check((days < DATE_MIN) | (days > DATE_MAX), valid, expr, days)
+    check((days < DATE_MIN) | (days > DATE_MAX), valid, expr, days)
 
 
-def _check(wrong: Values, valid: Values | None, expr: Expr, *operands: Values) -> None:
+def check(wrong: Values, valid: Values | None, expr: Expr, *operands: Any) -> None:
+    """Raise ArithmeticOverflow, with the operands of the first row, where `wrong` is True and no null is."""
     if valid is not None:
         wrong = wrong & valid
     if wrong.any():
         _overflow(int(np.argmax(wrong)), expr, *operands)
 
 
-def _overflow(i: int, expr: Expr, *operands: Values) -> NoReturn:
-    values = [operand[i].item() for operand in operands]
+def _overflow(i: int, expr: Expr, *operands: Any) -> NoReturn:
+    values = [operand[i].item() if isinstance(operand, np.ndarray) else operand[i] for operand in operands]
     if len(values) == 2 and isinstance(expr, Binary):
         sample = f"{values[0]} {expr.op} {values[1]}"
     else:

@@ -8,17 +8,36 @@ tuple that is equal for equal structure and the same in every process.
 from __future__ import annotations
 
 import datetime
+import decimal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
-from operators.errors import NotInThisRelease, ProgramError, UnknownName, WrongType, listed, meant
+from operators.errors import ProgramError, WrongType, listed
+from operators.language.decimals import Decimal
+from operators.language.expression_names import no_expression_method
+from operators.language.methods import Methods
 from operators.language.order import Order
+from operators.language.signs import Signs
+from operators.language.texts import Binary as BinaryType
+from operators.language.texts import String
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
 
-Scalar = int | float | bool | datetime.date | datetime.datetime | None
+Scalar = (
+    int
+    | float
+    | bool
+    | str
+    | bytes
+    | decimal.Decimal
+    | datetime.date
+    | datetime.datetime
+    | list[Any]
+    | dict[str, Any]
+    | None
+)
 Key = tuple[Any, ...]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -40,19 +59,8 @@ _LEVEL = {
 }
 _ATOM, _PREFIX = 7, 6
 
-_SPELLINGS = {
-    "isNull": "is_null",
-    "isnull": "is_null",
-    "isNotNull": "is_not_null",
-    "isin": "is_in",
-    "astype": "cast",
-    "name": "alias",
-    "label": "alias",
-    "fill_null": "when(x.is_null(), value).otherwise(x)",
-}
 
-
-class Expr:
+class Expr(Methods, Signs):
     """A value computed from the columns of one row. Build it with `col`, `lit`, `when` and Python's operators.
 
     `&`, `|` and `~` are three-valued as in SQL (`and`, `or`, `not` cannot be overloaded and are refused). `//` and
@@ -124,90 +132,9 @@ class Expr:
         """True where the value is not null, else false; never null."""
         return Unary("~", IsNull(self))
 
-    def is_in(self, *values: ExprLike) -> Expr:
-        """Whether the value equals one of `values` (three-valued: null when it is null or only a null could match)."""
-        if not values:
-            raise WrongType(problem="is_in needs at least one value")
-        found: Expr = self == values[0]
-        for value in values[1:]:
-            found = found | (self == value)
-        return found
-
     def between(self, low: ExprLike, high: ExprLike) -> Expr:
         """low <= value <= high, both ends included."""
         return (self >= low) & (self <= high)
-
-    def __add__(self, other: ExprLike) -> Expr:
-        return Binary("+", self, as_expr(other))
-
-    def __radd__(self, other: ExprLike) -> Expr:
-        return Binary("+", as_expr(other), self)
-
-    def __sub__(self, other: ExprLike) -> Expr:
-        return Binary("-", self, as_expr(other))
-
-    def __rsub__(self, other: ExprLike) -> Expr:
-        return Binary("-", as_expr(other), self)
-
-    def __mul__(self, other: ExprLike) -> Expr:
-        return Binary("*", self, as_expr(other))
-
-    def __rmul__(self, other: ExprLike) -> Expr:
-        return Binary("*", as_expr(other), self)
-
-    def __truediv__(self, other: ExprLike) -> Expr:
-        return Binary("/", self, as_expr(other))
-
-    def __rtruediv__(self, other: ExprLike) -> Expr:
-        return Binary("/", as_expr(other), self)
-
-    def __floordiv__(self, other: ExprLike) -> Expr:
-        return Binary("//", self, as_expr(other))
-
-    def __rfloordiv__(self, other: ExprLike) -> Expr:
-        return Binary("//", as_expr(other), self)
-
-    def __mod__(self, other: ExprLike) -> Expr:
-        return Binary("%", self, as_expr(other))
-
-    def __rmod__(self, other: ExprLike) -> Expr:
-        return Binary("%", as_expr(other), self)
-
-    def __neg__(self) -> Expr:
-        return Unary("-", self)
-
-    def __invert__(self) -> Expr:
-        return Unary("~", self)
-
-    def __and__(self, other: ExprLike) -> Expr:
-        return Binary("&", self, as_expr(other))
-
-    def __rand__(self, other: ExprLike) -> Expr:
-        return Binary("&", as_expr(other), self)
-
-    def __or__(self, other: ExprLike) -> Expr:
-        return Binary("|", self, as_expr(other))
-
-    def __ror__(self, other: ExprLike) -> Expr:
-        return Binary("|", as_expr(other), self)
-
-    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return Binary("==", self, as_expr(other))
-
-    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return Binary("!=", self, as_expr(other))
-
-    def __lt__(self, other: ExprLike) -> Expr:
-        return Binary("<", self, as_expr(other))
-
-    def __le__(self, other: ExprLike) -> Expr:
-        return Binary("<=", self, as_expr(other))
-
-    def __gt__(self, other: ExprLike) -> Expr:
-        return Binary(">", self, as_expr(other))
-
-    def __ge__(self, other: ExprLike) -> Expr:
-        return Binary(">=", self, as_expr(other))
 
     __hash__ = object.__hash__
 
@@ -223,9 +150,17 @@ class Expr:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        known = [method for method in dir(Expr) if not method.startswith("_")]
-        hint = f"; did you mean {_SPELLINGS[name]!r}?" if name in _SPELLINGS else meant(name, known)
-        raise UnknownName(problem=f"an expression has no {name!r}{hint}")
+        raise no_expression_method(name, [method for method in dir(Expr) if not method.startswith("_")])
+
+    def _binary(self, op: str, other: object, swapped: bool = False) -> Expr:
+        one, two = (as_expr(other), self) if swapped else (self, as_expr(other))
+        return Binary(op, one, two)
+
+    def _unary(self, op: str) -> Expr:
+        return Unary(op, self)
+
+    def _call(self, name: str, *arguments: object) -> Expr:
+        return Call(name, (self, *map(as_expr, arguments)))
 
 
 ExprLike: TypeAlias = Expr | Scalar
@@ -250,19 +185,20 @@ class Column(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Literal(Expr):
-    """A constant. `value` is what the numpy array of the type holds: int, float or bool; None is null, of any type."""
+    """A constant. `value`: int, float or bool as the numpy array of the type holds it; str, bytes and decimal.Decimal
+    for their types; None is null, of any type."""
 
-    value: int | float | bool | None
+    value: int | float | bool | str | bytes | decimal.Decimal | None
     type: Type | None
 
     def key(self) -> Key:
         exact = self.value.hex() if isinstance(self.value, float) else self.value
-        return ("lit", "null" if self.type is None else self.type.name, exact)
+        return ("lit", "null" if self.type is None else str(self.type), exact)
 
     def text(self, level: int = 0) -> str:
-        if self.type == Date() and self.value is not None:
+        if self.type == Date() and isinstance(self.value, int):
             return f"lit({_EPOCH.date() + datetime.timedelta(self.value)!r})"
-        if self.type == TimestampNs() and self.value is not None:
+        if self.type == TimestampNs() and isinstance(self.value, int):
             return f"lit({_EPOCH + datetime.timedelta(microseconds=self.value // 1000)!r})"
         return f"lit({self.value!r})" if self.type is None or level == 0 else repr(self.value)
 
@@ -308,6 +244,33 @@ class Binary(Expr):
         return _bracket(f"{self.left.text(left)} {self.op} {self.right.text(max(left, own + 1))}", own, level)
 
 
+FUNCTIONS = frozenset({"concat", "concat_ws", "coalesce", "greatest", "least", "struct", "array", "hash"})
+"""The calls that are written as functions of `vernier`; all others are methods of their first argument."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Call(Expr):
+    """A function by name (operators/language/compute/library.py) of some values. `names`: of a struct's fields."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+    names: tuple[str, ...] = ()
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.arguments
+
+    def key(self) -> Key:
+        return ("call", self.function, self.names, *(part.key() for part in self.arguments))
+
+    def text(self, level: int = 0) -> str:
+        shown = [part.text(1) for part in self.arguments]
+        if self.names:
+            shown = [f"{name}={part}" for name, part in zip(self.names, shown, strict=True)]
+        if self.function in FUNCTIONS:
+            return f"{self.function}({listed(shown)})"
+        return f"{self.arguments[0].text(_ATOM)}.{self.function}({listed(shown[1:])})"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class IsNull(Expr):
     """`x.is_null()`."""
@@ -335,7 +298,7 @@ class Cast(Expr):
         return (self.part,)
 
     def key(self) -> Key:
-        return ("cast", self.part.key(), self.type.name)
+        return ("cast", self.part.key(), str(self.type))
 
     def text(self, level: int = 0) -> str:
         return f"{self.part.text(_ATOM)}.cast({self.type})"
@@ -427,8 +390,9 @@ def col(name: str) -> Expr:
 
 
 def lit(value: Scalar) -> Expr:
-    """A constant: an integer, float, bool, date (Date), datetime (TimestampNs, UTC unless it has a zone) or None."""
-    given: object = value.item() if isinstance(value, np.generic) else value
+    """A constant: an integer, float, bool, text, bytes, decimal.Decimal, date (Date), datetime (TimestampNs, UTC unless
+    it has a zone), list (List), dict (Struct) or None."""
+    given: Any = value.item() if isinstance(value, np.generic) else value
     if isinstance(given, Expr):
         raise WrongType(problem=f"lit takes a Python value, but {given} is an expression already")
     match given:
@@ -451,11 +415,30 @@ def lit(value: Scalar) -> Expr:
             return Literal(nanoseconds, TimestampNs())
         case datetime.date():
             return Literal((given - _EPOCH.date()).days, Date())
-        case str() | bytes():
-            raise NotInThisRelease(
-                problem=f"{given!r} is text, which this release has no type for; for the column write col({given!r})"
-            )
+        case str():
+            return Literal(given, String())
+        case bytes() | bytearray():
+            return Literal(bytes(given), BinaryType())
+        case decimal.Decimal():
+            return Literal(given, decimal_type(given))
+        case list() | tuple():
+            if not given:
+                raise WrongType(
+                    problem="an empty list has no element type; write lit(None).cast(vn.List(...)) for null"
+                )
+            return Call("array", tuple(map(as_expr, given)))
+        case dict():
+            return Call("struct", tuple(map(as_expr, given.values())), tuple(map(str, given)))
     raise WrongType(problem=f"{given!r} of type {type(given).__name__} is no value for a column")
+
+
+def decimal_type(value: decimal.Decimal) -> Decimal:
+    """The narrowest Decimal that holds a constant."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise WrongType(problem=f"a Decimal holds no {value}")
+    scale = max(0, -exponent)
+    return Decimal(max(1, scale, len(digits) + max(0, exponent)), scale)
 
 
 def when(condition: ExprLike, value: ExprLike) -> Case:
