@@ -1,7 +1,10 @@
 """Values to words and back: exact, in Spark's order, refusing what does not fit."""
 
 import datetime
+import decimal
 import math
+import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,19 +16,67 @@ import vernier as vn
 from operators.errors import BadValue
 from operators.language.schema import RowType
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type, parse, spell
+from storage.texts import Heap
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-VALUES: dict[str, tuple[Type, st.SearchStrategy[object]]] = {
+# Near the fifteen bytes that words hold, and with equal beginnings.
+TEXT = st.one_of(
+    st.text(max_size=20), st.builds(lambda n, end: "x" * n + end, st.integers(13, 17), st.text(max_size=3))
+)
+
+
+def decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
+    bound = 10**precision - 1
+    return st.one_of(st.integers(-bound, bound), st.sampled_from([-bound, bound, 0])).map(
+        lambda unscaled: decimal.Decimal(unscaled).scaleb(-scale, decimal.Context(prec=50))
+    )
+
+
+VALUES: dict[str, tuple[Type, st.SearchStrategy[Any]]] = {
     "Int64": (Int64(), INT64),
     "Bool": (Bool(), st.booleans()),
     "Date": (Date(), st.dates()),
     "TimestampNs": (TimestampNs(), INT64),
     "Float64": (Float64(), st.floats()),
+    "String": (vn.String(), TEXT),
+    "Binary": (vn.Binary(), st.one_of(st.binary(max_size=40), TEXT.map(str.encode))),
+    "Decimal(5, 2)": (vn.Decimal(5, 2), decimals(5, 2)),
+    "Decimal(18, 18)": (vn.Decimal(18, 18), decimals(18, 18)),
+    "Decimal(19, 0)": (vn.Decimal(19, 0), decimals(19, 0)),
+    "Decimal(38, 10)": (vn.Decimal(38, 10), decimals(38, 10)),
+    "List(Int64)": (vn.List(vn.Int64), st.lists(INT64, max_size=3)),
+    "List(String | None)": (vn.List(vn.String | None), st.lists(st.none() | TEXT, max_size=3)),
+    "List(List(Binary))": (
+        vn.List(vn.List(vn.Binary)),
+        st.lists(st.lists(st.binary(max_size=3), max_size=3), max_size=3),
+    ),
+    "Struct(a=Float64, b=String | None)": (
+        vn.Struct(a=vn.Float64, b=vn.String | None),
+        st.fixed_dictionaries({"a": st.floats(), "b": st.none() | TEXT}),
+    ),
+    "List(Struct(p=Decimal(20, 1) | None, q=List(Bool)) | None)": (
+        vn.List(vn.Struct(p=vn.Decimal(20, 1) | None, q=vn.List(vn.Bool)) | None),
+        st.lists(
+            st.none()
+            | st.fixed_dictionaries({"p": st.none() | decimals(20, 1), "q": st.lists(st.booleans(), max_size=2)}),
+            max_size=3,
+        ),
+    ),
+    "Struct(x=Struct(t=TimestampNs, u=Date | None) | None)": (
+        vn.Struct(x=vn.Struct(t=vn.TimestampNs, u=vn.Date | None) | None),
+        st.fixed_dictionaries(
+            {"x": st.none() | st.fixed_dictionaries({"t": INT64, "u": st.none() | st.dates()})},
+        ),
+    ),
 }
 
 
-def spark_order(value: object) -> tuple[bool, bool, object]:
-    """Nulls first, NaN last, -0.0 equal to 0.0."""
+def spark_order(value: object) -> object:
+    """Nulls first, NaN last, -0.0 equal to 0.0, at every level; strings by code point; fields by name, as declared."""
+    if isinstance(value, dict):
+        value = [value[name] for name in sorted(value)]
+    if isinstance(value, list):
+        return (True, False, tuple(map(spark_order, value)))
     return (value is not None, value != value, 0 if value is None or value != value else value)
 
 
@@ -37,14 +88,24 @@ def test_words_hold_values_and_order(name: str, nullable: bool) -> None:
 
     @given(st.lists(st.none() | strategy if nullable else strategy, min_size=2, max_size=20))
     def check(values: list[object]) -> None:
-        words = row.encode_rows([(value,) for value in values])
-        assert words.shape == (len(values), 1 + nullable)
-        back = [value for (value,) in row.decode_rows(words)]
+        heap = Heap()
+        words = row.encode_rows([(value,) for value in values], heap)
+        assert words.shape == (len(values), kind.words + nullable)
+        back = [value for (value,) in row.decode_rows(words, heap)]
         assert list(map(spark_order, back)) == list(map(spark_order, values))
+        ordered = heap.comparable(words, row.text_words)
         for i in range(len(values) - 1):
-            one, two = tuple(words[i]), tuple(words[i + 1])
-            assert (one < two) == (spark_order(values[i]) < spark_order(values[i + 1]))
-            assert (one == two) == (spark_order(values[i]) == spark_order(values[i + 1]))
+            one, two = spark_order(values[i]), spark_order(values[i + 1])
+            assert (tuple(ordered[i]) < tuple(ordered[i + 1])) == (one < two)  # type: ignore[operator]
+            assert (tuple(words[i]) == tuple(words[i + 1])) == (one == two)
+        batch = row.decode(words, heap)
+        batch.validate(full=True)
+        assert batch.schema == row.arrow
+        assert (row.encode({"x": batch.column("x")}, heap) == words).all()
+        # As somebody else's Arrow array: a slice of a chunked one, padded with what is not looked at.
+        padded = pa.chunked_array([batch.column("x"), batch.column("x")]).slice(1, len(values))
+        assert (row.encode({"x": padded}, heap) == np.concatenate((words[1:], words[:1]))).all()
+        assert (words[words[:, 0] == 0] == 0).all() or not nullable
 
     check()
 
@@ -78,11 +139,27 @@ def test_arrow_columns_of_other_widths_are_taken_when_nothing_is_lost() -> None:
         (Date(), 1, "int64 are not Date"),
         (Float64(), "x", "string are not Float64"),
         (TimestampNs(), datetime.date(2020, 1, 1), "are not TimestampNs"),
+        (vn.String(), 1, "not String: 1"),
+        (vn.String(), b"x", "not String: b'x'"),
+        (vn.String(), "\ud800", "not String: 'utf-8' codec can't encode"),
+        (vn.String(), None, "null, but its type has no"),
+        (vn.Binary(), "x", "not Binary: 'x'"),
+        (vn.Binary(), b"x" * (16 << 20) + b"y", "a text of 16777217 bytes; the longest may have 16777216"),
+        (vn.Decimal(4, 2), decimal.Decimal("1.001"), "not Decimal(4, 2): Rescaling"),
+        (vn.Decimal(4, 2), decimal.Decimal(100), "not Decimal(4, 2)"),
+        (vn.Decimal(4, 2), 1.5, "1.5 is neither a decimal.Decimal nor an integer"),
+        (vn.Decimal(4, 2), True, "True is neither a decimal.Decimal nor an integer"),
+        (vn.Decimal(4, 2), decimal.Decimal("NaN"), "not Decimal(4, 2)"),
+        (vn.List(vn.Int64), (1, None), "null in Int64, which has no `| None`"),
+        (vn.List(vn.Int64), "ab", "not List(Int64): 'ab'"),
+        (vn.List(vn.Int64), [1.5], "double are not Int64"),
+        (vn.Struct(a=vn.Int64), {"b": 1}, "{'b': 1} is no dict with the keys a"),
+        (vn.Struct(a=vn.Int64), {"a": None}, "field a: null in Int64"),
     ],
 )
 def test_values_of_another_type_are_refused_with_the_column(kind: Type, value: object, problem: str) -> None:
     row = RowType([("a", Int64(), False), ("price", kind, False)])
-    with pytest.raises(BadValue, match=problem) as caught:
+    with pytest.raises(BadValue, match=re.escape(problem)) as caught:
         row.encode_rows([(1, value)])
     assert caught.value.column == "price"
 
