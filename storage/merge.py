@@ -20,6 +20,7 @@ from storage.kernels.merging import (
     OUT_KEYS,
     OUT_UPDATES,
     OUT_VALS,
+    READ,
     STATE_WORDS,
     merge_piece,
 )
@@ -33,15 +34,18 @@ _ALL = 2**62
 class Merge:
     """The merge of `older` and `newer`, compacted to `since`: data times before it become `since`, rounds stay.
 
-    That is `advance_by` for the frontier {(since, 0 … 0)}. Takes room for both at once; pages that are never written
+    That is `advance_by` for the frontier {(since, 0 … 0)}. `size` updates of the two make the whole work, `spent` of
+    which are done. Takes room for both at once; pages that are never written
     cost nothing.
     """
 
-    __slots__ = ("_columns", "_state", "newer", "older", "since", "size")
+    __slots__ = ("_columns", "_result", "_state", "newer", "older", "since", "size", "spent")
 
     def __init__(self, older: Layer, newer: Layer, since: int) -> None:
         self.older, self.newer, self.since = older, newer, since
         n = self.size = older.updates + newer.updates
+        self.spent = 0
+        self._result: Layer | None = None
         keys = len(older.hashes) + len(newer.hashes)
         vals = int(older.address[VAL_COUNT] + newer.address[VAL_COUNT])
         self._state = np.zeros(STATE_WORDS, np.int64)
@@ -62,7 +66,12 @@ class Merge:
         return bool(self._state[DONE])
 
     def work(self, fuel: int) -> bool:
-        """Merge about `fuel` updates more; whether all is merged then. O(fuel). Raises DiffOverflow."""
+        """Merge about `fuel` updates more; whether all is merged then. O(fuel). Raises DiffOverflow.
+
+        Forks of a trace share their merges: what one of them has paid for is done for the others, and is the same.
+        """
+        if self._result is not None:
+            return True
         older = self.older
         status = merge_piece(
             older.address, self.newer.address, older.key_width, older.val_width, older.depth,
@@ -70,11 +79,17 @@ class Merge:
         )  # fmt: skip
         if status != 0:
             raise DiffOverflow(operation="adding")
+        self.spent = int(self._state[READ])
         return self.done
 
     def finish(self) -> Layer:
-        """Do what is left; the merged layer. It may be empty."""
-        self.work(_ALL)
+        """Do what is left; the merged layer, the same one each time. It may be empty."""
+        if self._result is None:
+            self.work(_ALL)
+            self._result = self._layer()
+        return self._result
+
+    def _layer(self) -> Layer:
         state, older, newer = self._state, self.older, self.newer
         keys, vals, n = int(state[OUT_KEYS]), int(state[OUT_VALS]), int(state[OUT_UPDATES])
         hashes, words, key_offsets, val_words, val_offsets, times, rounds, diffs = self._columns

@@ -1,9 +1,19 @@
 """Trace: the layers of one arrangement on one worker, few and geometric in size.
 
-A slice appends one layer a step; readers keep marks (how many layers they have seen) while the slice runs, so layers
-merge only when it closes. Closing folds the slice's steps into one layer, compacts it to `since`, and merges
-neighbours whose sizes are within a factor of two; every update is merged O(log n) times in its life.
-Source: seed 000, "log-structured merge trie".
+A slice appends matrices of rows, one a step, and readers keep marks in them (how many they have seen); when the slice
+closes they become one layer. Neighbours whose sizes are within a factor of two merge, compacted to `since`, and a merge
+takes its time: each close gives every merge in progress work for `FUEL` times the updates that the slice added, and
+`LEAST` more. Readers use the two old layers until the new one is done; merges are not persisted.
+
+*No close stalls*: it costs the sort of its own steps, plus fuel for at most one merge for each layer.
+*Merges keep up*: a merge of older a and newer b updates, a < 2 b, is done when (a + b) / FUEL <= 3 b / 8 updates have
+come in behind it, so never has more than 3/8 of its newer half arrived before it makes room for a merge with them.
+*Layers are few*: neighbours that do not merge are at least a factor of two apart, and behind a merge of a and b stand
+what stood there when it began (they were geometric: less than b in all) and what has come since (less than b / 2). So
+sizes fall geometrically, with two layers a merge: O(log n) layers for n updates.
+*Work is O(log n) an update*: a merge makes the layer that an update is in larger by a half or more (a < 2 b: from a to
+a + b > 3/2 a), unless the older one had shrunk below the newer, which the updates pay that cancelled in it.
+Source: seed 000, "A proposal"; differential-dataflow's fuelled spine.
 """
 
 from __future__ import annotations
@@ -19,6 +29,10 @@ from storage.layer import Layer, keyed_columns
 from storage.merge import Merge
 from storage.updates import MIN_TIME, Ints, consolidate_rows
 
+FUEL = 8
+"""Updates that each merge in progress goes on by for each update that a slice adds."""
+LEAST = 1 << 12
+"""Updates that it goes on by in any case, so that merges end when nothing comes in, and small ones end at once."""
 _INDEX = 1 << 10
 """Room for runs of keys in a new index of a slice's steps."""
 
@@ -53,6 +67,7 @@ class Trace:
         "key_width",
         "layers",
         "merged",
+        "merges",
         "name",
         "since",
         "steps",
@@ -63,6 +78,7 @@ class Trace:
         self.name, self.key_width, self.val_width, self.depth = name, key_width, val_width, depth
         self.layers: list[Layer] = []
         self.steps: list[Ints] = []
+        self.merges: list[Merge] = []
         self.since = since
         self.merged = 0
         self._interval = (MIN_TIME, MIN_TIME)
@@ -71,14 +87,17 @@ class Trace:
         self._clear_index(_INDEX)
 
     def fork(self) -> Trace:
-        """An independent trace with the same layers. Not inside a slice."""
+        """An independent trace with the same layers and merges. Not inside a slice."""
         copy = Trace(self.name, self.key_width, self.val_width, self.depth, self.since)
+        copy.merges = list(self.merges)
         copy.replace(self.layers)
         return copy
 
     def replace(self, layers: list[Layer]) -> None:
-        """Hold exactly these layers, all of them of earlier slices."""
+        """Hold exactly these layers, all of them of earlier slices. Merges of others are given up."""
         self.layers = list(layers)
+        here = {id(layer) for layer in layers}
+        self.merges = [merge for merge in self.merges if id(merge.older) in here and id(merge.newer) in here]
         if self.steps:
             self.steps = []
             self._sealed = 0
@@ -146,20 +165,40 @@ class Trace:
         return Selection(offsets, entries)
 
     def close_slice(self, since: int) -> None:
-        """Make a layer of this slice's steps, compact it to `since`, and merge neighbours of similar size."""
+        """Make a layer of this slice's steps, compact it to `since`, and go on with merging neighbours.
+
+        O(n log n) for n updates of the slice, plus `FUEL` n + `LEAST` for each merge. Raises DiffOverflow.
+        """
         self.since = max(self.since, since)
-        layers = self.layers
+        layers = list(self.layers)
         fresh = self._close_steps()
         if fresh is not None:
             layers.append(fresh)
-        while len(layers) > 1 and layers[-2].updates < 2 * layers[-1].updates:
-            newest = layers.pop()
-            older = layers.pop()
-            self.merged += newest.updates + older.updates
-            layer = Merge(older, newest, self.since).finish()
-            if layer.updates:
-                layers.append(layer)
+        self._go_on(layers, LEAST + FUEL * (0 if fresh is None else fresh.updates))
         self.replace(layers)
+
+    def _go_on(self, layers: list[Layer], fuel: int) -> None:
+        """Work on the merges of `layers`, oldest first, with so much fuel each; begin those that are due."""
+        place = 0
+        while place + 1 < len(layers):
+            older, newer = layers[place], layers[place + 1]
+            merge = next((merge for merge in self.merges if merge.older is older), None)
+            if merge is None and older.updates < 2 * newer.updates and not self._busy(older, newer):
+                merge = Merge(older, newer, self.since)
+                self.merges.append(merge)
+            if merge is None or not merge.work(fuel):
+                place += 1
+            else:
+                self.merges.remove(merge)
+                self.merged += merge.size
+                merged = merge.finish()
+                layers[place : place + 2] = [merged] if merged.updates else []
+                # The layer before it may be due now.
+                place = max(place - 1, 0)
+
+    def _busy(self, *layers: Layer) -> bool:
+        """Whether one of the layers is merging."""
+        return any(layer is merge.older or layer is merge.newer for merge in self.merges for layer in layers)
 
     def _close_steps(self) -> Layer | None:
         """The layer of this slice's steps, None when they come to nothing."""

@@ -32,7 +32,9 @@ OUT_KEYS, OUT_VALS, OUT_UPDATES, OUT_KEY_START = 6, 7, 8, 9
 """State: how much has been written, and where the vals of the open key begin."""
 OPEN, DONE, MANY_TIMES, MANY_ROUNDS, MANY_DIFFS = 10, 11, 12, 13, 14
 """State: whether a key is open, all is done, and times, rounds and diffs are not constant."""
-STATE_WORDS = 15
+READ = 15
+"""State: how many updates of the two have been read."""
+STATE_WORDS = 16
 
 
 @njit(cache=True, inline="always")
@@ -135,6 +137,7 @@ def merge_piece(  # type: ignore[no-untyped-def]
                     vals[nv, c] = load(b[VALS], vb * v + c)
                 vb += 1
             fuel -= stop_a - ha + stop_b - hb
+            state[READ] += stop_a - ha + stop_b - hb
             first = n
             while ha < stop_a or hb < stop_b:
                 if ha < stop_a and hb < stop_b:

@@ -1,0 +1,158 @@
+"""Fuelled merges: what a trace reads never changes by them, no close does more than its share, layers stay few."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage import trace as trace_module
+from storage.kernels.hashing import key_rows
+from storage.layer import Layer, keyed_rows
+from storage.merge import Merge, merge_layers
+from storage.trace import FUEL, Trace
+from storage.updates import Updates
+
+Fact = tuple[int, int, int]
+"""Key, val, round."""
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merges get nothing but what the slices pay."""
+    monkeypatch.setattr(trace_module, "LEAST", 0)
+
+
+def updates_of(choose: random.Random, n: int, keys: int, lower: int) -> Updates:
+    rows = [(choose.randrange(keys), choose.randrange(3)) for _ in range(n)]
+    times = [lower + choose.randrange(10) for _ in range(n)]
+    return Updates.of(
+        np.array(rows, np.int64).reshape(n, 2),
+        np.array(times, np.int64),
+        [choose.choice((-1, 1, 1)) for _ in range(n)],
+        np.array([choose.randrange(2) for _ in range(n)], np.int64).reshape(n, 1),
+    )
+
+
+def read(trace: Trace, keys: int, fold: int) -> dict[Fact, int]:
+    """All facts, by asking for all keys."""
+    asked = key_rows(np.arange(keys).reshape(-1, 1), np.arange(1), np.empty(0, np.int64), 0)
+    asked = np.ascontiguousarray(asked[np.argsort(asked[:, 0])])
+    found = trace.select(asked, fold=fold)
+    facts = {}
+    for i, key in enumerate(asked[:, 1].tolist()):
+        for val, time, round_, diff in found.entries[found.offsets[i] : found.offsets[i + 1]].tolist():
+            assert time == fold
+            facts[key, val, round_] = diff
+    return facts
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("keys", [30, 100_000])
+@pytest.mark.usefixtures("unhurried")
+def test_what_a_trace_reads_is_the_same_whatever_is_merging(seed: int, keys: int) -> None:
+    choose = random.Random(seed)
+    trace = Trace("t", 1, 1, 1)
+    facts: Counter[Fact] = Counter()
+    inserted, seen_merging = 0, 0
+    for number in range(150):
+        lower = 10 * number
+        n = choose.choice((0, 1, 3, 20, choose.randrange(200)))
+        updates = updates_of(choose, n, keys, lower)
+        for (key, val), round_, diff in zip(
+            updates.rows.tolist(), updates.rounds[:, 0].tolist(), updates.diff.tolist(), strict=True
+        ):
+            facts[key, val, round_] += diff
+        before = sum(merge.spent for merge in trace.merges)
+        trace.seal(keyed_rows(updates, 1), lower, lower + 10)
+        done = trace.merged
+        trace.close_slice(lower + 10)
+        inserted += n
+        # Each merge, done or not, went on by its fuel; overshoot is a val's history, here of at most two rounds.
+        merges = len(trace.merges) + len(trace.layers) + 2
+        after = sum(merge.spent for merge in trace.merges) + trace.merged - done
+        assert after - before <= merges * (FUEL * n + 4)
+        seen_merging += bool(trace.merges)
+        sizes = [layer.updates for layer in trace.layers]
+        assert all(sizes)
+        assert len(sizes) <= 2 * math.log2(inserted + 2) + 2
+        busy = [any(layer in (merge.older, merge.newer) for merge in trace.merges) for layer in trace.layers]
+        for (one, two), pair in zip(itertools.pairwise(sizes), itertools.pairwise(busy), strict=True):
+            assert any(pair) or one >= 2 * two
+        if number % 10 == 9:
+            wanted = {fact: diff for fact, diff in facts.items() if diff}
+            if keys < 100:
+                assert read(trace, keys, lower + 10) == wanted
+            whole = merge_layers(trace.layers, lower + 10).to_updates() if trace.layers else None
+            found = {} if whole is None else {(r[0], r[1], r[3]): r[4] for r in whole.data.tolist()}
+            assert found == wanted
+    assert seen_merging > 5 or keys < 100
+    assert trace.merged <= inserted * (2 + math.log(inserted, 1.5))
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_fork_goes_its_own_way_and_shares_the_work() -> None:
+    choose = random.Random(1)
+    trace = Trace("t", 1, 1, 1)
+    number = 0
+    while not trace.merges:
+        trace.seal(keyed_rows(updates_of(choose, 100, 10_000, 10 * number), 1), 10 * number, 10 * number + 10)
+        trace.close_slice(10 * number + 10)
+        number += 1
+    layers, merges = list(trace.layers), list(trace.merges)
+    fork = trace.fork()
+    while fork.merges:
+        fork.seal(keyed_rows(updates_of(choose, 1, 10_000, 10 * number), 1), 10 * number, 10 * number + 10)
+        fork.close_slice(10 * number + 10)
+    assert (trace.layers, trace.merges) == (layers, merges)
+    other = trace.fork()
+    other.seal(keyed_rows(updates_of(choose, 1, 10_000, 10 * number), 1), 10 * number, 10 * number + 10)
+    other.close_slice(10 * number + 10)
+    assert merges[0].finish() in other.layers
+    assert merges[0].finish() in fork.layers
+
+
+shapes = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2))
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[int, int, int, list[Updates]]:
+    k, v, d = draw(shapes)
+    made = []
+    for _ in range(2):
+        update = st.tuples(
+            st.lists(st.integers(0, 2), min_size=k + v, max_size=k + v),
+            st.integers(0, 4),
+            st.lists(st.integers(0, 2), min_size=d, max_size=d),
+            st.sampled_from((-1, 1, 2)),
+        )
+        some = draw(st.lists(update, max_size=25))
+        data = np.array([[*row, time, *rounds, diff] for row, time, rounds, diff in some], np.int64)
+        made.append(Updates(data.reshape(len(some), k + v + d + 2), k + v, d))
+    return k, v, d, made
+
+
+@given(pairs(), st.integers(-1, 6), st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_a_merge_is_the_same_in_pieces_of_any_size(
+    case: tuple[int, int, int, list[Updates]], since: int, fuels: list[int]
+) -> None:
+    k, v, d, (one, two) = case
+    older, newer = Layer.build(one, k, 0, 5, 0), Layer.build(two, k, 5, 10, 5)
+    merge = Merge(older, newer, since)
+    for fuel in itertools.cycle(fuels):
+        if merge.work(fuel):
+            break
+    data = np.concatenate((one.data, two.data))
+    data[:, k + v] = np.maximum(data[:, k + v], since)
+    wanted = Layer.build(Updates(data, k + v, d), k, 0, 10, 5)
+    merged = merge.finish()
+    assert {name: array.tolist() for name, array in merged.arrays().items()} == {
+        name: array.tolist() for name, array in wanted.arrays().items()
+    }
+    assert (merged.lower, merged.upper, merged.updates) == (0, 10, wanted.updates)
