@@ -14,7 +14,7 @@ import xxhash
 from operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed
 from operators.language.evaluate import bind, predicate
 from operators.language.expr import Expr
-from operators.language.location import Location, here
+from operators.language.location import NOWHERE, Location, here
 from operators.language.schema import RowType
 from operators.language.types import Int64, Type, spell
 
@@ -311,23 +311,38 @@ class Join(Node):
         return self.left_on == self.right_on
 
     def _schema(self) -> RowType:
-        left, right = self.left.schema, self.right.schema
-        for one, two in zip(self.left_on, self.right_on, strict=True):
-            a, b = left.field(one, "the left side of the join"), right.field(two, "the right side of the join")
-            fits = a.nullable == b.nullable if self.null_safe else not (a.nullable or b.nullable)
-            if a.type != b.type or not fits:
-                found = f"{one} is {spell(a.type, a.nullable)} and {two} is {spell(b.type, b.nullable)}"
-                raise WrongType(problem=f"join keys have different types: {found}; cast one of them", where=self.where)
-        keys = left.take(self.left_on).fields if self.merged else ()
-        rest = [f for row in (left, right) for f in row.fields if not (self.merged and f.name in self.left_on)]
-        clash = [f.name for f in rest if [g.name for g in rest].count(f.name) > 1]
-        if clash:
-            raise NameClash(
-                problem=f"both sides of the join have a column {clash[0]!r} (left: {listed(left.names)}; right: "
-                f'{listed(right.names)}); rename one of them first, e.g. .rename({clash[0]}="{clash[0]}_2")',
-                where=self.where,
-            )
-        return RowType((f.name, f.type, f.nullable) for f in (*keys, *rest))
+        return pair_type(
+            self.left.schema, self.right.schema, self.left_on, self.right_on, null_safe=self.null_safe, where=self.where
+        )
+
+
+def pair_type(
+    left: RowType,
+    right: RowType,
+    left_on: Sequence[str],
+    right_on: Sequence[str],
+    *,
+    null_safe: bool = False,
+    where: Location = NOWHERE,
+) -> RowType:
+    """The columns of a pair of rows (see Join). Raises WrongType where keys do not fit, NameClash."""
+    for one, two in zip(left_on, right_on, strict=True):
+        a, b = left.field(one, "the left side of the join"), right.field(two, "the right side of the join")
+        fits = a.nullable == b.nullable if null_safe else not (a.nullable or b.nullable)
+        if a.type != b.type or not fits:
+            found = f"{one} is {spell(a.type, a.nullable)} and {two} is {spell(b.type, b.nullable)}"
+            raise WrongType(problem=f"join keys have different types: {found}; cast one of them", where=where)
+    merged = tuple(left_on) == tuple(right_on)
+    keys = left.take(left_on).fields if merged else ()
+    rest = [f for row in (left, right) for f in row.fields if not (merged and f.name in left_on)]
+    clash = [f.name for f in rest if [g.name for g in rest].count(f.name) > 1]
+    if clash:
+        raise NameClash(
+            problem=f"both sides of the join have a column {clash[0]!r} (left: {listed(left.names)}; right: "
+            f'{listed(right.names)}); rename one of them first, e.g. .rename({clash[0]}="{clash[0]}_2")',
+            where=where,
+        )
+    return RowType((f.name, f.type, f.nullable) for f in (*keys, *rest))
 
 
 @dataclass(eq=False)

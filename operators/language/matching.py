@@ -47,13 +47,8 @@ class Sides(NamedTuple):
             present = Project(present, tuple((key, Column(name)) for key, name in zip(keys, self.right_on)))
             node: Node = Join(left, present, self.left_on, tuple(keys))
         else:
-            # Each left row with each of its partners once: what there is of those has a multiplicity other than 0.
-            pairs = self.pairs(right if is_positive(right) else Distinct(right))
-            found = _pick(pairs, left.schema.names)
-            if is_set(left):
-                return conform(once(found), self.left.schema, "the join")
-            node = same_rows(left, Aggregate(found, left.schema.names, ()))
-        return conform(_pick(node, left.schema.names), self.left.schema, "the join")
+            node = occurring(left, self.pairs(right if is_positive(right) else Distinct(right)))
+        return conform(pick(node, left.schema.names), self.left.schema, "the join")
 
     def unmatched(self) -> Node:
         """The rows of the left side that no present row of the right side matches, as often as they are there."""
@@ -70,9 +65,9 @@ class Sides(NamedTuple):
         target = RowType((f.name, f.type, self._nullable(f.name, keep_left, keep_right)) for f in pairs.schema.fields)
         parts = [conform(pairs, target, "the join")]
         if keep_left:
-            parts.append(_padded(self.unmatched(), target))
+            parts.append(padded(self.unmatched(), target))
         if keep_right:
-            parts.append(_padded(self.turned().unmatched(), target))
+            parts.append(padded(self.turned().unmatched(), target))
         return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
     def _nullable(self, name: str, keep_left: bool, keep_right: bool) -> bool:
@@ -89,6 +84,15 @@ class Sides(NamedTuple):
 def once(node: Node) -> Node:
     """Each present row once."""
     return node if is_set(node) else Distinct(node)
+
+
+def occurring(left: Node, pairs: Node) -> Node:
+    """The rows of `left` that are part of a pair, as often as they are there.
+
+    The pairs have the columns of `left` among theirs, and its multiplicities times positive ones.
+    """
+    found = pick(pairs, left.schema.names)
+    return once(found) if is_set(left) else same_rows(left, Aggregate(found, left.schema.names, ()))
 
 
 def same_rows(left: Node, right: Node) -> Node:
@@ -110,12 +114,12 @@ def without_nulls(node: Node, keys: tuple[str, ...]) -> Node:
     return Project(node, tuple(exprs))
 
 
-def _pick(node: Node, names: tuple[str, ...]) -> Node:
+def pick(node: Node, names: tuple[str, ...]) -> Node:
     """Columns by name, in this order."""
     return node if node.schema.names == names else Project(node, tuple((name, Column(name)) for name in names))
 
 
-def _padded(node: Node, target: RowType) -> Node:
+def padded(node: Node, target: RowType) -> Node:
     """The rows with nulls for the columns that they do not have."""
     exprs: list[tuple[str, Expr]] = []
     for field in target.fields:

@@ -14,7 +14,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 METHODS_LATER = _names(
-    """explode as_of_join interval_join lookup threshold consolidate valid_between coarsen
+    """explode lookup threshold consolidate valid_between coarsen
     delay arrange_by inspect probe iterate prefix_sum assert_empty"""
 )
 FUNCTIONS_LATER = _names(
@@ -57,6 +57,12 @@ METHOD_SPELLINGS = {
     "session": "window",
     "session_window": "window",
     "innerJoin": "join",
+    "asof_join": "as_of_join",
+    "join_asof": "as_of_join",
+    "merge_asof": "as_of_join",
+    "exceptAll": "except_all",
+    "subtract": "except_all",
+    "minus": "except_all",
     "merge": "join",
 }
 METHODS_ELSEWHERE = {

@@ -63,10 +63,10 @@ class Windowing(Ordering):
         return self._of(Expand(self.node, Windows(field.name, size, step)))
 
 
-def span(length: object, kind: Type, what: str, *, signed: bool = False) -> int:
+def span(length: object, kind: Type, what: str, *, signed: bool = False, zero: bool = False) -> int:
     """A distance between values of a type: nanoseconds, days for Date; "5s" or a number. Raises WrongType.
 
-    It is above 0, or with `signed` of either sign ("-5s").
+    It is above 0, or with `zero` may be 0, with `signed` of either sign ("-5s").
     """
     minus = signed and (length < 0 if isinstance(length, int) else str(length).lstrip().startswith("-"))
     plain = -length if minus and isinstance(length, int) else str(length).strip()[1:] if minus else length
@@ -76,7 +76,7 @@ def span(length: object, kind: Type, what: str, *, signed: bool = False) -> int:
         if rest:
             raise WrongType(problem=f"{what}={length!r}: distances between dates are whole days")
         size = days
-    if size == 0 and not signed:
+    if size == 0 and not zero:
         raise WrongType(problem=f"{what} must be above 0, not {length!r}")
     if size >= 2**62:
         raise WrongType(problem=f"{what}={length!r} is beyond all distances; use less than 2**62")
