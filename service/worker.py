@@ -177,7 +177,7 @@ def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) ->
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # inside admit and dataflow
-    process.link.report(_report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent))
+    process.link.report(report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent))
     process.keep(shard, base)
 
 
@@ -191,7 +191,7 @@ def _base(process: _Process, index: int, epoch: int, attempt: str) -> Shard:
     return Shard.load(process.plan, process.directory, process.directory.manifest(epoch), index)
 
 
-def _report(
+def report(
     shard: Shard,
     step: Advanced,
     admitted: Admitted,
