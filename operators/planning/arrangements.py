@@ -28,12 +28,14 @@ def arrange(planner: Planner, node: logical.Node, scope: logical.Scope, key: Wor
     """The arrangement of `node` by words `key`, carrying words `val`, in the node's own scope."""
     below = planner.build(node)
     base = planner.ops[below]
-    if isinstance(base, LinearOp) and all(isinstance(stage, Take) for stage in base.stages):
+    newest = True
+    while isinstance(base, LinearOp) and all(isinstance(stage, Take) for stage in base.stages):
         take = fuse(list(base.stages))[0]
         assert isinstance(take, Take)
         below, key, val = base.input, tuple(take.words[w] for w in key), tuple(take.words[w] for w in val)
-        if planner.uses[identity(node)] == 1:
+        if newest and planner.uses[identity(node)] == 1:
             planner.drop(base)
+        newest = False
         base = planner.ops[below]
     # The output of a reduction is arranged by its key already, unless it keeps none.
     if isinstance(base, KeyedOp) and base.trace is not None and key == tuple(range(base.key_width)):
@@ -63,7 +65,7 @@ def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
     val = tuple(w for w in range(row.width) if w not in key)
     below = planner.build(view.node)
     print_ = planner.hash("view", name, planner.prints[below], key)
-    trace = f"view-{name}"
+    trace = f"view-{name}-{print_[:8]}"
     arranged = ArrangeOp(len(planner.ops), 0, row.width, f"view {name}", below, key, val, trace)
     arranged.texts = texts_among((*key, *val), planner.ops[below].texts)
     planner.arrangements[trace] = ArrangementPlan(trace, f"view {name}", len(key), len(val), 0, True)

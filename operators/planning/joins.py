@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from operators.planning.planner import Planner
 
 
-def build_join(planner: Planner, node: logical.Join, project: Words | None = None) -> int:
-    """A join; `project` chooses words of its output, which costs nothing."""
+def build_join(planner: Planner, node: logical.Join, project: Words | None = None, meaning: str = "") -> int:
+    """A join; `project` chooses words of its output, which costs nothing (`meaning` is then the projection's)."""
     sides = []
     layouts: list[dict[int, tuple[int, int]]] = []
     for side, (child, on) in enumerate(((node.left, node.left_on), (node.right, node.right_on))):
@@ -36,7 +36,6 @@ def build_join(planner: Planner, node: logical.Join, project: Words | None = Non
                 columns += [layouts[side][w] for w in range(field.offset, field.offset + field.words)]
     if project is not None:
         columns = [columns[w] for w in project]
-    prints = [planner.prints[side] for side in sides]
     memo = ("join", *sides, tuple(columns), node.scope)
     if memo not in planner.memo:
         label = "join on " + ", ".join(
@@ -45,7 +44,7 @@ def build_join(planner: Planner, node: logical.Join, project: Words | None = Non
         op = JoinOp(
             len(planner.ops), planner.scope(node.scope), len(columns), label, sides[0], sides[1], tuple(columns)
         )
-        planner.memo[memo] = planner.add(op, planner.hash("join", prints, columns))
+        planner.memo[memo] = planner.add(op, meaning or planner.meaning(node))
     return planner.memo[memo]
 
 

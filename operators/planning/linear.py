@@ -22,7 +22,7 @@ from operators.planning.plan import (
     UnionOp,
 )
 from operators.planning.sharing import identity
-from operators.planning.stages import chain_name, fuse, stage_key, waits
+from operators.planning.stages import chain_name, fuse, waits
 
 if TYPE_CHECKING:
     from operators.planning.planner import Planner
@@ -41,7 +41,7 @@ def build_linear(planner: Planner, node: RowWise) -> int:
     if isinstance(node, logical.Project):
         words = plain_words(node.exprs, child.schema)
         if words is not None and isinstance(child, logical.Join) and planner.uses[identity(child)] == 1:
-            return build_join(planner, child, words)
+            return build_join(planner, child, words, planner.meaning(node))
         exprs = tuple(expr for _, expr in node.exprs)
         stages = [Take(words) if words is not None else Compute(exprs, child.schema, node.schema.width)]
     elif isinstance(node, logical.Filter):
@@ -64,7 +64,7 @@ def build_linear(planner: Planner, node: RowWise) -> int:
             planner.drop(base)
     width, scope = node.schema.width, planner.scope(node.scope)
     op = LinearOp(len(planner.ops), scope, width, chain_name(stages), below, tuple(stages))
-    chain = planner.add(op, planner.hash("linear", planner.prints[below], [stage_key(stage) for stage in stages]))
+    chain = planner.add(op, planner.meaning(node))
     return hold(planner, op) if any(waits(stage) for stage in stages) else chain
 
 
@@ -83,9 +83,8 @@ def hold(planner: Planner, chain: LinearOp) -> int:
 def build_union(planner: Planner, node: logical.Union) -> int:
     """All updates of the parts, which a loop brings in where they come from outside."""
     inputs = tuple(planner.into(child, node.scope) for child in node.inputs)
-    prints = [planner.prints[i] for i in inputs]
     op = UnionOp(len(planner.ops), planner.scope(node.scope), node.schema.width, "union", inputs=inputs)
-    return planner.add(op, planner.hash("union", prints))
+    return planner.add(op, planner.meaning(node))
 
 
 BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {

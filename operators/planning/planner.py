@@ -20,7 +20,7 @@ from operators.failures import TraceNamedTwice
 from operators.language import logical
 from operators.language.app import App
 from operators.language.variable import delayed_below
-from operators.planning import delayed, joins, linear, loops, reductions, waves
+from operators.planning import delayed, joins, linear, loops, reductions
 from operators.planning.arrangements import build_view
 from operators.planning.placement import capture, place
 from operators.planning.plan import (
@@ -122,6 +122,12 @@ class Planner:
     def hash(self, *parts: object) -> str:
         return xxhash.xxh3_128_hexdigest(repr((FORMAT, *parts)).encode())
 
+    def meaning(self, node: logical.Node) -> str:
+        """What a node computes where it stands, however it is fused: the same in every program that has it."""
+        scope = node.scope
+        around = tuple(one for one in reversed(scope.chain()) if one.depth > 0)
+        return self.hash("node", node.digest(around), self.scope_prints[self.scope(scope)])
+
     def build(self, node: logical.Node) -> int:
         """The operator that gives the rows of `node`, in the node's own scope."""
         key = ("node", *identity(node))
@@ -166,7 +172,6 @@ BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     **linear.BUILDERS,
     **delayed.BUILDERS,
     **reductions.BUILDERS,
-    **waves.BUILDERS,
     **joins.BUILDERS,
     **loops.BUILDERS,
 }

@@ -19,22 +19,6 @@ def fuse(stages: list[Stage]) -> list[Stage]:
     return out
 
 
-def stage_key(stage: Stage) -> object:
-    match stage:
-        case Take():
-            return ("take", stage.words)
-        case Keep():
-            return ("keep", stage.predicate.key(), stage.schema.to_json())
-        case Compute():
-            return ("compute", [expr.key() for expr in stage.exprs], stage.schema.to_json())
-        case Expand():
-            return ("expand", stage.table.key(), stage.schema.to_json())
-        case Move():
-            return ("move", stage.ns, stage.delay)
-        case Negated():
-            return ("negate",)
-
-
 def waits(stage: Stage) -> bool:
     """Whether updates may leave the stage at a later time than they came at."""
     return isinstance(stage, Move) or (isinstance(stage, Expand) and stage.table.waits)
