@@ -3,14 +3,14 @@
 A collection is a multiset of rows that changes over time. Methods are named as Spark's DataFrame has them, in
 snake_case; they build nodes of the logical plan (operators/language/logical.py) and compute nothing. A family of
 methods is a file: linear.py, grouping.py, joins.py, ordering.py, windows.py,
-timejoins.py.
+timejoins.py, prefix.py.
 """
 
+from operators.language.prefix import Prefixes
 from operators.language.rows import check_collection
-from operators.language.timejoins import TimeJoins
 
 
-class Collection(TimeJoins):
+class Collection(Prefixes):
     """A multiset of rows that changes over time. Collections come from App.source and from methods of others."""
 
 

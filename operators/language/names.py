@@ -15,7 +15,7 @@ def _names(text: str) -> frozenset[str]:
 
 METHODS_LATER = _names(
     """explode lookup threshold consolidate valid_between coarsen
-    delay arrange_by inspect probe iterate prefix_sum assert_empty"""
+    delay arrange_by inspect probe iterate assert_empty"""
 )
 FUNCTIONS_LATER = _names(
     """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate"""
