@@ -17,9 +17,10 @@ Importing it is light: it starts nothing and imports neither Spark nor anything 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from operators.errors import ArithmeticOverflow, ProgramError
+from operators.errors import ArithmeticOverflow, DecimalOverflow, ProgramError
 from operators.language.aggregates import avg, count, max, min, sum
 from operators.language.app import App, load_program
+from operators.language.builders import array, coalesce, concat, concat_ws, greatest, hash, least, struct
 from operators.language.collection import Collection, union
 from operators.language.decimals import Decimal
 from operators.language.expr import Expr, col, lit, when
@@ -30,6 +31,7 @@ from operators.language.structs import Struct
 from operators.language.tables import generate_series, repeat_row
 from operators.language.texts import Binary, List, String
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.udf import udf
 from operators.language.variable import Variable
 from storage.errors import VernierError
 
@@ -44,6 +46,7 @@ __all__ = [
     "Collection",
     "Date",
     "Decimal",
+    "DecimalOverflow",
     "Expr",
     "Float64",
     "Int64",
@@ -55,17 +58,26 @@ __all__ = [
     "TimestampNs",
     "Variable",
     "VernierError",
+    "array",
     "avg",
+    "coalesce",
     "col",
+    "concat",
+    "concat_ws",
     "count",
     "fixpoint",
     "generate_series",
+    "greatest",
+    "hash",
+    "least",
     "lit",
     "load_program",
     "max",
     "min",
     "repeat_row",
+    "struct",
     "sum",
+    "udf",
     "union",
     "when",
 ]

@@ -96,7 +96,8 @@ COMPARE: dict[str, Callable[[Values, Values], Values]] = {
 }
 
 
-def _truncate(data: Values, valid: Values | None, expr: Expr) -> Values:
+def truncate(data: Values, valid: Values | None, expr: Expr) -> Values:
+    """Float64 to Int64, towards zero; raises ArithmeticOverflow for NaN and what does not fit."""
     fits = (data >= -(2.0**63)) & (data < 2.0**63)  # false for NaN
     check(~fits, valid, expr, data)
     return np.where(fits, data, 0.0).astype(np.int64)
@@ -110,7 +111,7 @@ def _midnight(days: Values, valid: Values | None, expr: Expr) -> Values:
 
 CONVERT: dict[tuple[str, str], Convert] = {
     ("Int64", "Float64"): lambda data, valid, expr: data.astype(np.float64),
-    ("Float64", "Int64"): _truncate,
+    ("Float64", "Int64"): truncate,
     ("Bool", "Int64"): lambda data, valid, expr: data.astype(np.int64),
     ("Bool", "Float64"): lambda data, valid, expr: data.astype(np.float64),
     ("Int64", "Bool"): lambda data, valid, expr: data != 0,

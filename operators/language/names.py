@@ -7,6 +7,8 @@ release says so, anything else gets the nearest name there is.
 from collections.abc import Iterable
 
 from operators.errors import NotInThisRelease, ProgramError, UnknownName, listed, meant
+from operators.language.expression_names import function_hint
+from operators.language.methods import Methods
 
 
 def _names(text: str) -> frozenset[str]:
@@ -17,9 +19,7 @@ METHODS_LATER = _names(
     """explode lookup threshold consolidate valid_between coarsen
     delay arrange_by inspect probe iterate assert_empty"""
 )
-FUNCTIONS_LATER = _names(
-    """arg_min arg_max count_distinct collect_list collect_set quantile median mode udf aggregate"""
-)
+FUNCTIONS_LATER = _names("""arg_min arg_max count_distinct collect_list collect_set quantile median mode aggregate""")
 JOIN_SPELLINGS = {
     "outer": "full",
     "fullouter": "full",
@@ -129,6 +129,9 @@ def no_function(name: str, known: Iterable[str]) -> ProgramError:
         return not_yet(f"vn.{name}", "the names of vernier", known)
     if name in METHODS_LATER:
         return NotInThisRelease(problem=f"{name} is a method of collections, and not in this release")
+    hint = function_hint(name, dir(Methods))
+    if hint:
+        return UnknownName(problem=f"vernier has no {name!r}{hint}")
     if name in FUNCTION_SPELLINGS:
         return UnknownName(problem=f"vernier has no {name!r}; did you mean {FUNCTION_SPELLINGS[name]!r}?")
     return UnknownName(problem=f"vernier has no {name!r}{meant(name, [*known, *FUNCTIONS_LATER])}")

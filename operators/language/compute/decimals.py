@@ -171,7 +171,7 @@ def _product(a: Values, b: Values) -> Values:
     peak = abs(int(b)) if b.ndim == 0 else _peak(b)
     if a.dtype == object or b.dtype == object or _peak(a) * peak >= _SAFE:
         a, b = a.astype(object), b.astype(object)
-    product: Values = a * b
+    product: Values = np.asarray(a * b)
     return product
 
 
@@ -180,5 +180,5 @@ def _rounded_quotient(a: Values, b: Values) -> Values:
     peak = abs(int(b)) if b.ndim == 0 else _peak(b)
     if a.dtype == object or b.dtype == object or 2 * _peak(a) + peak >= _SAFE or peak >= _SAFE // 2:
         a, b = a.astype(object), b.astype(object)
-    positive = (2 * abs(a) + abs(b)) // (2 * abs(b))
+    positive: Values = (2 * abs(a) + abs(b)) // (2 * abs(b))
     return np.where((a < 0) != (b < 0), -positive, positive)

@@ -6,12 +6,20 @@ from collections.abc import Callable, Sequence
 
 from operators.errors import WrongType
 from operators.language.compute import logic
+from operators.language.compute.numbers import NUMBER_CALLS
+from operators.language.compute.parts import PART_CALLS
+from operators.language.compute.texts import TEXT_CALLS
+from operators.language.compute.times import TIME_CALLS
 from operators.language.compute.vector import Bound
 from operators.language.expr import Call
 
 Binder = Callable[[Call, Sequence[Bound]], Bound]
 
 LIBRARY: dict[str, Binder] = {
+    **TEXT_CALLS,
+    **NUMBER_CALLS,
+    **TIME_CALLS,
+    **PART_CALLS,
     "coalesce": logic.first_value,
     "greatest": lambda expr, values: logic.extreme(expr, ">", values),
     "least": lambda expr, values: logic.extreme(expr, "<", values),

@@ -16,7 +16,7 @@ from operators.language.compute.coercion import FLOAT, INT, as_decimal_type, as_
 from operators.language.compute.lists import joined_lists
 from operators.language.compute.vector import Bound, Heap, Vector, as_arrow, both, from_arrow
 from operators.language.decimals import Decimal
-from operators.language.expr import Binary, Unary
+from operators.language.expr import Binary, Expr, Unary
 from operators.language.texts import List
 from operators.language.types import Date, TimestampNs, Type, Words
 
@@ -35,7 +35,7 @@ def arithmetic_of(expr: Binary, left: Bound, right: Bound) -> Bound:
     if expr.op in ("/", "//", "%"):
         return _divide(expr, left, right)
     if expr.op == "+" and left.type.name in ("String", "Binary", "List"):
-        return _join(expr, left, right)
+        return join(expr, left, right)
     return _arithmetic(expr, left, right)
 
 
@@ -127,7 +127,8 @@ def _decimal(expr: Binary, left: Bound, right: Bound) -> Bound:
     return Bound(expr, INT if whole else target, nullable, True, run)
 
 
-def _join(expr: Binary, left: Bound, right: Bound) -> Bound:
+def join(expr: Expr, left: Bound, right: Bound) -> Bound:
+    """Two texts, or two lists, one behind the other. Raises WrongType."""
     kind = meeting(left.type, right.type)
     if kind is None:
         hint = "; write .cast(vn.String)" if left.type.name == "String" else ""
