@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from operators import arrange, hold, join, linear, loop, reduce, slices, waves
+from operators import arrange, hold, join, linear, lookup, loop, reduce, slices, waves
 from operators.exchange import Exchange, Single
 from operators.failures import DelayedCycleDidNotSettle, VisitLeft
 from operators.operator import Operator, Slice
@@ -34,7 +34,7 @@ SHOWN = 3
 """Rows that an error gives as examples."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
-for _family in (linear.KINDS, arrange.KINDS, join.KINDS, reduce.KINDS, waves.KINDS, loop.KINDS, hold.KINDS):
+for _family in (linear.KINDS, arrange.KINDS, join.KINDS, lookup.KINDS, reduce.KINDS, waves.KINDS, loop.KINDS, hold.KINDS):
     _KINDS.update(_family)
 
 
@@ -195,7 +195,8 @@ class Worker:
     def _settle_texts(self) -> None:
         """Give the new layers the contents of their long texts."""
         for name, shape in self.plan.arrangements.items():
-            settle(self.state.traces[name].layers, shape.texts, self.state.heap)
+            trace = self.state.traces[name]
+            settle((*trace.layers, *trace.named), shape.texts, self.state.heap)
         for name, waits in self.plan.holds.items():
             settle(self.state.queues[name].runs, waits.texts, self.state.heap)
 

@@ -76,7 +76,7 @@ class Shard:
 
     def fresh_layers(self) -> list[Layer]:
         """The layers that no segment has yet."""
-        return [layer for trace in self.state.traces.values() for layer in trace.layers if layer.ref is None]
+        return [layer for trace in self.state.traces.values() for layer in trace.named if layer.ref is None]
 
     def open_heap(self) -> Heap:
         """The heap at the start of an epoch: what earlier epochs put into memory is let go of where it is much, and

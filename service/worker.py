@@ -37,6 +37,7 @@ from service.link import Link
 from service.protocol import Hot, Report, TraceReport
 from service.shard import Shard, Stored, store
 from service.sources import DoorConfig
+from storage.apart import Apart
 from storage.errors import CallerError, VernierError
 from storage.place import Place
 from storage.state import StateDirectory
@@ -90,6 +91,10 @@ class _Process:
         if plan.fingerprint != job.fingerprint:
             raise OtherPlan(name=job.name, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
         return plan
+
+    @cached_property
+    def apart(self) -> Apart:
+        return Apart(self.directory)
 
     @cached_property
     def door(self) -> Door:
@@ -174,6 +179,7 @@ def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) ->
     result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
     clock.end("dataflow")
     shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)
+    process.apart.tend(state.traces.values(), shard.epoch, attempt, shard.index, base.attempt)
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # inside admit and dataflow
@@ -214,7 +220,7 @@ def report(
         offsets={topic: {int(p): n for p, n in own.items()} for topic, own in step.offsets.items()},
         frontiers=step.frontiers,
         traces={
-            name: TraceReport([layer.ref for layer in trace.layers], int(trace.since))
+            name: TraceReport([layer.ref for layer in trace.named], int(trace.since))
             for name, trace in shard.state.traces.items()
         },
         held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()}

@@ -26,6 +26,9 @@ Result = TypeVar("Result")
 TEMPORARY = ".tmp"
 """Suffix of files that are being written; whoever owns the directory may delete them when it starts."""
 
+PIECE = 1 << 24
+"""Bytes written between two syncs of a file: whoever else syncs waits for no more than that."""
+
 MAX_VECTORS = 512
 """Buffers given to one writev call (the system's limit is 1024)."""
 
@@ -320,6 +323,24 @@ def storage_error(problem: OSError, operation: str, name: str, where: str) -> St
     return kind(operation=operation, name=name, where=where, reason=reason)
 
 
+def _pieces(chunks: Sequence[Buffer]) -> Iterable[Sequence[Buffer]]:
+    """The chunks in groups of at most `PIECE` bytes, larger ones cut; one group, though it be empty, at least."""
+    group: list[Buffer] = []
+    size = 0
+    for chunk in chunks:
+        if not memoryview(chunk).nbytes:
+            continue
+        left = memoryview(chunk).cast("B")
+        while size + left.nbytes > PIECE:
+            group.append(left[: PIECE - size])
+            left = left[PIECE - size :]
+            yield group
+            group, size = [], 0
+        group.append(left)
+        size += left.nbytes
+    yield group
+
+
 class LocalBlob:
     """A Blob in a directory of a local file system (or any that has links, renames and flock)."""
 
@@ -452,8 +473,10 @@ class LocalBlob:
     def _write(self, temporary: str, name: str, chunks: Sequence[Buffer]) -> int:
         fd = self._do("create", name, self._disk.create, self._full(temporary))
         try:
-            written = self._do("write", name, self._disk.write, fd, chunks)
-            self._do("sync", name, self._disk.sync, fd)
+            written = 0
+            for piece in _pieces(chunks):
+                written += self._do("write", name, self._disk.write, fd, piece)
+                self._do("sync", name, self._disk.sync, fd)
         finally:
             self._do("close", name, self._disk.close, fd)
         return written

@@ -44,13 +44,14 @@ class Layer:
 
     hashes[K]; keys[K, key_width] (no rows unless key_width > 1); key_offsets[K + 1] and val_offsets[V + 1] (empty:
     identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1]. `ref` says where the layer is
-    persisted, None while nowhere. `texts` holds the contents of the long texts in its rows; None where rows have no
+    persisted, None while nowhere; `parts` are the layers that stand for it on disk until then, if it is merged and
+    large. `texts` holds the contents of the long texts in its rows; None where rows have no
     texts, or nobody has settled the layer yet (storage/texts.py).
     """
 
     __slots__ = (
-        "address", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower", "ref", "rounds", "since",
-        "texts", "times", "updates", "upper", "val_offsets", "val_width", "vals",
+        "address", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower", "parts", "ref", "rounds",
+        "since", "texts", "times", "updates", "upper", "val_offsets", "val_width", "vals",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +68,7 @@ class Layer:
         self.key_width, self.val_width, self.depth = key_width, val_width, depth
         self.updates, self.lower, self.upper, self.since = updates, lower, upper, since
         self.ref: Any = None
+        self.parts: tuple[Layer, ...] = ()
         self.hashes = arrays["hashes"]
         self.keys = arrays["keys"]
         self.key_offsets = arrays["key_offsets"]
@@ -125,6 +127,11 @@ class Layer:
         """The columns by name, contiguous."""
         columns = {name: np.ascontiguousarray(getattr(self, name)) for name in COLUMNS}
         return columns if self.texts is None else columns | self.texts.arrays()
+
+    @property
+    def leaves(self) -> tuple[Layer, ...]:
+        """The layers that a manifest names for this one: itself, or its parts while it is in memory alone."""
+        return self.parts if self.parts and self.ref is None else (self,)
 
     @property
     def nbytes(self) -> int:

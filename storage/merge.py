@@ -30,6 +30,9 @@ from storage.updates import Ints
 
 _ALL = 2**62
 
+APART = 1 << 18
+"""Updates from which a merged layer is not written in the epoch that ends its merge (storage/apart.py)."""
+
 
 class Merge:
     """The merge of `older` and `newer`, compacted to `since`: data times before it become `since`, rounds stay.
@@ -39,13 +42,12 @@ class Merge:
     cost nothing.
     """
 
-    __slots__ = ("_columns", "_result", "_state", "newer", "older", "since", "size", "spent")
+    __slots__ = ("_columns", "_state", "newer", "older", "since", "size", "spent")
 
     def __init__(self, older: Layer, newer: Layer, since: int) -> None:
         self.older, self.newer, self.since = older, newer, since
         n = self.size = older.updates + newer.updates
         self.spent = 0
-        self._result: Layer | None = None
         keys = len(older.hashes) + len(newer.hashes)
         vals = int(older.address[VAL_COUNT] + newer.address[VAL_COUNT])
         self._state = np.zeros(STATE_WORDS, np.int64)
@@ -70,7 +72,7 @@ class Merge:
 
         Forks of a trace share their merges: what one of them has paid for is done for the others, and is the same.
         """
-        if self._result is not None:
+        if self.done:
             return True
         older = self.older
         status = merge_piece(
@@ -83,13 +85,11 @@ class Merge:
         return self.done
 
     def finish(self) -> Layer:
-        """Do what is left; the merged layer, the same one each time. It may be empty."""
-        if self._result is None:
-            self.work(_ALL)
-            self._result = self._layer()
-        return self._result
+        """Do what is left; the merged layer. It may be empty.
 
-    def _layer(self) -> Layer:
+        Each call gives a layer of its own (of the same columns): where one attempt has stored it, another has not.
+        """
+        self.work(_ALL)
         state, older, newer = self._state, self.older, self.newer
         keys, vals, n = int(state[OUT_KEYS]), int(state[OUT_VALS]), int(state[OUT_UPDATES])
         hashes, words, key_offsets, val_words, val_offsets, times, rounds, diffs = self._columns
@@ -105,7 +105,10 @@ class Merge:
         )
         arrays = {name: _fitted(column) for name, column in zip(COLUMNS, columns, strict=True)}
         since = max(self.since, older.since, newer.since)
-        return Layer(older.key_width, older.val_width, older.depth, n, older.lower, newer.upper, since, arrays)
+        layer = Layer(older.key_width, older.val_width, older.depth, n, older.lower, newer.upper, since, arrays)
+        if n >= APART:
+            layer.parts = older.leaves + newer.leaves
+        return layer
 
 
 def _fitted(column: Ints) -> Ints:

@@ -144,6 +144,11 @@ class Trace:
         return sum(layer.updates for layer in self.layers)
 
     @property
+    def named(self) -> list[Layer]:
+        """The layers that a manifest names for this trace: its own, or what they were merged from (`Layer.leaves`)."""
+        return [leaf for layer in self.layers for leaf in layer.leaves]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all layers."""
         return sum(layer.nbytes for layer in self.layers)
