@@ -7,14 +7,13 @@ TimestampNs plus or minus Int64 (days, nanoseconds), and their differences. `+` 
 from __future__ import annotations
 
 import numpy as np
-import pyarrow.compute as pc
 
 from operators.errors import WrongType
 from operators.language import arithmetic
 from operators.language.compute import decimals
 from operators.language.compute.coercion import FLOAT, INT, as_decimal_type, as_kind, meeting, narrowed
 from operators.language.compute.lists import joined_lists
-from operators.language.compute.vector import Bound, Heap, Vector, as_arrow, both, from_arrow
+from operators.language.compute.vector import Bound, Heap, Vector, as_arrow, both, from_arrow, joined
 from operators.language.decimals import Decimal
 from operators.language.expr import Binary, Expr, Unary
 from operators.language.texts import List
@@ -139,13 +138,9 @@ def join(expr: Expr, left: Bound, right: Bound) -> Bound:
         one, two = (as_arrow(bound.compute(words, heap), kind) for bound in (left, right))
         if isinstance(kind, List):
             return joined_lists([one, two], kind)
-        return from_arrow(pc.binary_join_element_wise(one, two, _empty(kind)), kind)
+        return from_arrow(joined(one, two, by="" if kind.name == "String" else b""), kind)
 
     return Bound(expr, kind, left.nullable or right.nullable, left.fallible or right.fallible, run)
-
-
-def _empty(kind: Type) -> str | bytes:
-    return "" if kind.name == "String" else b""
 
 
 def negation(expr: Unary, part: Bound) -> Bound:

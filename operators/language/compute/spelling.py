@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.language.compute import decimals
-from operators.language.compute.vector import Vector
+from operators.language.compute.vector import Vector, joined
 from operators.language.decimals import Decimal
 from operators.language.types import DATE_MAX, DATE_MIN, Values
 
@@ -51,7 +51,7 @@ def read_int64(text: pa.Array) -> pa.Array:
     length = pc.binary_length(digits)
     fits = pc.or_(pc.less(length, 19), pc.and_(pc.equal(length, 19), pc.less_equal(digits, limit)))
     digits = pc.if_else(pc.equal(length, 0), "0", digits)
-    spelled = pc.binary_join_element_wise(pc.if_else(pc.equal(sign, "-"), "-", ""), digits, "")
+    spelled = joined(pc.if_else(pc.equal(sign, "-"), "-", ""), digits)
     return pc.if_else(fits, spelled, pa.scalar(None, spelled.type)).cast(pa.int64())
 
 
@@ -82,7 +82,7 @@ def read_decimal(text: pa.Array, kind: Decimal) -> tuple[Values, Values]:
     parts = {name: pc.fill_null(pc.struct_field(found, name), "") for name in ("sign", "whole", "part", "exponent")}
     spelled = pc.if_else(pc.equal(parts["exponent"], ""), "0", parts["exponent"])
     exponent = spelled.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    digits = pc.utf8_ltrim(pc.binary_join_element_wise(parts["whole"], parts["part"], ""), characters="0")
+    digits = pc.utf8_ltrim(joined(parts["whole"], parts["part"]), characters="0")
     # Shift the point so that the scale's digits are before it, and one more, by which to round.
     shift = exponent - pc.binary_length(parts["part"]).to_numpy(zero_copy_only=False) + kind.scale + 1
     length = pc.binary_length(digits).to_numpy(zero_copy_only=False)
@@ -176,7 +176,7 @@ def write_float64(values: pa.Array) -> pa.Array:
     found = pc.extract_regex(pc.if_else(number, text, "1"), _SHORTEST)
     sign, whole, part, spelled = (pc.struct_field(found, name) for name in ("sign", "whole", "part", "exponent"))
     exponent = pc.utf8_ltrim(pc.if_else(pc.equal(spelled, ""), "0", spelled), characters="+").cast(pa.int64())
-    digits = pc.binary_join_element_wise(whole, part, "")
+    digits = joined(whole, part)
     significant = pc.utf8_ltrim(digits, characters="0")
     leading = pc.subtract(pc.utf8_length(digits), pc.utf8_length(significant))
     # The value is 0.significant * 10**point.
@@ -185,20 +185,20 @@ def write_float64(values: pa.Array) -> pa.Array:
     out = _scientific(significant, point)
     for place in range(-2, 8):
         out = pc.if_else(pc.equal(point, place), _plain(significant, place), out)
-    return pc.if_else(number, pc.binary_join_element_wise(sign, out, ""), special)
+    return pc.if_else(number, joined(sign, out), special)
 
 
 def _plain(digits: pa.Array, point: int) -> pa.Array:
     if point <= 0:
-        return pc.binary_join_element_wise("0." + "0" * -point, digits, "")
+        return joined("0." + "0" * -point, digits)
     whole = pc.utf8_rpad(pc.utf8_slice_codeunits(digits, 0, point), point, "0")
-    return pc.binary_join_element_wise(whole, _or_zero(pc.utf8_slice_codeunits(digits, point)), ".")
+    return joined(whole, _or_zero(pc.utf8_slice_codeunits(digits, point)), by=".")
 
 
 def _scientific(digits: pa.Array, point: pa.Array) -> pa.Array:
     behind = _or_zero(pc.utf8_slice_codeunits(digits, 1))
-    mantissa = pc.binary_join_element_wise(pc.utf8_slice_codeunits(digits, 0, 1), behind, ".")
-    return pc.binary_join_element_wise(mantissa, pc.subtract(point, 1).cast(pa.large_string()), "E")
+    mantissa = joined(pc.utf8_slice_codeunits(digits, 0, 1), behind, by=".")
+    return joined(mantissa, pc.subtract(point, 1).cast(pa.large_string()), by="E")
 
 
 def _or_zero(digits: pa.Array) -> pa.Array:
@@ -219,8 +219,8 @@ def write_decimal(values: pa.Array, kind: Decimal) -> pa.Array:
     if kind.scale:
         text = pc.utf8_lpad(text, kind.scale + 1, "0")
         before = pc.utf8_slice_codeunits(text, 0, -kind.scale)
-        text = pc.binary_join_element_wise(before, pc.utf8_slice_codeunits(text, -kind.scale), ".")
-    return pc.binary_join_element_wise(pa.array(np.where(whole < 0, "-", ""), pa.large_string()), text, "")
+        text = joined(before, pc.utf8_slice_codeunits(text, -kind.scale), by=".")
+    return joined(pa.array(np.where(whole < 0, "-", ""), pa.large_string()), text)
 
 
 def _write_binary(values: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ from operators.language.compute.coercion import common
 from operators.language.compute.conversion import list_array
 from operators.language.compute.lists import lengths
 from operators.language.compute.operations import join
-from operators.language.compute.vector import Bound
+from operators.language.compute.vector import Bound, joined
 from operators.language.expr import Call, Expr
 from operators.language.parts import TEXT_BYTES
 from operators.language.texts import List, String
@@ -274,7 +274,7 @@ def _padded(left: bool) -> Callable[[Call, Sequence[Bound]], Bound]:
             filling = (some * (longest // len(some) + 1))[:longest]
             pieces = pa.array([filling[:size] for size in range(longest + 1)], pa.large_string())
             more = pieces.take(pa.array(missing))
-            return pc.binary_join_element_wise(*((more, array) if left else (array, more)), "")
+            return joined(more, array) if left else joined(array, more)
 
         return parametrised(expr, _TEXT, arguments[0], arguments[1:], pad, fallible=True)
 

@@ -46,7 +46,8 @@ def _first_day(months: Values) -> Values:
 def _week(days: Values) -> Values:
     # The week belongs to the year of its Thursday.
     thursday = days - (days + 3) % 7 + 3
-    return (thursday - _first_day(_months(thursday) // 12 * 12)) // 7 + 1
+    week: Values = (thursday - _first_day(_months(thursday) // 12 * 12)) // 7 + 1
+    return week
 
 
 _OF_DAYS: dict[str, Callable[[Values], Values]] = {

@@ -194,6 +194,13 @@ def from_arrow(array: pa.Array, kind: Type) -> Vector:
     return Vector(data.astype(kind.numpy, copy=False), valid)
 
 
+def joined(*parts: Any, by: str | bytes = "", nulls: str = "emit_null") -> pa.Array:
+    """Texts (or bytes) row by row one behind the other with `by` in between; text alone stands for all rows."""
+    kind = pa.large_binary() if isinstance(by, bytes) else pa.large_string()
+    columns = [pa.scalar(part, kind) if isinstance(part, (str, bytes)) else part.cast(kind) for part in parts]
+    return pc.binary_join_element_wise(*columns, pa.scalar(by, kind), null_handling=nulls)
+
+
 def on_rows(bound: Bound, words: Words, heap: Heap, wanted: Values) -> Vector:
     """The values for all rows; rows that are not wanted are not computed if that could raise (they read as null)."""
     if not bound.fallible or wanted.all():
