@@ -104,6 +104,18 @@ class HeldTooLate(InvariantError):
     upper: int
 
 
+class NeedsHistory(CallerError):
+    """A plan cannot take over a state: what is new in it follows from what nobody holds any more."""
+
+    message = (
+        "the state cannot be carried over to this program: {why}, which {what} follows from; "
+        "start with an empty state, which reads the sources from their beginning (state.keep_sources keeps what a "
+        "program that joins later may need)"
+    )
+    what: str
+    why: str
+
+
 class VisitLeft(InvariantError):
     """Something stayed pending after its round was done: a rule of the loops is broken."""
 

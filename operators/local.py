@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
+from operators.adopt import adopt
 from operators.exchange import Exchange, Single, Threads
 from operators.failures import ExchangeBroken
 from operators.planning.plan import Plan
@@ -27,9 +28,7 @@ class LocalEngine:
             raise ValueError(f"a dataflow needs at least one worker, not {workers}")
         self.plan = plan
         self.heap = Heap()
-        self._texts = any(row.text_words for row in plan.sources.values()) or any(
-            shape.texts for shape in plan.arrangements.values()
-        )
+        self._texts = _has_texts(plan)
         self._rooms = Threads.room(workers) if workers > 1 else []
         exchanges: list[Exchange] = list(self._rooms) or [Single()]
         self.workers = [Worker(plan, exchange, slice_updates=slice_updates) for exchange in exchanges]
@@ -49,6 +48,17 @@ class LocalEngine:
             name: Updates.concat((result.changes[name] for result in results), view.schema.width).consolidate()
             for name, view in self.plan.views.items()
         }
+
+    def adopt(self, plan: Plan) -> None:
+        """Go on with another plan from the state that is there (operators/adopt.py). Raises NeedsHistory."""
+
+        def one(worker: Worker) -> Worker:
+            state = adopt(plan, worker.state, worker.exchange, slice_updates=worker.slice_updates)
+            return Worker(plan, worker.exchange, state, slice_updates=worker.slice_updates)
+
+        self.workers = [one(self.workers[0])] if self._pool is None else list(self._pool.map(one, self.workers))
+        self.plan = plan
+        self._texts = _has_texts(plan)
 
     def _bring_texts(self, inputs: Mapping[str, Updates]) -> None:
         """Give the workers' heaps what the rows of the input need, and let go of what was there."""
@@ -99,3 +109,10 @@ class LocalEngine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _has_texts(plan: Plan) -> bool:
+    """Whether any row of a plan can have a long text."""
+    return any(row.text_words for row in plan.sources.values()) or any(
+        shape.texts for shape in plan.arrangements.values()
+    )

@@ -10,7 +10,7 @@ worker that fails in the middle has changed nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -85,7 +85,7 @@ class EpochResult:
 
 class Worker:
     """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go
-    back."""
+    back. only: the operators that run, where not all of them do (operators/adopt.py)."""
 
     def __init__(
         self,
@@ -94,6 +94,7 @@ class Worker:
         state: WorkerState | None = None,
         *,
         slice_updates: int = SLICE_UPDATES,
+        only: Collection[int] | None = None,
     ) -> None:
         self.plan = plan
         self.exchange: Exchange = Single() if exchange is None else exchange
@@ -111,7 +112,7 @@ class Worker:
             self.root.by_id[op.id] = operator
             self.operators.append(operator)
         for scope in scopes:
-            scope.operators = [self.root.by_id[i] for i in scope.spec.ops]
+            scope.operators = [self.root.by_id[i] for i in scope.spec.ops if only is None or i in only]
         by_id = self.root.by_id
         self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.ops if isinstance(op, InputOp)}
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}

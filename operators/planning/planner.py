@@ -21,7 +21,7 @@ from operators.language import logical
 from operators.language.app import App
 from operators.language.variable import delayed_below
 from operators.planning import delayed, joins, linear, loops, reductions
-from operators.planning.arrangements import build_view
+from operators.planning.arrangements import arrange, build_view
 from operators.planning.placement import capture, place
 from operators.planning.plan import (
     ArrangementPlan,
@@ -43,9 +43,13 @@ FORMAT = 1
 """Counts changes to the meaning of traces; part of every fingerprint, so that old state is not read as new."""
 
 
-def compile_app(app: App) -> Plan:
-    """The plan of a program. Deterministic: the same program gives the same ids, names and fingerprints everywhere."""
-    planner = Planner(app)
+def compile_app(app: App, *, keep_sources: bool = False) -> Plan:
+    """The plan of a program. Deterministic: the same program gives the same ids, names and fingerprints everywhere.
+
+    keep_sources: every source has an arrangement that holds its rows whole, so that another program can be brought in
+    later from what is there (operators/adopt.py).
+    """
+    planner = Planner(app, keep_sources=keep_sources)
     return planner.compile()
 
 
@@ -53,8 +57,8 @@ class Planner:
     """Builds a program's plan, each structure once. `uses` counts the users of each; `prints` names what each operator
     computes."""
 
-    def __init__(self, app: App) -> None:
-        self.app = app
+    def __init__(self, app: App, *, keep_sources: bool = False) -> None:
+        self.app, self.keep_sources = app, keep_sources
         self.ops: list[Op] = []
         self.scopes: list[Scope] = [Scope(0, None, 0)]
         self.scope_of: dict[logical.Scope, int] = {}
@@ -76,6 +80,8 @@ class Planner:
         for name, view in self.app.views.items():
             views[name] = build_view(self, name, view)
         delayed.feed(self)
+        for source in self.app.sources.values() if self.keep_sources else ():
+            self._keep_whole(source)
         place(self.ops)
         capture(self.ops, self.scopes)
         self.holds = self._holds()
@@ -93,6 +99,14 @@ class Planner:
             arrangements=self._arrangements(),
             holds=delayed.mark_cycles(self.ops, self.holds),
         )
+
+    def _keep_whole(self, source: logical.Source) -> None:
+        """Arrange a source that no other arrangement has all columns of."""
+        width = source.schema.width
+        below = self.build(source)
+        kept = (op for op in self.ops if isinstance(op, ArrangeOp) and op.input == below)
+        if not any({*op.key, *op.val} == set(range(width)) for op in kept):
+            arrange(self, source, logical.ROOT, tuple(range(width)), ())
 
     def scope(self, scope: logical.Scope) -> int:
         return 0 if scope.depth == 0 else self.scope_of[scope]
