@@ -4,22 +4,27 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.status import OK, OVERFLOW
-from storage.kernels.wide import add_wide, fits
+from storage.kernels.wide import add_wide
+
+
+@njit(cache=True, inline="always")
+def _less(hi: int, lo: int, other_hi: int, other_lo: int) -> bool:
+    return hi < other_hi or (hi == other_hi and np.uint64(lo) < np.uint64(other_lo))
 
 
 @njit(cache=True)
-def running_sums(offsets: np.ndarray, counts: np.ndarray, values: np.ndarray, valid: np.ndarray):  # type: ignore[no-untyped-def]
+def running_sums(offsets, counts, high, low, valid, limits):  # type: ignore[no-untyped-def]
     """Sums of the values up to and including each copy of each row.
 
-    offsets: int64[g + 1] of groups in n rows; counts: int64[n] copies, above 0; values: int64[n]; valid: int64[n], 0
-    where the value is null and adds nothing. Returns (sums int64[m], seen int64[m]: 1 once a value was not null,
-    status, row at fault), m = copies of all rows. Sums are 128 bits wide inside: OVERFLOW when one that is given does
-    not fit 64. O(n + m).
+    offsets: int64[g + 1] of groups in n rows; counts: int64[n] copies, above 0; high, low: int64[n], values of 128 bits
+    (see wide); valid: int64[n], 0 where the value is null and adds nothing; limits: int64[4], high and low of the
+    least and the greatest sum that may be given. Returns (high, low: int64[m]; seen: int64[m], 1 once a value was not
+    null; status; row at fault), m = copies of all rows: OVERFLOW at the first sum beyond the limits. O(n + m).
     """
     total = 0
     for row in range(counts.shape[0]):
         total += counts[row]
-    sums = np.empty(total, np.int64)
+    sums = np.empty((2, total), np.int64)
     seen = np.empty(total, np.int64)
     place = 0
     for group in range(offsets.shape[0] - 1):
@@ -29,13 +34,17 @@ def running_sums(offsets: np.ndarray, counts: np.ndarray, values: np.ndarray, va
                 some = 1
             for _ in range(counts[row]):
                 if valid[row] != 0:
-                    hi, lo = add_wide(hi, lo, -1 if values[row] < 0 else 0, values[row])
-                    if not fits(hi, lo):
-                        return sums[:0], seen[:0], OVERFLOW, row
-                sums[place] = lo
+                    before = hi
+                    hi, lo = add_wide(hi, lo, high[row], low[row])
+                    wrapped = (before < 0) == (high[row] < 0) and (hi < 0) != (before < 0)
+                    small = _less(hi, lo, limits[0], limits[1])
+                    if wrapped or small or _less(limits[2], limits[3], hi, lo):
+                        return sums[0, :0], sums[1, :0], seen[:0], OVERFLOW, row
+                sums[0, place] = hi
+                sums[1, place] = lo
                 seen[place] = some
                 place += 1
-    return sums, seen, OK, -1
+    return sums[0], sums[1], seen, OK, -1
 
 
 @njit(cache=True)

@@ -86,8 +86,9 @@ class Ordering(Joins):
     def running_sum(self, column: str | Expr, *, by: ByList, within: Columns = (), name: str = "running_sum") -> Self:
         """The sum of `column` up to and including each copy, as a further column; each copy is a row of its own.
 
-        Of Int64 or Float64. Nulls add nothing; the sum is null while all values so far are. An Int64 sum that does not
-        fit 64 bits is AggregateOverflow, which names the group. Float64 is added up in the order, rounding each time.
+        Of Int64, Decimal (the sum has ten digits more, 38 at most) or Float64. Nulls add nothing; the sum is null while
+        all values so far are. A sum that does not fit its type is AggregateOverflow, which names the group. Float64 is
+        added up in the order, rounding each time.
         """
         grouped, order = self._group(by, within, "running_sum")
         return self._along(RunningSum(order, name, self._summand(column, grouped, "running_sum")), grouped, name)

@@ -57,7 +57,9 @@ class AsOf(LogicSpec):
             time = np.where(is_right, groups.vals[:, times[1].value_offset], groups.vals[:, times[0].value_offset])
             # Rows without a time stand before all others, and a right one among them is none.
             along = time if self.backward else ~time
-            order = np.lexsort((~is_right, along, flags, groups.group_of))
+            rows = groups.order(())
+            keys = (~is_right, along, flags, groups.group_of)
+            order = rows[np.lexsort([key[rows] for key in keys])]
             candidate = np.where((is_right & (flags != 0))[order], np.arange(len(order)), -1)
             newest = np.maximum.accumulate(candidate) if len(order) else candidate
             met = newest >= np.repeat(groups.offsets[:-1], groups.sizes)

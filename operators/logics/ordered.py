@@ -8,7 +8,7 @@ Everything is numpy on all groups of a wave: O(rows log rows), and O(copies) whe
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,7 +56,8 @@ class Ordered:
 
     def failed(self, row: int) -> AggregateOverflow:
         """The error for the group of a row."""
-        key = self.key.decode_rows(self.groups.keys[self.group_of[row] : self.group_of[row] + 1])
+        keys = self.groups.keys[self.group_of[row] : self.group_of[row] + 1]
+        key = self.key.decode_rows(keys, self.groups.heap)
         return AggregateOverflow(operator=self.operator, key=str(key[0]))
 
     def _check_copies(self) -> None:
@@ -121,7 +122,7 @@ class TopK(LogicSpec):
     def compile(self, key: RowType, val: RowType) -> Logic:
         def run(groups: Groups) -> Produced:
             # More copies than are asked for are all the same, and so many of them cannot add up to too many.
-            few = Groups(groups.keys, groups.offsets, groups.vals, np.minimum(groups.counts, self.count))
+            few = replace(groups, counts=np.minimum(groups.counts, self.count))
             rows = Ordered(few, self.by, key, val, self.title)
             taken = np.clip(self.count - rows.before, 0, rows.counts)
             kept = np.flatnonzero(taken)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
@@ -226,3 +227,39 @@ def test_many_copies_cost_nothing_where_they_are_alike() -> None:
         }
     with pytest.raises(AggregateOverflow, match="rank by points"):
         answered(lambda s: s.rank(by="points"), Score, [((1, 5, 1), 1, 2**62), ((1, 4, 2), 1, 2**62)])
+
+
+class Note(vn.Schema):
+    who: vn.String
+    text: vn.String | None
+    paid: vn.Decimal(38, 2)  # type: ignore[valid-type]
+
+
+LONG = "the same fifteen letters and then "
+
+
+def test_texts_and_decimals() -> None:
+    """Long texts with one beginning are ordered by what they hold, not by what stands for them."""
+    app = vn.App("t")
+    notes = app.source("notes", Note)
+    texts = [LONG + letter for letter in "hdbgaecf"]
+    app.view("first", notes.top_k(3, by="text", within="who"))
+    app.view("next", notes.lead("text", by="text", within="who", default="none").drop("paid"))
+    app.view("sums", notes.running_sum("paid", by=["who", col("text").desc()]).drop("text"))
+    with vn.testing.run(app, workers=2) as t:
+        for place, text in enumerate(texts):
+            t.insert("notes", ("ann", text, Decimal(place)), at=1)
+        t.insert("notes", ("bob", None, Decimal("0.01")), at=1)
+        t.advance(2)
+        ordered = sorted(texts)
+        assert [row[1] for row in t.rows("first") if row[0] == "ann"] == ordered[:3]
+        following = sorted(row[1:] for row in t.rows("next") if row[0] == "ann")
+        assert following == list(zip(ordered, [*ordered[1:], "none"]))
+        down = [Decimal(texts.index(text)) for text in reversed(ordered)]
+        sums = sorted((row[2], row[1]) for row in t.rows("sums") if row[0] == "ann")
+        assert sums == sorted((sum(down[: i + 1]), value) for i, value in enumerate(down))
+        assert t.rows("sums")[-1] == ("bob", Decimal("0.01"), Decimal("28.01"))
+        assert app.views["sums"].node.schema.field("running_sum").type == vn.Decimal(38, 2)
+        t.insert("notes", ("cyd", None, Decimal("9" * 36 + ".99")), at=2)
+        with pytest.raises(AggregateOverflow, match="running_sum by who, text desc"):
+            t.finish()

@@ -203,3 +203,35 @@ def test_wrong_joins_along_time_are_told(method: str, arguments: dict[str, Any],
     trades, quotes = app.source("trades", Trade), app.source("quotes", Quote)
     with pytest.raises(ProgramError, match=problem):
         getattr(trades, method)(quotes, **arguments)
+
+
+class Message(vn.Schema):
+    sender: vn.String
+    at: vn.Int64
+    text: vn.String
+
+
+def test_texts_go_through_joins_along_time() -> None:
+    app = vn.App("t")
+    one = app.source("one", Message)
+    two = app.source("two", Message).rename(at="then", text="said")
+    app.view("asof", one.as_of_join(two, on="sender", left_time="at", right_time="then", how="left"))
+    app.view(
+        "near", one.interval_join(two, on="sender", left_time="at", right_time="then", lower=0, upper=5, how="left")
+    )
+    long = "a text that is too long for its words: "
+    with vn.testing.run(app, workers=2) as t:
+        t.insert("one", (long + "ann", 10, "short"), at=1)
+        t.insert("one", ("bob", 10, long + "0"), at=1)
+        for letter in "caedb":
+            t.insert("two", (long + "ann", 10, long + letter), at=1)
+        t.finish()
+        # Of several at one time the greatest in the order of what they hold.
+        assert t.rows("asof") == [
+            (long + "ann", 10, "short", 10, long + "e"),
+            ("bob", 10, long + "0", None, None),
+        ]
+        assert t.rows("near") == [
+            *((long + "ann", 10, "short", 10, long + letter) for letter in "abcde"),
+            ("bob", 10, long + "0", None, None),
+        ]
