@@ -18,7 +18,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from operators.errors import ArithmeticOverflow, DecimalOverflow, ProgramError
-from operators.language.aggregates import avg, count, max, min, sum
+from operators.language.aggregates import (
+    arg_max,
+    arg_min,
+    avg,
+    collect_list,
+    collect_set,
+    count,
+    count_distinct,
+    max,
+    median,
+    min,
+    mode,
+    quantile,
+    sum,
+)
 from operators.language.app import App, load_program
 from operators.language.builders import array, coalesce, concat, concat_ws, greatest, hash, least, struct
 from operators.language.collection import Collection, union
@@ -32,6 +46,7 @@ from operators.language.tables import generate_series, repeat_row
 from operators.language.texts import Binary, List, String
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
 from operators.language.udf import udf
+from operators.language.useraggregates import aggregate
 from operators.language.variable import Variable
 from storage.errors import VernierError
 
@@ -58,13 +73,19 @@ __all__ = [
     "TimestampNs",
     "Variable",
     "VernierError",
+    "aggregate",
+    "arg_max",
+    "arg_min",
     "array",
     "avg",
     "coalesce",
     "col",
+    "collect_list",
+    "collect_set",
     "concat",
     "concat_ws",
     "count",
+    "count_distinct",
     "fixpoint",
     "generate_series",
     "greatest",
@@ -73,7 +94,10 @@ __all__ = [
     "lit",
     "load_program",
     "max",
+    "median",
     "min",
+    "mode",
+    "quantile",
     "repeat_row",
     "struct",
     "sum",

@@ -28,11 +28,21 @@ class LoopDidNotSettle(CallerError):
 
 
 class AggregateOverflow(CallerError):
-    """A sum or count of a group left int64."""
+    """A sum, count or mean of a group left its type."""
 
-    message = "{operator}: an aggregate of the group {key} does not fit 64 bits; cast to Float64 or split the group"
+    message = "{operator}: an aggregate of the group {key} does not fit its type; cast to Float64 or split the group"
     operator: str
     key: str
+
+
+class ListTooLong(CallerError):
+    """A list of all values of a group would be longer than anybody means."""
+
+    message = "{aggregate} of the group {key} would have {values} values; a list holds {most} at most"
+    aggregate: str
+    key: str
+    values: int
+    most: int
 
 
 class MultiplicityOverflow(CallerError):
@@ -102,6 +112,15 @@ class HeldTooLate(InvariantError):
     operator: str
     time: int
     upper: int
+
+
+class NotEmpty(CallerError):
+    """A collection has rows that the program says there must never be."""
+
+    message = "assert_empty at {where}: there are {name}, for example {sample}"
+    name: str
+    where: str
+    sample: str
 
 
 class NeedsHistory(CallerError):

@@ -73,7 +73,7 @@ class Keyed(Operator):
     def key_of(self, keys: Ints, index: int) -> str:
         """A key of this step as a person reads it: "src=1, dst=2"."""
         words = np.ascontiguousarray(keys[index : index + 1, 1 : 1 + self.key_width])
-        (row,) = self.key.decode_rows(words)
+        (row,) = self.key.decode_rows(words, self.scope.heap)
         return ", ".join(f"{name}={value!r}" for name, value in zip(self.key.names, row, strict=True))
 
     def _keys(self, now: Round) -> Ints | None:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from operators.language.schema import Field, RowType
 from operators.language.types import Words as Ints
 
-Heap = Any
-"""The contents of long texts (storage/texts.py), handed through to what encodes and decodes."""
+if TYPE_CHECKING:  # brings numba, which a program that is only built can do without
+    from storage.texts import Heap
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Groups:
     offsets: Ints
     vals: Ints
     counts: Ints
-    heap: Heap = None
+    heap: Heap | None = None
+    texts: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -47,6 +48,14 @@ class Groups:
     def group_of(self) -> Ints:
         """int64[n]: the group of each row."""
         return np.repeat(np.arange(len(self.keys), dtype=np.int64), self.sizes)
+
+    @property
+    def comparable(self) -> Ints:
+        """int64[n, v]: vals whose words order as their values do, long texts too; vals itself where that is so."""
+        if self.heap is None or not self.texts:
+            return self.vals
+        ordered: Ints = self.heap.comparable(self.vals, self.texts)
+        return ordered
 
     def take(self, kept: Ints | np.ndarray[Any, np.dtype[np.bool_]]) -> Groups:
         """The same groups with some of their rows: ascending positions or a mask. Groups may become empty."""
@@ -66,11 +75,13 @@ class Groups:
     def order(self, by: Sequence[tuple[Field, bool]]) -> Ints:
         """int64[n]: positions of the rows, group after group, in order of columns of val, each (field, descending).
 
-        Ascending order has nulls first, descending order last, as Spark's. Ties keep the rows' word order.
+        Ascending order has nulls first, descending order last, as Spark's. Ties are in the order of the whole row.
         """
-        keys: list[Ints] = []
+        vals = self.comparable
+        # Rows are in the order of their words already, unless long texts say otherwise.
+        keys: list[Ints] = [] if vals is self.vals else list(reversed(vals.T))
         for field, descending in reversed(by):
-            words = self.vals[:, field.offset : field.offset + field.words]
+            words = vals[:, field.offset : field.offset + field.words]
             keys += [~column if descending else column for column in reversed(words.T)]
         order: Ints = np.lexsort([*keys, self.group_of]).astype(np.int64)
         return order

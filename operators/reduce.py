@@ -19,7 +19,8 @@ from collections.abc import Callable
 import numpy as np
 
 from operators.failures import AggregateOverflow
-from operators.kernels.reducing import LIMIT, reduce_keys
+from operators.kernels.aggregating import FIELDS
+from operators.kernels.reducing import reduce_keys
 from operators.keyed import Keyed
 from operators.operator import Operator
 from operators.planning.plan import Op, ReduceOp
@@ -33,12 +34,15 @@ class Reduce(Keyed):
 
     def __init__(self, op: ReduceOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
-        self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, LIMIT + 1)
+        self.compared = op.compared
+        self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Replay the keys' histories. Raises AggregateOverflow."""
+        entries = inputs.entries
+        ordered = self.scope.heap.comparable(entries, self.compared) if self.compared else entries
         rows, visits, status, fault = reduce_keys(
-            keys, self.key_width, inputs.offsets, inputs.entries, inputs.entries, False, self.input.val_width,
+            keys, self.key_width, inputs.offsets, entries, ordered, ordered is not entries, self.input.val_width,
             outputs.offsets, outputs.entries, self.val_width, now, fold, self.aggregations, self.trace is None,
         )  # fmt: skip
         if status != 0:

@@ -32,6 +32,7 @@ class Waves(Keyed):
     def __init__(self, op: WaveOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.logic = op.spec.compile(op.key, op.val)
+        self.texts = op.val.text_words
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Ask the logic for all groups that may have changed, and settle what it says against what there was."""
@@ -49,7 +50,9 @@ class Waves(Keyed):
             self._check(status, keys, fault)
             wave = groups[first : first + len(places)]
             asked = keys[wave[places >= 0, 0], 1 : 1 + self.key_width]
-            made = self.logic(Groups(np.ascontiguousarray(asked), offsets, vals, counts))
+            made = self.logic(
+                Groups(np.ascontiguousarray(asked), offsets, vals, counts, self.scope.heap, self.texts)
+            )
             goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
             rows, kept, kept_counts, status, fault = settle_wave(
                 keys, self.key_width, wave, places, made.offsets, made.rows, made.counts, outputs.offsets,

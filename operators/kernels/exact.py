@@ -85,55 +85,92 @@ def add_float(acc: np.ndarray, word: int, diff: int) -> bool:
 
 
 @njit(cache=True)
-def read_float(acc: np.ndarray) -> int:
-    """The double nearest to a sum, ties to even, as a word; -0.0 is 0.0."""
+def _divide_and_round(digits: np.ndarray, count: int, divisor: np.uint64) -> int:
+    """The bits of the double nearest to digits[:count] / divisor, ties to even: 32-bit digits, the lowest first, in
+    units of 2**-1074; divisor in [1, 2**63]."""
+    rest = np.uint64(0)
+    fraction = np.int64(0)
+    bits = 0
+    bit = 32 * count
+    # Long division, a bit at a time from the top, until the quotient has 53 bits and the one that rounds it.
+    while bit > 0 and bits < 54:
+        bit -= 1
+        if bits == 0 and rest == 0 and (bit & 31) == 31 and digits[bit >> 5] == 0:
+            bit -= 31
+            continue
+        rest = (rest << np.uint64(1)) | np.uint64((digits[bit >> 5] >> (bit & 31)) & 1)
+        one = np.int64(0)
+        if rest >= divisor:
+            rest -= divisor
+            one = np.int64(1)
+        fraction = (fraction << 1) | one
+        if bits > 0 or one == 1:
+            bits += 1
+    beyond = rest != 0
+    for i in range(bit >> 5):
+        beyond = beyond or digits[i] != 0
+    if bit & 31:
+        beyond = beyond or digits[bit >> 5] & ((np.int64(1) << (bit & 31)) - 1) != 0
+    # `fraction` counts units of 2**bit. With 54 bits its last one rounds; with fewer, what is left over does.
+    if bits == 54:
+        half, shift = fraction & 1 != 0, bit + 1
+        fraction >>= 1
+    else:
+        half, shift = rest != 0 and divisor - rest <= rest, 0
+        beyond = half and divisor - rest != rest
+    if half and (beyond or fraction & 1 != 0):
+        fraction += 1
+    # The hidden bit of a normal number adds one to the exponent, as it does when rounding carries all the way up.
+    if shift >= 2046:
+        return _INFINITE
+    return min((np.int64(shift) << 52) + fraction, _INFINITE)
+
+
+@njit(cache=True, inline="always")
+def _magnitude(count: int) -> np.uint64:
+    """|count|, also of -2**63."""
+    return np.uint64(count) if count >= 0 else np.uint64(0) - np.uint64(count)
+
+
+@njit(cache=True)
+def read_float(acc: np.ndarray, count: int) -> int:
+    """The double nearest to a sum divided by `count` (not 0), ties to even, as a word; -0.0 is 0.0."""
     up = (acc[_MORE] > 0) or (acc[_LESS] < 0)
     down = (acc[_MORE] < 0) or (acc[_LESS] > 0)
     if acc[_NANS] != 0 or (up and down):
         return _NAN
-    if up:
-        return _INFINITE
-    if down:
-        return ~_INFINITE
+    if up or down:
+        return _INFINITE if up == (count > 0) else ~_INFINITE
     _carry(acc)
     negative = acc[_DIGITS - 1] < 0
     digits = np.empty(_DIGITS, np.int64)
     carry = np.int64(1)
-    top = -1
     for i in range(_DIGITS):
-        digit = acc[i] & _LOW
+        digits[i] = acc[i] & _LOW
         if negative:
-            digit = (~acc[i] & _LOW) + carry
-            carry = digit >> 32
-            digit &= _LOW
-        digits[i] = digit
-        if digit != 0:
-            top = i
-    if top < 0:
-        return 0
-    bits = 32 * top
-    digit = digits[top]
-    while digit > 0:
-        bits += 1
-        digit >>= 1
-    shift = max(0, bits - 53)
-    fraction = np.int64(0)
-    for bit in range(bits - 1, shift - 1, -1):
-        fraction = (fraction << 1) | ((digits[bit >> 5] >> (bit & 31)) & 1)
-    if shift > 0:
-        half = (digits[(shift - 1) >> 5] >> ((shift - 1) & 31)) & 1
-        if half:
-            beyond = fraction & 1 != 0
-            last = shift - 1
-            for i in range(last >> 5):
-                beyond = beyond or digits[i] != 0
-            beyond = beyond or digits[last >> 5] & ((np.int64(1) << (last & 31)) - 1) != 0
-            if beyond:
-                fraction += 1
-    # The hidden bit of a normal number adds one to the exponent, as it does when rounding carries all the way up.
-    word = np.int64(_INFINITE) if shift >= 2046 else (np.int64(shift) << 52) + fraction
-    word = min(word, _INFINITE)
-    return ~word if negative else word
+            total = (~acc[i] & _LOW) + carry
+            carry = total >> 32
+            digits[i] = total & _LOW
+    word = _divide_and_round(digits, _DIGITS, _magnitude(count))
+    return ~word if word != 0 and negative == (count > 0) else word
+
+
+@njit(cache=True)
+def divide_wide(hi: int, lo: int, count: int) -> int:
+    """The double nearest to (hi * 2**64 + lo) / count (not 0), lo unsigned, ties to even, as a word."""
+    negative = hi < 0
+    if negative:
+        hi, lo = add_wide(~hi, ~lo, 0, 1)
+    digits = np.zeros(39, np.int64)
+    # One is 2**1074 units: 33 digits and 18 bits.
+    carry = np.int64(0)
+    for i in range(4):
+        digit = ((lo if i < 2 else hi) >> (32 * (i & 1))) & _LOW
+        digits[33 + i] = ((digit << 18) & _LOW) | carry
+        carry = digit >> 14
+    digits[37] = carry
+    word = _divide_and_round(digits, 39, _magnitude(count))
+    return ~word if word != 0 and negative == (count > 0) else word
 
 
 @njit(cache=True)
@@ -178,3 +215,42 @@ def read_decimal(acc: np.ndarray, digits: int) -> tuple[int, int, bool]:
         above, below = hi, lo
     fits = above < top or (above == top and np.uint64(below) < np.uint64(bottom))
     return hi, lo, fits and above >= 0
+
+
+@njit(cache=True)
+def divide_decimal(acc: np.ndarray, shift: int, count: int, digits: int) -> tuple[int, int, bool]:
+    """A sum times 10**shift divided by `count` (not 0), halves away from zero: (hi, lo, whether it has `digits` at
+    most)."""
+    negative = acc[DECIMAL_WORDS - 1] < 0
+    quotient = np.zeros(DECIMAL_WORDS, np.int64)
+    words = np.empty(DECIMAL_WORDS, np.uint64)
+    carry = np.uint64(1)
+    for i in range(DECIMAL_WORDS):
+        words[i] = np.uint64(acc[i])
+        if negative:
+            words[i] = ~words[i] + carry
+            carry = np.uint64(1) if carry != 0 and words[i] == 0 else np.uint64(0)
+    for _ in range(shift):
+        over = np.uint64(0)
+        for i in range(DECIMAL_WORDS):
+            high, low = multiply_wide(np.int64(words[i]), 10)
+            if np.int64(words[i]) < 0:
+                high += 10
+            total = np.uint64(low) + over
+            over = np.uint64(high) + (np.uint64(1) if total < over else np.uint64(0))
+            words[i] = total
+        if over != 0:
+            return 0, 0, False
+    divisor = _magnitude(count)
+    rest = np.uint64(0)
+    for bit in range(64 * DECIMAL_WORDS - 1, -1, -1):
+        rest = (rest << np.uint64(1)) | ((words[bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1))
+        if rest >= divisor:
+            rest -= divisor
+            quotient[bit >> 6] |= np.int64(np.uint64(1) << np.uint64(bit & 63))
+    if rest != 0 and divisor - rest <= rest:
+        _add_at(quotient, 0, 0, 1)
+    hi, lo, fits = read_decimal(quotient, digits)
+    if negative == (count > 0):
+        hi, lo = add_wide(~hi, ~lo, 0, 1)
+    return hi, lo, fits

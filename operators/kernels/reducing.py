@@ -9,19 +9,10 @@ output row.
 import numpy as np
 from numba import njit
 
-from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS, add_decimal, add_float, read_decimal, read_float
-from storage.kernels.sorting import add_checked, sort_order
+from operators.kernels.aggregating import KIND, MAX, absorb, need_floats, need_ranks, rank_vals, want
+from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS
+from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
-from storage.kernels.wide import add_wide, fits, multiply_wide
-
-PRESENT, COPIES, COUNT, SUM, SUM_FLOAT, SUM_DECIMAL, MIN, MAX = 0, 1, 2, 3, 4, 5, 6, 7
-"""Kinds of aggregations: the key once while any of its vals has so many copies; the key as often as its one val has
-copies, when it has any; and the columns count, sum of integers, doubles and decimals, least and greatest."""
-KIND, WORD, WORDS, FLAG, OUT, OUT_FLAG, LIMIT = 0, 1, 2, 3, 4, 5, 6
-"""Columns of an aggregation: kind; first word, number of words and null flag of its input in the val (-1: none); word
-and flag of its output; copies that PRESENT asks for, or digits that a decimal sum may have."""
-
-_LEAST = np.int64(-(2**63))
 
 
 @njit(cache=True)
@@ -80,85 +71,6 @@ def _add_live(live, acc, exact, size, words, row, width, diff, at_round):  # typ
 
 
 @njit(cache=True)
-def _rank(inputs, head, vals, first, words, rank, ranked):  # type: ignore[no-untyped-def]
-    """Order the vals that begin at entries head[:vals] by some of their words: rank[val], and ranked[rank] the other
-    way."""
-    rows = np.empty((vals, words), np.int64)
-    for val in range(vals):
-        for c in range(words):
-            rows[val, c] = inputs[head[val], first + c]
-    order = sort_order(rows, np.arange(words))
-    for place in range(vals):
-        ranked[place] = order[place]
-        rank[order[place]] = place
-
-
-@njit(cache=True)
-def _want(  # type: ignore[no-untyped-def]
-    aggregations, inputs, head, vals, val_acc, nonnull, sums, counts, floats, marks, ranked, wanted
-):
-    """Write what the key wants to wanted[0]; returns (copies of it, status)."""
-    copies = 1
-    for a in range(aggregations.shape[0]):
-        kind = aggregations[a, KIND]
-        flag = aggregations[a, FLAG]
-        target = aggregations[a, OUT]
-        out_flag = aggregations[a, OUT_FLAG]
-        if kind == PRESENT:
-            val = marks[a]
-            while val < vals and val_acc[val] < aggregations[a, LIMIT]:
-                val += 1
-            marks[a] = val
-            if val == vals:
-                return 0, 0
-        elif kind == COPIES:
-            copies = max(0, val_acc[0])
-        elif kind == COUNT:
-            if not fits(counts[a, 0], counts[a, 1]):
-                return 0, OVERFLOW
-            wanted[0, target] = counts[a, 1]
-        elif kind == MIN or kind == MAX:
-            own = ranked.shape[1] > 0 and ranked[a, 0] >= 0
-            step = 1 if kind == MIN else -1
-            place = marks[a]
-            val = place
-            while 0 <= place < vals:
-                val = ranked[a, place] if own else place
-                if val_acc[val] > 0 and (flag < 0 or inputs[head[val], flag] != 0):
-                    break
-                place += step
-            marks[a] = place
-            found = 0 <= place < vals
-            if not found and out_flag < 0:
-                return 0, 0
-            for c in range(aggregations[a, WORDS]):
-                wanted[0, target + c] = inputs[head[val], aggregations[a, WORD] + c] if found else 0
-            if out_flag >= 0:
-                wanted[0, out_flag] = 1 if found else 0
-        else:
-            # Null when no value weighs in; a sum of values that cancel is 0.
-            has = flag < 0 or nonnull[a] > 0
-            if out_flag >= 0:
-                wanted[0, out_flag] = 1 if has else 0
-            if kind == SUM:
-                if has and not fits(sums[a, 0], sums[a, 1]):
-                    return 0, OVERFLOW
-                wanted[0, target] = sums[a, 1] if has else 0
-            elif kind == SUM_FLOAT:
-                wanted[0, target] = read_float(floats[a]) if has else 0
-            else:
-                hi, lo, fit = read_decimal(sums[a], aggregations[a, LIMIT])
-                if has and not fit:
-                    return 0, OVERFLOW
-                if aggregations[a, LIMIT] > 18:
-                    wanted[0, target] = hi if has else 0
-                    wanted[0, target + 1] = lo ^ _LEAST if has else 0
-                else:
-                    wanted[0, target] = lo if has else 0
-    return copies, 0
-
-
-@njit(cache=True)
 def reduce_keys(  # type: ignore[no-untyped-def]
     keyed, k, in_offsets, inputs, ordered, by_content, v, out_offsets, outputs, w, now, fold, aggregations, total
 ):
@@ -166,7 +78,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
 
     keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time),
     where times equal to `fold` are older than the slice; ordered: as inputs, and where that is not so (`by_content`)
-    with words in the order of their values; w: words of an output val; aggregations[a, 7]: one PRESENT or COPIES row,
+    with words in the order of their values; w: words of an output val; aggregations[a, 8]: one PRESENT or COPIES row,
     or COUNT … MAX, or none: the key while any val is there. `total`: no output is kept, the key had what it wants at
     `fold`.
     Returns (corrections: keyed rows `[hash | key | out val | time | now | diff]`, visits `[rounds | hash | key]`,
@@ -204,16 +116,10 @@ def reduce_keys(  # type: ignore[no-untyped-def]
     counts = np.empty((aggs, 2), np.int64)
     nonnull = np.empty(aggs, np.int64)  # vals with a value that have a multiplicity
     marks = np.empty(aggs, np.int64)
-    own_orders, own_floats = False, False
-    for a in range(aggs):
-        kind = aggregations[a, KIND]
-        first = aggregations[a, FLAG] if aggregations[a, FLAG] >= 0 else aggregations[a, WORD]
-        own_orders = own_orders or ((kind == MIN or kind == MAX) and first > 0)
-        own_floats = own_floats or kind == SUM_FLOAT
-    # Vals are in order of their words; an aggregation that looks at later ones has an order of its own.
-    rank = np.empty((aggs, most_in if own_orders or by_content else 0), np.int64)
-    ranked = np.full((aggs, most_in if own_orders or by_content else 0), -1, np.int64)
-    floats = np.empty((aggs, FLOAT_WORDS if own_floats else 0), np.int64)
+    orders = most_in if need_ranks(aggregations, by_content) else 0
+    rank = np.empty((aggs, orders), np.int64)
+    ranked = np.full((aggs, orders), -1, np.int64)
+    floats = np.empty((aggs, FLOAT_WORDS if need_floats(aggregations) else 0), np.int64)
     time_in, time_out = v, w
     diff_in, diff_out = v + 1 + d, w + 1 + d
 
@@ -287,14 +193,8 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 fresh += 1
         if fresh == 0:
             continue
-        for a in range(aggs):
-            kind = aggregations[a, KIND]
-            if kind == MIN or kind == MAX:
-                flag = aggregations[a, FLAG]
-                first = flag if flag >= 0 else aggregations[a, WORD]
-                if first > 0 or by_content:
-                    words = aggregations[a, WORDS] + (1 if flag >= 0 else 0)
-                    _rank(ordered, head, vals, first, words, rank[a], ranked[a])
+        if orders > 0:
+            rank_vals(aggregations, ordered, by_content, head, vals, rank, ranked)
         _sorted_by_time(in_time, in_fresh, fresh)
         out_fresh_count = 0
         for e in range(obase, ostop):
@@ -359,37 +259,11 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 elif fact_acc[fact] == 0:
                     for c in range(d):
                         level_facts[c] -= levels[fact, c]
-                entry = head[val]
-                for a in range(aggs):
-                    kind = aggregations[a, KIND]
-                    flag = aggregations[a, FLAG]
-                    if flag >= 0 and inputs[entry, flag] == 0:
-                        continue
-                    word = aggregations[a, WORD]
-                    if kind == MIN or kind == MAX or kind == PRESENT:
-                        # marks: vals below (above) it are known not to be present, so they need not be scanned again.
-                        if after > 0:
-                            place = rank[a, val] if rank.shape[1] > 0 and ranked[a, 0] >= 0 else val
-                            marks[a] = max(marks[a], place) if kind == MAX else min(marks[a], place)
-                    elif kind == COUNT:
-                        sign = -1 if diff < 0 else 0
-                        counts[a, 0], counts[a, 1] = add_wide(counts[a, 0], counts[a, 1], sign, diff)
-                    elif kind != COPIES:
-                        if before == 0 and after != 0:
-                            nonnull[a] += 1
-                        elif before != 0 and after == 0:
-                            nonnull[a] -= 1
-                        if kind == SUM:
-                            hi, lo = multiply_wide(inputs[entry, word], diff)
-                            sums[a, 0], sums[a, 1] = add_wide(sums[a, 0], sums[a, 1], hi, lo)
-                        elif kind == SUM_FLOAT:
-                            if add_float(floats[a], inputs[entry, word], diff):
-                                return out[:0], visits[:0], OVERFLOW, key
-                        elif aggregations[a, WORDS] == 1:
-                            hi = np.int64(-1) if inputs[entry, word] < 0 else np.int64(0)
-                            add_decimal(sums[a], hi, inputs[entry, word], diff)
-                        else:
-                            add_decimal(sums[a], inputs[entry, word], inputs[entry, word + 1] ^ _LEAST, diff)
+                if absorb(
+                    aggregations, inputs, head[val], val, before, after, diff, sums, counts, floats, nonnull, marks,
+                    rank, ranked,
+                ):  # fmt: skip
+                    return out[:0], visits[:0], OVERFLOW, key
             before_slice = not settled
             if before_slice:
                 settled = True
@@ -427,8 +301,8 @@ def reduce_keys(  # type: ignore[no-untyped-def]
 
             copies = 0
             if present > 0:
-                copies, status = _want(
-                    aggregations, inputs, head, vals, val_acc, nonnull, sums, counts, floats, marks, ranked, wanted
+                copies, status = want(
+                    aggregations, inputs, head, vals, val_acc, sums, counts, floats, nonnull, marks, ranked, wanted[0]
                 )
                 if status != 0:
                     return out[:0], visits[:0], status, key

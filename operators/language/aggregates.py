@@ -1,9 +1,18 @@
 """The aggregates of `group_by(...).agg(name=...)`.
 
-`count` and `sum` weigh rows by their multiplicity, whatever its sign; `min` and `max` look at rows that are present
-(multiplicity above 0). Nulls are left out; where all values are null, all but count are null. A group none of whose
-rows is present has no least or greatest value: of a nullable column that is null, of another one the group has no row.
+`count`, `sum` and `avg` weigh rows by their multiplicity, whatever its sign; all others look at rows that are present
+(multiplicity above 0). Nulls are left out; where all values are null, the result is null, 0 for the counts and empty
+for the lists. A group none of whose rows is present has no least, greatest or most frequent value: of a nullable column
+that is null, of another one the group has no row.
+
+`count`, `sum`, `avg`, `min` and `max` follow each change in time that does not grow with the group (min and max look
+further when the value they had leaves). The others look at the whole group at each of its changes, O(rows log rows),
+and so do all aggregates that stand beside one of them.
 """
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 from operators.errors import WrongType
 from operators.language.expr import Expr, as_column
@@ -16,7 +25,11 @@ def count(column: str | Expr | None = None) -> Aggregation:
 
 
 def sum(column: str | Expr) -> Aggregation:
-    """The sum of an Int64 column, exact; ArithmeticOverflow when it does not fit 64 bits. Int64."""
+    """The sum of numbers, of their type; of Decimal(p, s) it is Decimal(p + 10, s), 38 digits at most.
+
+    Exact: whatever the order, what is taken back leaves nothing. Doubles are added up exactly and rounded once, to
+    even. AggregateOverflow when a sum of integers or decimals does not fit. Infinities and NaN as in IEEE 754.
+    """
     return Aggregation("sum", _column("sum", column))
 
 
@@ -31,11 +44,69 @@ def max(column: str | Expr) -> Aggregation:
 
 
 def avg(column: str | Expr) -> Aggregation:
-    """The mean of an Int64 column: its exact sum divided, once, by its count; null when that is 0. Float64 | None."""
+    """The mean: the exact sum divided by the count, rounded once; null when the count is 0.
+
+    Float64 | None; of Decimal(p, s) it is Decimal(p + 4, s + 4) | None, halves rounded away from zero.
+    """
     return Aggregation("avg", _column("avg", column))
 
 
-def _column(name: str, column: object) -> Expr:
+def arg_min(column: str | Expr, by: str | Expr) -> Aggregation:
+    """The value of `column` in the row with the least `by`; of several such rows the least value (null comes first).
+
+    Rows whose `by` is null are left out. Of the column's type, nullable when either of the two is.
+    """
+    return Aggregation("arg_min", _column("arg_min", column), (_column("arg_min", by),))
+
+
+def arg_max(column: str | Expr, by: str | Expr) -> Aggregation:
+    """The value of `column` in the row with the greatest `by`; of several such rows the least value (null first)."""
+    return Aggregation("arg_max", _column("arg_max", column), (_column("arg_max", by),))
+
+
+def mode(column: str | Expr) -> Aggregation:
+    """The value with the most copies; of several the least. Of the column's type."""
+    return Aggregation("mode", _column("mode", column))
+
+
+def count_distinct(column: str | Expr, *more: str | Expr) -> Aggregation:
+    """How many different values, or tuples of values without a null in them, there are. Int64."""
+    return Aggregation("count_distinct", _column("count_distinct", column), tuple(map(as_column, more)))
+
+
+def quantile(column: str | Expr, share: float | Fraction | Decimal) -> Aggregation:
+    """The least value such that it and all below it make up at least `share` of all copies: SQL's percentile_disc.
+
+    share: 0 to 1; a float means the decimal number that it is written as, so 0.9 is nine tenths. Of the column's type.
+    """
+    if isinstance(share, bool) or not isinstance(share, (int, float, Fraction, Decimal)) or share != share:
+        raise WrongType(problem=f"the share of a quantile is a number from 0 to 1, not {share!r}")
+    exact = Fraction(str(share)) if isinstance(share, float) else Fraction(share)
+    if not 0 <= exact <= 1 or exact.denominator > _FINEST:
+        raise WrongType(problem=f"the share of a quantile is a number from 0 to 1, not {share!r}")
+    return Aggregation("quantile", _column("quantile", column), option=exact)
+
+
+def median(column: str | Expr) -> Aggregation:
+    """The least value that at least half of all copies do not exceed: quantile(column, 0.5). Of the column's type."""
+    return quantile(column, Fraction(1, 2))
+
+
+def collect_list(column: str | Expr) -> Aggregation:
+    """All values in ascending order, each as often as its multiplicity. List of the column's type; empty when none."""
+    return Aggregation("collect_list", _column("collect_list", column))
+
+
+def collect_set(column: str | Expr) -> Aggregation:
+    """All values in ascending order, each once. List of the column's type; empty when there is none."""
+    return Aggregation("collect_set", _column("collect_set", column))
+
+
+_FINEST = 10**18
+"""The largest denominator of a share, so that its product with a multiplicity fits 128 bits."""
+
+
+def _column(name: str, column: Any) -> Expr:
     # Python's own sum([1, 2]) and max(a, b) end here when a program has shadowed them with ours.
     if not isinstance(column, (str, Expr)):
         raise WrongType(problem=f"vn.{name} takes a column, not {column!r}; for Python's own, import builtins")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Generic, NoReturn, Self, TypeVar
 
-from operators.errors import NameClash, NotInThisRelease, ProgramError, UnknownName, WrongType
+from operators.errors import NameClash, ProgramError, UnknownName, WrongType
 from operators.language.evaluate import bind
 from operators.language.expr import Column, Expr, ExprLike, Literal, named
 from operators.language.functions import check_function
@@ -11,8 +11,8 @@ from operators.language.linear import Linear
 from operators.language.logical import Aggregate, Aggregation, Distinct, Node, Project
 from operators.language.positive import is_set
 from operators.language.reducing import Reduce
-from operators.language.schema import RowType, Schema, check_name
-from operators.language.types import Float64, Int64
+from operators.language.schema import Schema, check_name
+from operators.language.types import Int64
 from operators.logics.rows import ReduceRows, RowFunction
 
 C = TypeVar("C", bound=Linear)
@@ -67,12 +67,11 @@ class Grouped(Generic[C]):
             if not isinstance(aggregate, Aggregation):
                 raise WrongType(problem=f"{name} must be an aggregate such as vn.count(), not {aggregate!r}")
         node, names = self._keyed()
-        lowered = {name: part for name, agg in aggregates.items() for name, part in _parts(name, agg, node.schema)}
-        for name in lowered:
+        for name in aggregates:
             if name in names or name in dict(self._keys):
                 raise NameClash(problem=f"{name!r} is a key and an aggregate; give one of them another name")
-        grouped = Aggregate(node, names, tuple(lowered.items()))
-        return self._shown(grouped, names, [(name, _whole(name, agg)) for name, agg in aggregates.items()])
+        grouped = Aggregate(node, names, tuple(aggregates.items()))
+        return self._shown(grouped, names, [(name, Column(name)) for name in aggregates])
 
     def reduce(self, fn: RowFunction, *, returns: type[Schema]) -> C:
         """What `fn` makes of each group: see Collection.reduce. Rows are keys, then the columns of `returns`."""
@@ -112,17 +111,3 @@ class Grouped(Generic[C]):
             raise AttributeError(name)
         hint = f".agg(n=vn.{name}(...))" if name in ("count", "sum", "min", "max", "avg") else ".agg(n=vn.count())"
         raise UnknownName(problem=f"a grouped collection has no {name!r}; its one method is agg: {hint}")
-
-
-def _parts(name: str, agg: Aggregation, row: RowType) -> list[tuple[str, Aggregation]]:
-    """The aggregates that the plan computes for one of the program's: avg is a sum and a count."""
-    if agg.kind != "avg" or agg.expr is None:
-        return [(name, agg)]
-    bound = bind(agg.expr, row)
-    if bound.type == Float64():
-        raise NotInThisRelease(problem=f"avg of Float64 ({bound}) is not in this release; it has avg of Int64")
-    return [(f"_sum_{name}", Aggregation("sum", agg.expr)), (f"_count_{name}", Aggregation("count", agg.expr))]
-
-
-def _whole(name: str, agg: Aggregation) -> Expr:
-    return Column(f"_sum_{name}") / Column(f"_count_{name}") if agg.kind == "avg" else Column(name)

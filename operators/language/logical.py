@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 import xxhash
 
 from operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed
+from operators.language.aggregation import aggregate_type
 from operators.language.evaluate import bind, predicate
 from operators.language.expr import Expr
 from operators.language.location import NOWHERE, Location, here
 from operators.language.schema import RowType
-from operators.language.types import Int64, Type, spell
+from operators.language.types import spell
 
 Params = tuple[Any, ...]
 
@@ -225,20 +226,27 @@ class Present(Node):
 
 @dataclass(frozen=True, eq=False)
 class Aggregation:
-    """One aggregate: `kind` is count, sum, min or max; `expr` is what it looks at, None for count of rows.
-
-    Nulls are left out (count(expr) counts the others); when all are null, sum, min and max are null.
-    """
+    """One aggregate: `kind` as in aggregates.py; `expr` is what it looks at, None for count of rows; `more` are further
+    arguments; `option` is what else it needs, and has a key() where str() does not say all of it."""
 
     kind: str
-    expr: Expr | None
+    expr: Expr | None = None
+    more: tuple[Expr, ...] = ()
+    option: Any = None
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """All that it looks at."""
+        return (() if self.expr is None else (self.expr,)) + self.more
 
     def key(self) -> Params:
         """A hashable form, equal for equal meaning."""
-        return (self.kind, None if self.expr is None else self.expr.key())
+        option = self.option.key() if hasattr(self.option, "key") else str(self.option)
+        return (self.kind, tuple(expr.key() for expr in self.args), option)
 
     def __repr__(self) -> str:
-        return f"{self.kind}({'' if self.expr is None else self.expr})"
+        option = () if self.option is None else (self.option,)
+        return f"{self.kind}({', '.join(map(str, (*self.args, *option)))})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,22 +272,9 @@ class Aggregate(Node):
         row = self.input.schema
         columns = [(f.name, f.type, f.nullable) for f in map(row.field, self.keys)]
         for name, agg in self.aggs:
-            columns.append((name, *aggregate_type(agg, row)))
+            args = [bind(expr, row) for expr in agg.args]
+            columns.append((name, *aggregate_type(agg.kind, args, agg.option, str(agg))))
         return RowType(columns)
-
-
-def aggregate_type(agg: Aggregation, row: RowType) -> tuple[Type, bool]:
-    """The type and nullability of an aggregate over such rows; raises WrongType when it cannot be computed exactly."""
-    if agg.kind == "count":
-        if agg.expr is not None:
-            bind(agg.expr, row)
-        return Int64(), False
-    if agg.expr is None:
-        raise WrongType(problem=f"{agg.kind} needs a column: {agg.kind}(col(...))")
-    bound = bind(agg.expr, row)
-    if agg.kind == "sum" and bound.type != Int64():
-        raise WrongType(problem=f"{agg!r} needs Int64, but {bound}; this release sums integers alone, so cast to Int64")
-    return bound.type, bound.nullable
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,8 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-METHODS_LATER = _names(
-    """explode lookup threshold consolidate valid_between coarsen
-    delay arrange_by inspect probe iterate assert_empty"""
-)
-FUNCTIONS_LATER = _names("""arg_min arg_max count_distinct collect_list collect_set quantile median mode aggregate""")
+METHODS_LATER = _names("explode threshold")
+FUNCTIONS_LATER = _names("")
 JOIN_SPELLINGS = {
     "outer": "full",
     "fullouter": "full",

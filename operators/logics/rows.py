@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from operators.failures import UserCodeFailed
 from operators.language.functions import function_key, function_location, function_name
 from operators.language.schema import RowType
 from operators.logic import Groups, Logic, LogicSpec, Produced
+
+if TYPE_CHECKING:  # these bring numba, which a program that is only built can do without
+    from storage.texts import Heap
+    from storage.updates import Ints
 
 RowFunction = Callable[[tuple[Any, ...], list[tuple[tuple[Any, ...], int]]], Iterable[Any]]
 """`fn(key, [(row, multiplicity), ...])` gives rows, or (row, multiplicity) pairs."""
@@ -39,7 +43,7 @@ class ReduceRows(LogicSpec):
 
     def compile(self, key: RowType, val: RowType) -> Logic:
         def run(groups: Groups) -> Produced:
-            keys, rows = key.decode_rows(groups.keys), val.decode_rows(groups.vals)
+            keys, rows = key.decode_rows(groups.keys, groups.heap), val.decode_rows(groups.vals, groups.heap)
             pairs = list(zip(rows, groups.counts.tolist(), strict=True))
             offsets, made, counts = [0], [], []
             for group, (start, stop) in enumerate(zip(groups.offsets[:-1].tolist(), groups.offsets[1:].tolist())):
@@ -47,7 +51,7 @@ class ReduceRows(LogicSpec):
                     made.append(row)
                     counts.append(count)
                 offsets.append(len(made))
-            words = self._encode(made, pairs)
+            words = self._encode(made, groups.heap)
             return Produced(np.array(offsets, np.int64), words, np.array(counts, np.int64))
 
         return run
@@ -59,9 +63,9 @@ class ReduceRows(LogicSpec):
         except Exception as error:
             raise self._failed((key, rows[:3]), f"{type(error).__name__}: {error}") from error
 
-    def _encode(self, rows: list[tuple[Any, ...]], sample: object) -> Any:
+    def _encode(self, rows: list[tuple[Any, ...]], heap: Heap | None) -> Ints:
         try:
-            return self.returns.encode_rows(rows)
+            return self.returns.encode_rows(rows, heap)
         except BadValue as error:
             raise self._failed(rows[:3], f"what it returned is not {self.returns}: {error}") from error
 

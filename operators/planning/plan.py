@@ -149,9 +149,11 @@ class KeyedOp(Op):
 
 @dataclass
 class ReduceOp(KeyedOp):
-    """Aggregates that follow each change; aggregations: rows of kernels/reducing.py."""
+    """Aggregates that follow each change; aggregations: rows of kernels/aggregating.py; compared: where in the val the
+    texts begin of which a least or greatest one is wanted."""
 
     aggregations: tuple[Words, ...]
+    compared: Words
 
 
 @dataclass

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.kernels.reducing import COUNT, MAX, MIN, PRESENT, SUM
 from operators.language import logical
 from operators.language.expr import Expr, col
 from operators.language.positive import is_positive
+from operators.language.reducing import Reduce
 from operators.language.schema import RowType
+from operators.logic import LogicSpec
+from operators.logics.aggregates import Aggregates
+from operators.planning.aggregations import INCREMENTAL, Item, compared_texts, kernel_rows, present
 from operators.planning.arrangements import arrange
 from operators.planning.plan import (
     ArrangementPlan,
     ReduceOp,
+    WaveOp,
     Words,
 )
 from operators.planning.sharing import identity
 
 if TYPE_CHECKING:
     from operators.planning.planner import Planner
-
-_KINDS = {"count": COUNT, "sum": SUM, "min": MIN, "max": MAX}
 
 
 def keep_output(
@@ -44,19 +46,23 @@ def reduce(
     key: RowType,
     aggregations: tuple[Words, ...],
     name: str,
+    compared: Words = (),
 ) -> int:
-    """The reduction of an arrangement by `key`; its rows are the node's."""
+    """The reduction of an arrangement by `key`; its rows are the node's. compared: see ReduceOp."""
     print_ = planner.hash("reduce", planner.prints[arranged], key.to_json(), aggregations)
     scope, width = planner.scope(node.scope), node.schema.width
     trace = keep_output(planner, name, key, width, scope, print_)
-    op = ReduceOp(len(planner.ops), scope, width, name, input=arranged, key=key, trace=trace, aggregations=aggregations)
+    op = ReduceOp(
+        len(planner.ops), scope, width, name,
+        input=arranged, key=key, trace=trace, aggregations=aggregations, compared=compared,
+    )  # fmt: skip
     return planner.add(op, print_)
 
 
 def build_distinct(planner: Planner, node: logical.Distinct) -> int:
     """Each present row once: a reduction whose key is the whole row."""
     arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
-    return reduce(planner, node, arranged, node.schema, (_row(PRESENT, limit=1),), "distinct")
+    return reduce(planner, node, arranged, node.schema, (present(),), "distinct")
 
 
 def build_present(planner: Planner, node: logical.Present) -> int:
@@ -67,59 +73,75 @@ def build_present(planner: Planner, node: logical.Present) -> int:
     val = () if is_positive(node.input) else tuple(w for w in range(row.width) if w not in key)
     arranged = arrange(planner, node.input, node.scope, key, val)
     name = f"present {', '.join(node.keys)}"
-    return reduce(planner, node, arranged, node.schema, (_row(PRESENT, limit=1),), name)
+    return reduce(planner, node, arranged, node.schema, (present(),), name)
 
 
 def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
-    """group_by().agg(): the key words and the distinct words that the aggregates look at."""
-    row = node.input.schema
-    exprs = [agg.expr for _, agg in node.aggs if agg.expr is not None]
-    below: logical.Node = node.input
-    columns = [expr.column for expr in exprs]
-    names: dict[int, str] = {i: name for i, name in enumerate(columns) if name is not None}
-    if len(names) < len(exprs):
-        # Computed arguments become columns of a projection first.
-        kept = node.keys if is_positive(below) else row.names
-        wanted: list[tuple[str, Expr]] = [(name, col(name)) for name in kept]
-        for i, expr in enumerate(exprs):
-            names[i] = f"argument {i}"
-            wanted.append((names[i], expr))
-        below = logical.Project(input=node.input, exprs=tuple(wanted), where=node.where)
-        row = below.schema
-        planner.uses[identity(below)] = 1
-    key = tuple(int(w) for w in row.index(node.keys))
-    used = [int(w) for name in names.values() for w in row.index([name])]
-    # A group exists while any of its rows does. Without negative multiplicities the words looked at tell that.
-    rest = [] if is_positive(below) else [w for w in range(row.width) if w not in key]
-    val = tuple(dict.fromkeys([*rest, *used]))
-    aggregations = []
-    out = 0
-    which = 0
-    for name, agg in node.aggs:
+    """group_by().agg(): the key's columns and those that the aggregates look at. Aggregates that do not follow single
+    changes look at whole groups, and then all of the node's do."""
+    below, row, columns = _arguments(planner, node)
+    used = [name for part in columns for name in part]
+    # A group exists while any of its rows does. Without negative multiplicities the columns looked at tell that.
+    rest = [] if is_positive(below) else [name for name in row.names if name not in node.keys]
+    key, val = row.take(node.keys), row.take(list(dict.fromkeys([*rest, *used])))
+    items = []
+    for (name, agg), part in zip(node.aggs, columns, strict=True):
         field = node.schema.field(name)
-        word, words, flag = -1, 0, -1
-        if agg.expr is not None:
-            found = row.field(names[which])
-            which += 1
-            first = val.index(found.offset)
-            flag = first if found.nullable else -1
-            word, words = first + int(found.nullable), found.type.words
-        out_flag = out if field.nullable else -1
-        aggregations.append(_row(_KINDS[agg.kind], word, words, flag, out + int(field.nullable), out_flag))
-        out += field.words
-    arranged = arrange(planner, below, node.scope, key, val)
-    return reduce(planner, node, arranged, row.take(node.keys), tuple(aggregations), f"group by {', '.join(node.keys)}")
+        items.append(Item(name, agg.kind, part, field.type, field.nullable, agg.option))
+    words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
+    arranged = arrange(planner, below, node.scope, *words)
+    label = f"group by {', '.join(node.keys)}"
+    if all(item.kind in INCREMENTAL for item in items):
+        return reduce(planner, node, arranged, key, kernel_rows(items, val), label, compared_texts(items, val))
+    return reduce_groups(planner, node, arranged, key, val, Aggregates(tuple(items)), label)
 
 
-def _row(
-    kind: int, word: int = -1, words: int = 0, flag: int = -1, out: int = -1, out_flag: int = -1, limit: int = 0
-) -> Words:
-    """An aggregation as the kernel takes it."""
-    return (kind, word, words, flag, out, out_flag, limit)
+def _arguments(planner: Planner, node: logical.Aggregate) -> tuple[logical.Node, RowType, list[tuple[str, ...]]]:
+    """The input with all arguments of the aggregates as columns, its row type, and each aggregate's columns."""
+    row = node.input.schema
+    args = [agg.args for _, agg in node.aggs]
+    if all(expr.column is not None for part in args for expr in part):
+        return node.input, row, [tuple(str(expr.column) for expr in part) for part in args]
+    # Computed arguments become columns of a projection first.
+    kept = node.keys if is_positive(node.input) else row.names
+    wanted: dict[str, Expr] = {name: col(name) for name in kept}
+    columns = []
+    for part in args:
+        names = []
+        for expr in part:
+            name = expr.column or f"argument {len(wanted)}"
+            wanted[name] = expr
+            names.append(name)
+        columns.append(tuple(names))
+    below = logical.Project(input=node.input, exprs=tuple(wanted.items()), where=node.where)
+    planner.uses[identity(below)] = 1
+    return below, below.schema, columns
+
+
+def reduce_groups(
+    planner: Planner, node: logical.Node, arranged: int, key: RowType, val: RowType, spec: LogicSpec, name: str
+) -> int:
+    """A logic on an arrangement of columns `val` by `key`. Its output is kept inside loops, and where the logic must
+    not be asked twice."""
+    print_ = planner.hash("wave", planner.prints[arranged], key.to_json(), val.to_json(), spec.name, spec.key())
+    scope, width = planner.scope(node.scope), node.schema.width
+    trace = keep_output(planner, name, key, width, scope, print_, steady=spec.steady)
+    op = WaveOp(len(planner.ops), scope, width, name, input=arranged, key=key, trace=trace, val=val, spec=spec)
+    return planner.add(op, print_)
+
+
+def build_reduce(planner: Planner, node: Reduce) -> int:
+    """An arrangement by the key, and the logic on it."""
+    row = node.input.schema
+    key, val = node.key_row, node.val_row
+    words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
+    arranged = arrange(planner, node.input, node.scope, *words)
+    return reduce_groups(planner, node, arranged, key, val, node.spec, node.spec.title)
 
 
 BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     logical.Distinct: build_distinct,
     logical.Present: build_present,
     logical.Aggregate: build_aggregate,
+    Reduce: build_reduce,
 }
