@@ -107,6 +107,36 @@ class DiffOverflow(CallerError):
     operation: str
 
 
+class HoldWentBack(InvariantError):
+    """A reader wanted times back that it had let go."""
+
+    message = "a hold of {held} cannot go back to {wanted}: what lies between may have been folded"
+    held: list[list[int]]
+    wanted: list[list[int]]
+
+
+class HoldTooEarly(InvariantError):
+    """A reader wanted to hold times that a trace has folded already."""
+
+    message = "trace {trace} has folded the times before {since}: {wanted} cannot be held any more"
+    trace: str
+    since: int
+    wanted: int
+
+
+class CutLost(InvariantError):
+    """A reader wanted a trace up to a time that lies inside a layer."""
+
+    message = (
+        "trace {trace} cannot be read up to {upper} exactly: a layer of it covers [{first}, {last}); hold the cut with "
+        "`distinguish` while it is needed"
+    )
+    trace: str
+    upper: int
+    first: int
+    last: int
+
+
 class CountUnderflow(InvariantError):
     """A counted antichain was told to give back a time that it does not hold."""
 

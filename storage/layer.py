@@ -138,10 +138,10 @@ class Layer:
         """Bytes of all columns."""
         return sum(array.nbytes for array in self.arrays().values())
 
-    def keyed(self, fold: int | None = None, ceiling: int = 2**63 - 1) -> Ints:
-        """Keyed rows in order, times raised to `fold` (duplicates may appear) and lowered to `ceiling`. O(n)."""
-        least = -(2**63) if fold is None else fold
-        rows: Ints = tries.flatten(self.address, self.key_width, self.val_width, self.depth, least, ceiling)
+    def keyed(self, keys: tuple[int, int] | None = None) -> Ints:
+        """Keyed rows in order, of the keys at the places [first, stop) alone if `keys` says so. O(rows)."""
+        first, stop = (0, len(self.hashes)) if keys is None else keys
+        rows: Ints = tries.flatten(self.address, self.key_width, self.val_width, self.depth, first, stop)
         return rows
 
     def matrix(self) -> Ints:

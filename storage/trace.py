@@ -18,16 +18,19 @@ Source: seed 000, "A proposal"; differential-dataflow's fuelled spine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from storage.errors import DiffOverflow
+from storage.antichain import Antichain
+from storage.cursor import Cursor, Selection
+from storage.errors import CutLost, DiffOverflow, HoldTooEarly
+from storage.holds import Hold, Holds
 from storage.kernels import tries
 from storage.kernels.cursors import select_keys
 from storage.layer import Layer, keyed_columns
 from storage.merge import Merge
 from storage.updates import MIN_TIME, Ints, consolidate_rows
+
+__all__ = ["FUEL", "LEAST", "Selection", "Trace"]
 
 FUEL = 8
 """Updates that each merge in progress goes on by for each update that a slice adds."""
@@ -37,48 +40,27 @@ _INDEX = 1 << 10
 """Room for runs of keys in a new index of a slice's steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Histories of q keys. offsets: int64[q + 1]; entries: int64[n, v + 1 + depth + 1] `[val words | time | rounds |
-    diff]`.
-
-    Within a key entries are sorted by (val, rounds, time), each once, no diff zero.
-    """
-
-    offsets: Ints
-    entries: Ints
-
-
 class Trace:
     """The layers of one arrangement, oldest first. Layers are immutable, so `fork` is a cheap copy.
 
     `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a matrix a step:
     they are read where they lie and become a layer when the slice closes.
+
+    `since`: times before it may read as one. It goes where `close_slice` is told, but not beyond what a reader holds
+    (`advance_by`), and no two layers merge across a cut that a reader holds (`distinguish`). Forks share the holds.
     """
 
     __slots__ = (
-        "_heads",
-        "_index",
-        "_interval",
-        "_links",
-        "_sealed",
-        "_table",
-        "depth",
-        "key_width",
-        "layers",
-        "merged",
-        "merges",
-        "name",
-        "since",
-        "steps",
-        "val_width",
-    )
+        "_heads", "_index", "_interval", "_links", "_sealed", "_table",
+        "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "steps", "val_width",
+    )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
         self.name, self.key_width, self.val_width, self.depth = name, key_width, val_width, depth
         self.layers: list[Layer] = []
         self.steps: list[Ints] = []
         self.merges: list[Merge] = []
+        self.readers, self.cuts = Holds(1 + depth), Holds(1)
         self.since = since
         self.merged = 0
         self._interval = (MIN_TIME, MIN_TIME)
@@ -90,6 +72,7 @@ class Trace:
         """An independent trace with the same layers and merges. Not inside a slice."""
         copy = Trace(self.name, self.key_width, self.val_width, self.depth, self.since)
         copy.merges = list(self.merges)
+        copy.readers, copy.cuts = self.readers, self.cuts
         copy.replace(self.layers)
         return copy
 
@@ -169,12 +152,40 @@ class Trace:
             raise DiffOverflow(operation=f"adding in {self.name}")
         return Selection(offsets, entries)
 
+    def advance_by(self, frontier: Antichain) -> Hold:
+        """A reader that needs the times at or after `frontier` told apart: `since` stays before it while it is held.
+
+        frontier: of 1 + depth coordinates. Raises HoldTooEarly, DepthMismatch.
+        """
+        earliest = int(frontier.lower_bound()[0])
+        if earliest < self.since:
+            raise HoldTooEarly(trace=self.name, since=self.since, wanted=earliest)
+        return self.readers.take(frontier)
+
+    def distinguish(self, upper: int) -> Hold:
+        """A reader that will want the trace up to `upper`, or up to later times: no merge crosses such a cut while it
+        is held. CutLost if it lies inside a layer already, or inside a merge."""
+        self.cursor_through(upper)
+        for merge in self.merges:
+            if merge.older.upper <= upper < merge.newer.upper:
+                raise CutLost(trace=self.name, upper=upper, first=merge.older.lower, last=merge.newer.upper)
+        return self.cuts.take(Antichain([[upper]]))
+
+    def cursor_through(self, upper: int) -> Cursor:
+        """A cursor over what is older than the data time `upper`, exactly. Not inside a slice. CutLost."""
+        older = [layer for layer in self.layers if layer.upper <= upper]
+        for layer in self.layers[len(older) :]:
+            if layer.lower < upper:
+                raise CutLost(trace=self.name, upper=upper, first=layer.lower, last=layer.upper)
+        return Cursor(older, self.key_width, self.val_width, self.depth)
+
     def close_slice(self, since: int) -> None:
-        """Make a layer of this slice's steps, compact it to `since`, and go on with merging neighbours.
+        """Make a layer of this slice's steps, compact to `since` (or what readers hold), go on with merging neighbours.
 
         O(n log n) for n updates of the slice, plus `FUEL` n + `LEAST` for each merge. Raises DiffOverflow.
         """
-        self.since = max(self.since, since)
+        held = self.readers.earliest
+        self.since = max(self.since, since if held is None else min(since, held))
         layers = list(self.layers)
         fresh = self._close_steps()
         if fresh is not None:
@@ -184,11 +195,12 @@ class Trace:
 
     def _go_on(self, layers: list[Layer], fuel: int) -> None:
         """Work on the merges of `layers`, oldest first, with so much fuel each; begin those that are due."""
-        place = 0
+        place, cut = 0, self.cuts.earliest
         while place + 1 < len(layers):
             older, newer = layers[place], layers[place + 1]
             merge = next((merge for merge in self.merges if merge.older is older), None)
-            if merge is None and older.updates < 2 * newer.updates and not self._busy(older, newer):
+            due = older.updates < 2 * newer.updates and (cut is None or newer.upper <= cut)
+            if merge is None and due and not self._busy(older, newer):
                 merge = Merge(older, newer, self.since)
                 self.merges.append(merge)
             if merge is None or not merge.work(fuel):

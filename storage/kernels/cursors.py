@@ -25,6 +25,8 @@ from storage.kernels.tries import (
 )
 
 _LINEAR = 16
+AS_STORED = -(2**63)
+"""The fold that leaves times as they are."""
 
 
 @njit(cache=True)
@@ -216,8 +218,9 @@ def select_keys(table, keyed, k, v, d, settled, before, fold, heads, links, inde
             rows = _room(rows, n, stop - start)
             first = n
             n = _read(table, layer, val, start, stop, v, d, rows, n)
-            for e in range(first, n):
-                rows[e, v] = fold
+            if fold != AS_STORED:
+                for e in range(first, n):
+                    rows[e, v] = fold
             if first == offsets[i]:
                 firsts[i] = n
         if before > settled:

@@ -129,12 +129,14 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True)
-def flatten(table: np.ndarray, k: int, v: int, d: int, fold: int, ceiling: int) -> np.ndarray:
-    """The keyed rows of the layer in `table` (one row of addresses), times raised to `fold` and lowered to
-    `ceiling`."""
-    n = table[UPDATES]
-    out = np.empty((n, 3 + k + v + d), np.int64)
-    for key in range(table[KEYS]):
+def flatten(table: np.ndarray, k: int, v: int, d: int, first: int, stop: int) -> np.ndarray:
+    """The keyed rows of the keys [first, stop) of the trie in `table` (one row of addresses)."""
+    val0 = first if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], first)
+    val1 = stop if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], stop)
+    base = val0 if table[VAL_OFFSETS] == 0 else load(table[VAL_OFFSETS], val0)
+    end = val1 if table[VAL_OFFSETS] == 0 else load(table[VAL_OFFSETS], val1)
+    out = np.empty((end - base, 3 + k + v + d), np.int64)
+    for key in range(first, stop):
         hashed = load(table[HASHES], key)
         v0 = key if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], key)
         v1 = key + 1 if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], key + 1)
@@ -142,17 +144,17 @@ def flatten(table: np.ndarray, k: int, v: int, d: int, fold: int, ceiling: int) 
             h0 = val if table[VAL_OFFSETS] == 0 else load(table[VAL_OFFSETS], val)
             h1 = val + 1 if table[VAL_OFFSETS] == 0 else load(table[VAL_OFFSETS], val + 1)
             for h in range(h0, h1):
-                out[h, 0] = hashed
+                i = h - base
+                out[i, 0] = hashed
                 if k == 1:
-                    out[h, 1] = unmix(hashed)
+                    out[i, 1] = unmix(hashed)
                 else:
                     for c in range(k):
-                        out[h, 1 + c] = load(table[KEY_WORDS], key * k + c)
+                        out[i, 1 + c] = load(table[KEY_WORDS], key * k + c)
                 for c in range(v):
-                    out[h, 1 + k + c] = load(table[VALS], val * v + c)
-                time = load(table[TIMES], h * table[TIME_STRIDE])
-                out[h, 1 + k + v] = min(max(time, fold), ceiling)
+                    out[i, 1 + k + c] = load(table[VALS], val * v + c)
+                out[i, 1 + k + v] = load(table[TIMES], h * table[TIME_STRIDE])
                 for c in range(d):
-                    out[h, 2 + k + v + c] = load(table[ROUNDS], h * table[ROUND_STRIDE] + c)
-                out[h, 2 + k + v + d] = load(table[DIFFS], h * table[DIFF_STRIDE])
+                    out[i, 2 + k + v + c] = load(table[ROUNDS], h * table[ROUND_STRIDE] + c)
+                out[i, 2 + k + v + d] = load(table[DIFFS], h * table[DIFF_STRIDE])
     return out

@@ -1,0 +1,142 @@
+"""Readers' holds: since and merges stop for them and move on when they go; compaction to any frontier is exact."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from storage.antichain import Antichain
+from storage.compaction import compact
+from storage.errors import CutLost, HoldTooEarly, HoldWentBack
+from storage.holds import Holds
+from storage.lattice import less_equal
+from storage.layer import Layer, keyed_rows
+from storage.trace import Trace
+from storage.updates import MIN_TIME, Updates
+
+
+def test_the_common_frontier_moves_when_the_last_reader_lets_go() -> None:
+    holds = Holds(2)
+    assert (len(holds.frontier), holds.earliest) == (0, None)
+    one = holds.take(Antichain([(3, 0)]))
+    with holds.take(Antichain([(1, 2), (2, 0)])) as two:
+        again = holds.take(Antichain([(1, 2)]))
+        assert list(holds.frontier) == [(1, 2), (2, 0)]
+        assert holds.earliest == 1
+        two.advance(Antichain([(2, 2), (4, 0)]))
+        assert list(holds.frontier) == [(1, 2), (3, 0)]
+        with pytest.raises(HoldWentBack):
+            two.advance(Antichain([(0, 0)]))
+    again.release()
+    again.release()
+    assert list(holds.frontier) == [(3, 0)]
+    one.advance(Antichain([(7, 1)]))
+    assert holds.earliest == 7
+    one.release()
+    assert (len(holds.frontier), holds.earliest) == (0, None)
+
+
+def life(trace: Trace, number: int, n: int = 5) -> None:
+    """Slice [10 number, 10 number + 10) of a trace: n facts come, on few keys."""
+    lower = 10 * number
+    rows = [[(number + i) % 7, i] for i in range(n)]
+    trace.seal(keyed_rows(Updates.of(rows, lower + np.arange(n) % 10, 1), 1), lower, lower + 10)
+    trace.close_slice(lower + 10)
+
+
+def at(trace: Trace, time: int) -> Counter[tuple[int, int]]:
+    """The facts at a time."""
+    found: Counter[tuple[int, int]] = Counter()
+    for layer in trace.layers:
+        for key, val, stamp, diff in layer.to_updates().data.tolist():
+            if stamp <= time:
+                found[key, val] += diff
+    return found
+
+
+def test_since_stays_before_what_is_held() -> None:
+    trace, free = Trace("t", 1, 1, 0), Trace("t", 1, 1, 0)
+    for number in range(3):
+        life(trace, number)
+        life(free, number)
+    hold = trace.fork().advance_by(Antichain([(30,)]))
+    seen = at(free, 30)
+    for number in range(3, 9):
+        life(trace, number)
+        life(free, number)
+        assert (trace.since, free.since) == (30, 10 * number + 10)
+        assert at(trace, 29) == Counter()
+        assert at(trace, 30) == seen + Counter({(3, 0): 1})
+    assert at(free, 30) == Counter()
+    with pytest.raises(HoldTooEarly):
+        trace.advance_by(Antichain([(29,)]))
+    hold.advance(Antichain([(55,)]))
+    life(trace, 9)
+    assert trace.since == 55
+    hold.release()
+    life(trace, 10)
+    assert trace.since == 110
+
+
+def test_no_merge_crosses_a_cut_that_is_held() -> None:
+    trace = Trace("t", 1, 1, 0)
+    for number in range(4):
+        life(trace, number)
+    with pytest.raises(CutLost):
+        trace.cursor_through(15)
+    hold = trace.distinguish(40)
+    past = trace.cursor_through(40).range()
+    for number in range(4, 12):
+        life(trace, number)
+        assert np.array_equal(trace.cursor_through(40).range(), past)
+    with trace.distinguish(120):
+        assert len(trace.cursor_through(120).range()) > len(past)
+        hold.release()
+        for number in range(12, 40):
+            life(trace, number)
+        trace.cursor_through(120)
+        with pytest.raises(CutLost):
+            trace.cursor_through(40)
+    assert len(trace.cursor_through(MIN_TIME).layers) == 0
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_compaction_to_any_frontier_keeps_every_sum_that_can_still_be_asked_for(seed: int, depth: int) -> None:
+    choose, side = random.Random(seed), 4
+    grid = list(itertools.product(range(side), repeat=1 + depth))
+    points = np.array(grid)
+    for _ in range(25):
+        n = choose.randrange(1, 30)
+        times = np.array([choose.choice(grid) for _ in range(n)])
+        rows = np.array([[choose.randrange(2), choose.randrange(2)] for _ in range(n)])
+        diffs = np.array([choose.choice((-1, 1)) for _ in range(n)])
+        layer = Layer.build(Updates.of(rows, times[:, 0], diffs, times[:, 1:]), 1, 0, side, 0)
+        frontier = Antichain([choose.choice(grid) for _ in range(choose.randrange(1, 4))])
+        small = compact(layer, frontier)
+        assert small.updates <= layer.updates
+        assert compact(small, frontier).to_updates().data.tolist() == small.to_updates().data.tolist()
+        for asked in points[frontier.less_equal(points)]:
+            assert sums(small, asked) == sums(layer, asked)
+        # Optimal: of two times that are left of one row, some time that can still be asked for sees one alone.
+        left: dict[tuple[int, ...], list[np.ndarray]] = {}
+        for one in small.to_updates().data:
+            left.setdefault(tuple(one[:2].tolist()), []).append(one[2:-1])
+        future = points[frontier.less_equal(points)]
+        for stamps in left.values():
+            for one, two in itertools.combinations(stamps, 2):
+                assert (less_equal(one, future) != less_equal(two, future)).any()
+    assert compact(layer, Antichain((), 1 + depth)).updates == 0
+
+
+def sums(layer: Layer, asked: np.ndarray) -> dict[tuple[int, ...], int]:
+    """What a layer's updates at or before a time add up to."""
+    total: Counter[tuple[int, ...]] = Counter()
+    data = layer.to_updates().data
+    for one, seen in zip(data.tolist(), less_equal(data[:, 2:-1], asked), strict=True):
+        total[tuple(one[:2])] += one[-1] * int(seen)
+    return {row: count for row, count in total.items() if count}
