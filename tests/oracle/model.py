@@ -62,7 +62,7 @@ class StillMoving(Exception):
 
 
 class TooLarge(Exception):
-    """A multiplicity is so large that the product, which counts in 64 bits, may refuse what the oracle can do."""
+    """A multiplicity or a time is so large that the product, which has 64 bits, may refuse what the oracle can do."""
 
 
 LARGEST = 2**40
@@ -127,7 +127,7 @@ def changes_of(plans: Mapping[str, Node], updates: Mapping[str, Iterable[Change]
             now.evaluate(node)
         for node in feedback:
             if now.evaluate(node.definition[0]) != before.evaluate(node.definition[0]):
-                history.want(time + node.by)
+                history.move(time + node.by)
         for name, plan in plans.items():
             delta = difference(now.evaluate(plan), before.evaluate(plan))
             found[name].extend((row, time, delta[row]) for row in sorted(delta, key=order))
@@ -163,6 +163,12 @@ class History:
     def before(self, time: int) -> Scope:
         """The scope of the latest time looked at before `time`."""
         return self.at(time - 1)
+
+    def move(self, time: int) -> None:
+        """Look at this time later on, to which something is moved; TooLarge when there is no such time."""
+        if time >= NEVER:
+            raise TooLarge(f"{time} is beyond all data times")
+        self.want(time)
 
     def want(self, time: int) -> None:
         """Look at this time later on, unless it has come already or never comes."""
@@ -253,11 +259,11 @@ class Scope:
                 now = self.evaluate(input)
                 if time % step == 0:
                     return now
-                history.want(time - time % step + step)
+                history.move(time - time % step + step)
                 return self.then(time - time % step).evaluate(input)
             case Delay(input, by):
                 if self.evaluate(input) != history.before(time).evaluate(input):
-                    history.want(time + by)
+                    history.move(time + by)
                 return history.at(time - by).evaluate(input)
             case Feedback(by, definition):
                 return history.at(time - by).evaluate(definition[0])

@@ -19,9 +19,11 @@ from operators.planning.planner import compile_app
 from operators.runtime import Worker, WorkerState
 from storage.layer import Layer
 from storage.queue import Queue, Run
+from storage.texts import Heap
 from storage.trace import Trace
 from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.oracle.model import Change, collection_at, consolidate
+from tests.oracle.values import canonical
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 NIGHTLY_EXAMPLES, NIGHTLY_SEEDS = 10_000, 500
@@ -71,21 +73,24 @@ def run(
     """
     plan = compile_app(app)
     found: dict[str, list[Change]] = {name: [] for name in app.views}
-    matrices = {name: encoded(app, name, updates.get(name, ())) for name in app.sources}
     lower = MIN_TIME
     with LocalEngine(plan, workers, slice_updates=slice_updates) as engine:
         for upper in sorted({*(cut for cut in cuts if cut > MIN_TIME), CLOSED}):
             inside = {
-                name: matrix.take((matrix.time >= lower) & (matrix.time < upper)) for name, matrix in matrices.items()
+                name: encoded(app, name, [one for one in updates.get(name, ()) if lower <= one[1] < upper], engine.heap)
+                for name in app.sources
             }
             results = epoch(engine, lower, upper, inside, between)
             for name, changes in results.items():
-                fresh = decoded(app, name, changes)
+                fresh = decoded(app, name, changes, engine.heap)
                 assert len({(row, time) for row, time, _ in fresh}) == len(fresh), f"{name}: not consolidated: {fresh}"
                 assert all(lower <= time < upper and diff for _, time, diff in fresh), f"{name}: [{lower}, {upper})"
                 found[name].extend(fresh)
                 if upper < CLOSED:
                     check_history(engine, name, found[name], upper)
+            # Contents of texts in memory are a cache between epochs: the layers and queues have their own.
+            for heap in (engine.heap, *(worker.state.heap for worker in engine.workers)):
+                heap.trim(0)
             lower = upper
     return {name: consolidate(changes) for name, changes in found.items()}
 
@@ -143,8 +148,10 @@ def check_history(engine: LocalEngine, view: str, changes: Sequence[Change], upp
     traces = [worker.state.traces[plan.trace] for worker in engine.workers]
     parts = [layer.to_updates() for trace in traces for layer in trace.layers]
     held = Updates.concat(parts, plan.schema.width)
-    rows = plan.schema.decode_rows(np.ascontiguousarray(held.rows[:, list(plan.words)]))
-    history = list(zip(rows, held.time.tolist(), held.diff.tolist(), strict=True))
+    heap = Heap()
+    heap.attach(layer.texts for trace in traces for layer in trace.layers)
+    rows = plan.schema.decode_rows(np.ascontiguousarray(held.rows[:, list(plan.words)]), heap)
+    history = list(zip(map(canonical, rows), held.time.tolist(), held.diff.tolist(), strict=True))
     since = max(trace.since for trace in traces)
     assert since <= max(MIN_TIME, upper - engine.plan.retain_ns)
     times = sorted({at for _, at, _ in changes if at >= since})
@@ -153,16 +160,16 @@ def check_history(engine: LocalEngine, view: str, changes: Sequence[Change], upp
             assert collection_at(history, time) == collection_at(changes, time), f"{view} as of {time}"
 
 
-def encoded(app: vn.App, source: str, updates: Sequence[Change]) -> Updates:
-    """The updates of a source as the matrix that the engine takes."""
+def encoded(app: vn.App, source: str, updates: Sequence[Change], heap: Heap) -> Updates:
+    """The updates of a source as the matrix that the engine takes; the contents of long texts go to the heap."""
     schema = app.sources[source].schema
     if not updates:
         return Updates.empty(schema.width)
-    words = schema.encode_rows(row for row, _, _ in updates)
+    words = schema.encode_rows((row for row, _, _ in updates), heap)
     return Updates.of(words, [time for _, time, _ in updates], [diff for _, _, diff in updates])
 
 
-def decoded(app: vn.App, view: str, changes: Updates) -> list[Change]:
-    """A view's changes as tuples."""
-    rows = app.views[view].node.schema.decode_rows(changes.rows)
+def decoded(app: vn.App, view: str, changes: Updates, heap: Heap) -> list[Change]:
+    """A view's changes as tuples, in the oracle's one form of each value."""
+    rows = map(canonical, app.views[view].node.schema.decode_rows(changes.rows, heap))
     return list(zip(rows, changes.time.tolist(), changes.diff.tolist(), strict=True))

@@ -15,12 +15,24 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from tests.oracle import plan as oracle
+from tests.properties.group_variants import GROUPED
+from tests.properties.join_variants import JOINED
+from tests.properties.linear_variants import LINEAR
+from tests.properties.order_variants import ORDERED
+from tests.properties.time_variants import TIMED
+from tests.properties.variants import HIGH, LOW, Family, Variant
 from vernier import col
 
 N = TypeVar("N")
 SOURCES = ("s0", "s1")
-LOW, HIGH = -3, 6
-"""Computed values outside of this range are filtered out."""
+FAMILIES: dict[str, Family] = {
+    "linear": LINEAR,
+    "joined": JOINED,
+    "grouped": GROUPED,
+    "ordered": ORDERED,
+    "timed": TIMED,
+}
+"""Further operators, by the family that they are drawn from."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,7 @@ class Language(Protocol[N]):
     def distinct(self, node: N) -> N: ...
     def join(self, left: N, right: N, kind: str) -> N: ...
     def group(self, node: N, kind: str) -> N: ...
+    def apply(self, variant: Variant, nodes: Sequence[N]) -> N: ...
     def loop(self, initials: Sequence[N], body: Callable[[Sequence[N]], Sequence[N]], limit: Limit) -> Sequence[N]: ...
 
 
@@ -95,8 +108,8 @@ def build(steps: Steps, language: Language[N], known: Sequence[N] | None = None)
                 nodes.append(language.union((inputs[0], language.negate(common))))
             case "group":
                 nodes.append(language.filter(language.group(inputs[0], step.kind), "small"))
-            case other:
-                raise ValueError(f"no operator {other}")
+            case family:
+                nodes.append(language.apply(FAMILIES[family][step.kind], inputs))
     return nodes
 
 
@@ -189,6 +202,9 @@ class InOracle:
         grouped = oracle.Group(node, oracle.columns(*(place[key] for key in keys.values())), tuple(made))
         return oracle.Project(grouped, oracle.columns(*(names.index(name) for name in output)))
 
+    def apply(self, variant: Variant, nodes: Sequence[oracle.Node]) -> oracle.Node:
+        return variant.oracle(*nodes)
+
     def loop(
         self,
         initials: Sequence[oracle.Node],
@@ -249,6 +265,9 @@ class InVernier:
         named = {key: col(of) for key, of in keys.items() if key != of}
         return node.group_by(*plain, **named).agg(**made).select(a=col(output[0]), b=col(output[1]))
 
+    def apply(self, variant: Variant, nodes: Sequence[vn.Collection]) -> vn.Collection:
+        return variant.product(*nodes)
+
     def loop(
         self,
         initials: Sequence[vn.Collection],
@@ -274,7 +293,7 @@ class InVernier:
 # --- drawing plans ----------------------------------------------------------------------------------------------------
 
 
-OPERATORS = ("select", "filter", "union", "negate", "distinct", "join", "join", "without", "group", "group")
+PLAIN = ("select", "filter", "union", "negate", "distinct", "join", "join", "without", "group", "group")
 
 
 def places(known: int) -> st.SearchStrategy[int]:
@@ -283,14 +302,12 @@ def places(known: int) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def plain_steps(draw: st.DrawFn, known: int) -> Step:
-    """One operator on collections that are known."""
-    operator = draw(
-        st.sampled_from(
-            ("select", "filter", "union", "negate", "distinct", "join", "join", "without", "group", "group")
-        )
-    )
+def plain_steps(draw: st.DrawFn, known: int, inside: bool = False) -> Step:
+    """One operator on collections that are known; `inside` a loop or not."""
+    operator = draw(st.sampled_from((*PLAIN, *FAMILIES, *FAMILIES)))
     place = places(known)
+    if operator in FAMILIES:
+        return draw(family_steps(operator, known, inside))
     match operator:
         case "select":
             return Step(operator, draw(st.sampled_from(sorted(SELECTS))), (draw(place),))
@@ -308,12 +325,20 @@ def plain_steps(draw: st.DrawFn, known: int) -> Step:
 
 
 @st.composite
-def step_lists(draw: st.DrawFn, known: int, most: int, loops: int, cut: bool = True) -> Steps:
+def family_steps(draw: st.DrawFn, family: str, known: int, inside: bool = False) -> Step:
+    """One operator of a family; only those that may be there `inside` a loop."""
+    variants = FAMILIES[family]
+    kind = draw(st.sampled_from(sorted(name for name, one in variants.items() if one.loops or not inside)))
+    return Step(family, kind, tuple(draw(places(known)) for _ in range(variants[kind].arity)))
+
+
+@st.composite
+def step_lists(draw: st.DrawFn, known: int, most: int, loops: int, cut: bool = True, inside: bool = False) -> Steps:
     """Up to `most` steps in a row, with loops up to `loops` deep inside one another; `cut`: all end at their limit."""
     steps: list[Step | LoopStep] = []
     for _ in range(draw(st.integers(1, most))):
         step: Step | LoopStep = (
-            draw(loop_steps(known, loops, cut)) if loops and draw(st.booleans()) else draw(plain_steps(known))
+            draw(loop_steps(known, loops, cut)) if loops and draw(st.booleans()) else draw(plain_steps(known, inside))
         )
         known += len(step.initials) if isinstance(step, LoopStep) else 1
         steps.append(step)
@@ -325,7 +350,7 @@ def loop_steps(draw: st.DrawFn, known: int, loops: int, cut: bool = True) -> Loo
     """A loop of one or two variables."""
     initials = tuple(draw(st.lists(places(known), min_size=1, max_size=2)))
     inside = known + len(initials)
-    body = draw(step_lists(inside, 3, loops - 1, cut))
+    body = draw(step_lists(inside, 3, loops - 1, cut, True))
     made = sum(len(step.initials) if isinstance(step, LoopStep) else 1 for step in body)
     results = tuple(draw(places(inside + made)) for _ in initials)
     distinct = draw(st.sampled_from((True, True, True, False)))
