@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from operators import arrange, hold, join, linear, lookup, loop, reduce, slices, waves
+from operators import arrange, hold, join, linear, lookup, loop, reduce, slices, watch, waves
 from operators.exchange import Exchange, Single
 from operators.failures import DelayedCycleDidNotSettle, VisitLeft
 from operators.operator import Operator, Slice
@@ -34,7 +34,17 @@ SHOWN = 3
 """Rows that an error gives as examples."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
-for _family in (linear.KINDS, arrange.KINDS, join.KINDS, lookup.KINDS, reduce.KINDS, waves.KINDS, loop.KINDS, hold.KINDS):
+for _family in (
+    linear.KINDS,
+    arrange.KINDS,
+    join.KINDS,
+    lookup.KINDS,
+    reduce.KINDS,
+    waves.KINDS,
+    loop.KINDS,
+    hold.KINDS,
+    watch.KINDS,
+):
     _KINDS.update(_family)
 
 
@@ -134,6 +144,8 @@ class Worker:
             self._run_slice(start, stop, sources)
             result.slices += 1
         self.state.upper = upper
+        for probe in self.plan.probes:
+            probe.frontier = upper
         self._settle_texts()
         for name, view in self.views.items():
             plan = self.plan.views[name]

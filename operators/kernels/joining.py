@@ -13,16 +13,25 @@ _REPLAY = 64
 """Pairs per row above which a key's two histories are replayed in time order instead of multiplied out."""
 
 
+_HALF = 1 << 31
+
+
 @njit(cache=True, inline="always")
-def _multiply(a: int, b: int) -> tuple[int, bool]:
-    if a == 1:
-        return b, False
-    if b == 1:
-        return a, False
-    product = a * b
-    if a != 0 and (product // a != b or (a == -1 and b == -(2**63))):
+def multiply(a: int, b: int) -> tuple[int, bool]:
+    """(a * b, whether that left int64). Nothing is multiplied that could wrap: the compiler takes for granted that a
+    product does not, and would drop a comparison behind it."""
+    if -_HALF <= a < _HALF and -_HALF <= b < _HALF:
+        return a * b, False
+    if a == 0 or b == 0:
+        return 0, False
+    most = np.uint64(2**63 - 1)
+    if (a < 0) != (b < 0):
+        most += np.uint64(1)
+    left = np.uint64(a) if a > 0 else np.uint64(-(a + 1)) + np.uint64(1)
+    right = np.uint64(b) if b > 0 else np.uint64(-(b + 1)) + np.uint64(1)
+    if left > most // right:
         return 0, True
-    return product, False
+    return a * b, False
 
 
 @njit(cache=True, inline="always")
@@ -106,7 +115,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
         if n * m <= _REPLAY * (n + m) or n < 8 or m < 8:
             for f in range(f0, f1):
                 for e in range(e0, e1):
-                    diff, wrapped = _multiply(fresh[f, diff_f], entries[e, diff_e])
+                    diff, wrapped = multiply(fresh[f, diff_f], entries[e, diff_e])
                     if wrapped:
                         return out[:0], OVERFLOW
                     time = max(fresh[f, time_f], entries[e, vo])
@@ -160,7 +169,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
                 i += 1
                 change = fresh[f, diff_f]
                 for p in range(live_e):
-                    diff, wrapped = _multiply(change, acc_e[list_e[p]])
+                    diff, wrapped = multiply(change, acc_e[list_e[p]])
                     if wrapped:
                         return out[:0], OVERFLOW
                     out, count = _emit(
@@ -176,7 +185,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
                 j += 1
                 change = entries[e, diff_e]
                 for p in range(live_f):
-                    diff, wrapped = _multiply(acc_f[list_f[p]], change)
+                    diff, wrapped = multiply(acc_f[list_f[p]], change)
                     if wrapped:
                         return out[:0], OVERFLOW
                     out, count = _emit(

@@ -16,6 +16,7 @@ from operators.language.collection import Collection
 from operators.language.duration import nanoseconds
 from operators.language.location import NOWHERE, Location, at_frame, here
 from operators.language.logical import ROOT, Node, Source, walk
+from operators.language.owners import own
 from operators.language.schema import Schema
 
 ON_LATE = ("dead_letter", "advance")
@@ -51,6 +52,7 @@ class App:
         self.on_late = on_late
         self.sources: dict[str, Source] = {}
         self.views: dict[str, ViewDecl] = {}
+        self.required: list[Node] = []
 
     def source(self, name: str, schema: type[Schema]) -> Collection:
         """Declare an input: a collection with the schema's columns. Where its updates come from is configuration."""
@@ -60,7 +62,12 @@ class App:
         if name in self.sources:
             raise NameClash(problem=f"source {name!r} is declared already, at {self.sources[name].where}")
         self.sources[name] = Source(name, schema.row_type)
+        own(self.sources[name], self)
         return Collection(self.sources[name])
+
+    def require(self, node: Node) -> None:
+        """Compute a collection although no view shows it: checks and probes are such."""
+        self.required.append(node)
 
     def view(self, name: str, collection: Collection, *, key: str | Sequence[str] | None = None) -> Collection:
         """Declare an answer that is kept up to date; `key`: the columns that rows are looked up by (default: all)."""

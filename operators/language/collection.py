@@ -6,11 +6,13 @@ methods is a file: linear.py, grouping.py, joins.py, ordering.py, windows.py,
 timejoins.py, prefix.py.
 """
 
+from operators.language.lookup import Lookups
 from operators.language.prefix import Prefixes
 from operators.language.rows import check_collection
+from operators.language.structure import Structure
 
 
-class Collection(Prefixes):
+class Collection(Prefixes, Lookups, Structure):
     """A multiset of rows that changes over time. Collections come from App.source and from methods of others."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from operators.failures import TraceNamedTwice
 from operators.language import logical
 from operators.language.app import ViewDecl
 from operators.planning.plan import (
@@ -37,9 +38,13 @@ def arrange(planner: Planner, node: logical.Node, scope: logical.Scope, key: Wor
             planner.drop(base)
         newest = False
         base = planner.ops[below]
-    # The output of a reduction is arranged by its key already, unless it keeps none.
-    if isinstance(base, KeyedOp) and base.trace is not None and key == tuple(range(base.key_width)):
+    if isinstance(base, ArrangeOp) and (*key, *val) == tuple(range(base.width)) and len(key) == len(base.key):
+        return below
+    # The output of a reduction stands in order of its key: it only has to be kept.
+    if isinstance(base, KeyedOp) and key == tuple(range(base.key_width)):
         if val == tuple(range(base.key_width, base.width)):
+            if base.trace is None:
+                keep(planner, base)
             return below
     memo = ("arrange", below, key, val)
     if memo not in planner.memo:
@@ -56,6 +61,16 @@ def arrange(planner: Planner, node: logical.Node, scope: logical.Scope, key: Wor
         )
         planner.memo[memo] = planner.add(op, print_)
     return planner.memo[memo]
+
+
+def keep(planner: Planner, op: KeyedOp) -> None:
+    """Have the output of a reduction kept, arranged by its key."""
+    op.trace = f"reduce-{planner.prints[op.id][:16]}"
+    if op.trace in planner.arrangements:
+        raise TraceNamedTwice(trace=op.trace, operator=op.name)
+    planner.arrangements[op.trace] = ArrangementPlan(
+        op.trace, f"{op.name} output", op.key_width, op.width - op.key_width, planner.scopes[op.scope].depth, False
+    )
 
 
 def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:

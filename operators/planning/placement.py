@@ -13,14 +13,18 @@ from operators.language.expr import Expr
 from operators.language.schema import RowType
 from operators.planning.plan import (
     ArrangeOp,
+    CheckOp,
+    ConsolidateOp,
     EnterOp,
     Expand,
     HoldOp,
+    InspectOp,
     JoinOp,
     Keep,
     KeyedOp,
     LeaveOp,
     LinearOp,
+    LookupOp,
     Move,
     Negated,
     Op,
@@ -62,6 +66,11 @@ def place(ops: list[Op]) -> None:
     for op in ops:
         if isinstance(op, ArrangeOp):
             op.exchange = ops[op.input].part != op.key
+        elif isinstance(op, LookupOp):
+            op.exchange = ops[op.left].part != op.key
+        elif isinstance(op, (ConsolidateOp, CheckOp)):
+            # Rows placed by some of their words have their equals beside them.
+            op.exchange = ops[op.input].part is None
 
 
 def _propagate(ops: list[Op]) -> None:
@@ -83,6 +92,9 @@ def _part(ops: list[Op], op: Op) -> Words | None:
             if all(column in op.columns for column in wanted):
                 return tuple(op.columns.index(column) for column in wanted)
             return None
+        case LookupOp():
+            places = range(len(op.key))
+            return tuple(op.columns.index(at) for at in places) if set(places) <= set(op.columns) else None
         case LinearOp():
             part = ops[op.input].part
             for stage in op.stages:
@@ -91,7 +103,10 @@ def _part(ops: list[Op], op: Op) -> Words | None:
         case UnionOp():
             parts = {ops[i].part for i in op.inputs}
             return parts.pop() if len(parts) == 1 else None
-        case HoldOp() | EnterOp() | LeaveOp() | ViewOp():
+        case ConsolidateOp():
+            part = ops[op.input].part
+            return tuple(range(op.width)) if part is None else part
+        case InspectOp() | HoldOp() | EnterOp() | LeaveOp() | ViewOp():
             return ops[op.input].part
         case _:
             return None

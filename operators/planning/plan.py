@@ -7,11 +7,13 @@ fixed point at each round of the parent. Rows are words here; columns are word p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from operators.language.expr import Expr
 from operators.language.schema import RowType
+from operators.language.structure import Probe
 from operators.language.tables import TableFunction
 from operators.logic import LogicSpec
 
@@ -133,6 +135,21 @@ class JoinOp(Op):
 
 
 @dataclass
+class LookupOp(Op):
+    """Pairs changes of the left side, by key words `key` with the words `val`, with what the right arrangement holds at
+    their time. columns: for each output word its place in key, val and the right side's val, side by side. exchange:
+    left rows must move to their key's owner; carried: at which words of key and val a text begins."""
+
+    left: int
+    right: int
+    key: Words
+    val: Words
+    columns: Words
+    exchange: bool = True
+    carried: Words = ()
+
+
+@dataclass
 class KeyedOp(Op):
     """Reads an arrangement by `key`; its rows are key words, then val words. trace: where it keeps its output, arranged
     by key (the general form), or None where time is total and what it said follows from its input."""
@@ -189,6 +206,34 @@ class SetOp(Op):
     input: int
     variable: int
     ns: int
+
+
+@dataclass
+class ConsolidateOp(Op):
+    """Equal rows as one change a time. exchange: equal rows may be on different workers."""
+
+    input: int
+    exchange: bool = True
+
+
+@dataclass
+class InspectOp(Op):
+    """Shows each change to a function of the program; where: the program's line."""
+
+    input: int
+    schema: RowType
+    function: Callable[..., Any]
+    where: str
+
+
+@dataclass
+class CheckOp(Op):
+    """An error when there is a row; where: the program's line."""
+
+    input: int
+    schema: RowType
+    where: str
+    exchange: bool = True
 
 
 @dataclass
@@ -294,6 +339,7 @@ class Plan:
     scopes: list[Scope]
     arrangements: dict[str, ArrangementPlan]
     holds: dict[str, HoldPlan] = field(default_factory=dict)
+    probes: list[Probe] = field(default_factory=list)
 
     def explain(self) -> dict[str, Any]:
         """The plan as JSON: operators with inputs, scopes, arrangements and who shares them."""
@@ -343,7 +389,7 @@ class Plan:
         }
         if isinstance(op, LinearOp):
             about["fused"] = len(op.stages)
-        if isinstance(op, ArrangeOp):
+        if isinstance(op, (ArrangeOp, LookupOp, ConsolidateOp, CheckOp)):
             about["exchange"] = op.exchange
         if isinstance(op, KeyedOp):
             about["form"] = "total" if op.trace is None else "general"
@@ -365,11 +411,13 @@ def texts_among(words: Words, texts: Words) -> Words:
 def inputs_of(op: Op) -> Words:
     """The ids of the operators that feed `op`."""
     match op:
-        case LinearOp() | HoldOp() | SetOp() | EnterOp() | ArrangeOp() | KeyedOp() | LeaveOp() | ViewOp():
+        case LinearOp() | HoldOp() | SetOp() | ConsolidateOp() | InspectOp() | CheckOp() | EnterOp():
+            return (op.input,)
+        case ArrangeOp() | KeyedOp() | LeaveOp() | ViewOp():
             return (op.input,)
         case UnionOp():
             return op.inputs
-        case JoinOp():
+        case JoinOp() | LookupOp():
             return (op.left, op.right)
         case VariableOp():
             return (op.initial, op.feedback)

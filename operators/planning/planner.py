@@ -19,8 +19,9 @@ import xxhash
 from operators.failures import TraceNamedTwice
 from operators.language import logical
 from operators.language.app import App
+from operators.language.structure import Probe
 from operators.language.variable import delayed_below
-from operators.planning import delayed, joins, linear, loops, reductions
+from operators.planning import delayed, joins, linear, loops, reductions, structure
 from operators.planning.arrangements import arrange, build_view
 from operators.planning.placement import capture, place
 from operators.planning.plan import (
@@ -69,7 +70,8 @@ class Planner:
         self.prints: dict[int, str] = {}
         self.arrangements: dict[str, ArrangementPlan] = {}
         self.holds: dict[str, HoldPlan] = {}
-        roots = [view.node for view in app.views.values()]
+        self.probes: list[Probe] = []
+        roots = [*(view.node for view in app.views.values()), *app.required]
         self.delayed = delayed_below(roots)
         self.uses = count_uses([*roots, *(node.body for node in self.delayed)])
 
@@ -79,6 +81,8 @@ class Planner:
             self.build(self.app.sources[name])
         for name, view in self.app.views.items():
             views[name] = build_view(self, name, view)
+        for node in self.app.required:
+            self.build(node)
         delayed.feed(self)
         for source in self.app.sources.values() if self.keep_sources else ():
             self._keep_whole(source)
@@ -97,6 +101,7 @@ class Planner:
             ops=self.ops,
             scopes=self.scopes,
             arrangements=self._arrangements(),
+            probes=self.probes,
             holds=delayed.mark_cycles(self.ops, self.holds),
         )
 
@@ -187,6 +192,7 @@ BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     **delayed.BUILDERS,
     **reductions.BUILDERS,
     **joins.BUILDERS,
+    **structure.BUILDERS,
     **loops.BUILDERS,
 }
 """How each kind of node becomes operators; a family of nodes is a file."""

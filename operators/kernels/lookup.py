@@ -1,0 +1,59 @@
+"""Pair rows with what another collection holds at each row's own time: the half of a join that follows one side."""
+
+import numpy as np
+from numba import njit
+
+from operators.kernels.joining import multiply
+from storage.kernels.sorting import add_checked
+from storage.kernels.status import OVERFLOW
+
+
+@njit(cache=True)
+def pair_at(  # type: ignore[no-untyped-def]
+    fresh, runs, k, v, offsets, entries, w, index
+):
+    """Rows `[columns | time | diff]` of fresh keyed rows `[hash | key (k) | val (v) | time | diff]`, sorted by key.
+
+    runs: int64[keys + 1], the runs of equal keys; key i's history is entries[offsets[i] : offsets[i + 1]], `[val (w) |
+    time | diff]` sorted by (val, time). A pair's diff is the row's times what the val adds up to at the row's time.
+    index: int64[columns], positions in key, fresh val and other val side by side. Returns (rows, status). O(fresh rows
+    of a key x its history).
+    """
+    width = index.shape[0]
+    out = np.empty((fresh.shape[0] + 16, width + 2), np.int64)
+    count = 0
+    for r in range(runs.shape[0] - 1):
+        for f in range(runs[r], runs[r + 1]):
+            time, diff = fresh[f, 1 + k + v], fresh[f, 2 + k + v]
+            e = offsets[r]
+            while e < offsets[r + 1]:
+                first, held = e, np.int64(0)
+                same = True
+                while same:
+                    if entries[e, w] <= time:
+                        held, wrapped = add_checked(held, entries[e, w + 1])
+                        if wrapped:
+                            return out[:0], OVERFLOW
+                    e += 1
+                    same = e < offsets[r + 1]
+                    if same:
+                        for c in range(w):
+                            if entries[e, c] != entries[first, c]:
+                                same = False
+                                break
+                if held == 0:
+                    continue
+                product, wrapped = multiply(diff, held)
+                if wrapped:
+                    return out[:0], OVERFLOW
+                if count == out.shape[0]:
+                    grown = np.empty((2 * count, width + 2), np.int64)
+                    grown[:count] = out
+                    out = grown
+                for c in range(width):
+                    at = index[c]
+                    out[count, c] = fresh[f, 1 + at] if at < k + v else entries[first, at - k - v]
+                out[count, width] = time
+                out[count, width + 1] = product
+                count += 1
+    return out[:count], 0

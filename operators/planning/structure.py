@@ -1,0 +1,71 @@
+"""Plans of what changes no row: arrangements that the program asks for, consolidation, inspection, checks, probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from operators.language import logical, structure
+from operators.planning.arrangements import arrange
+from operators.planning.plan import CheckOp, ConsolidateOp, InspectOp, LinearOp, Take
+
+if TYPE_CHECKING:
+    from operators.planning.planner import Planner
+
+
+def build_arranged(planner: Planner, node: structure.Arranged) -> int:
+    """The arrangement, read in the order of the collection's words."""
+    row = node.schema
+    key = tuple(int(w) for w in row.index(node.keys))
+    val = tuple(w for w in range(row.width) if w not in key)
+    kept = arrange(planner, node.input, node.scope, key, val)
+    order = (*key, *val)
+    words = tuple(order.index(w) for w in range(row.width))
+    scope = planner.scope(node.scope)
+    op = LinearOp(len(planner.ops), scope, row.width, "select", kept, (Take(words),))
+    return planner.add(op, planner.meaning(node))
+
+
+def build_consolidated(planner: Planner, node: structure.Consolidated) -> int:
+    """Consolidation of what comes in each step."""
+    below = planner.build(node.input)
+    op = ConsolidateOp(len(planner.ops), planner.scope(node.scope), node.schema.width, "consolidate", below)
+    return planner.add(op, planner.meaning(node))
+
+
+def build_inspected(planner: Planner, node: structure.Inspected) -> int:
+    """The function in the way of the rows."""
+    below = planner.build(node.input)
+    op = InspectOp(
+        len(planner.ops),
+        planner.scope(node.scope),
+        node.schema.width,
+        f"inspect {node.name}",
+        below,
+        node.schema,
+        node.function,
+        str(node.where),
+    )
+    return planner.add(op, planner.meaning(node))
+
+
+def build_checked(planner: Planner, node: structure.Checked) -> int:
+    """A check that there is nothing."""
+    below = planner.build(node.input)
+    op = CheckOp(len(planner.ops), 0, node.schema.width, node.name, below, node.schema, str(node.where))
+    return planner.add(op, planner.meaning(node))
+
+
+def build_probed(planner: Planner, node: structure.Probed) -> int:
+    """All collections of a plan are complete together, so a probe needs no operator."""
+    planner.probes.append(node.probe)
+    return planner.build(node.input)
+
+
+BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
+    structure.Arranged: build_arranged,
+    structure.Consolidated: build_consolidated,
+    structure.Inspected: build_inspected,
+    structure.Checked: build_checked,
+    structure.Probed: build_probed,
+}
