@@ -11,7 +11,7 @@ from operators.exchange import Exchange, Single, Threads
 from operators.failures import ExchangeBroken
 from operators.planning.plan import Plan
 from operators.runtime import SLICE_UPDATES, EpochResult, Worker
-from storage.texts import Heap
+from storage.texts import Heap, needed
 from storage.updates import Updates
 
 
@@ -62,20 +62,17 @@ class LocalEngine:
 
     def _bring_texts(self, inputs: Mapping[str, Updates]) -> None:
         """Give the workers' heaps what the rows of the input need, and let go of what was there."""
-        rows = {name: self.plan.sources[name].text_words for name in inputs}
-        needed = [self.heap.dictionary(inputs[name].rows, words) for name, words in rows.items() if words]
+        dictionaries = needed(self.heap, inputs, {name: row.text_words for name, row in self.plan.sources.items()})
         for worker in self.workers:
             worker.state.heap.trim()
-            worker.state.heap.attach(needed)
+            worker.state.heap.attach(dictionaries)
 
     def _take_texts(self, results: list[EpochResult]) -> None:
         """Have what the changes of this epoch need, but no longer what earlier ones did, within reach."""
         self.heap.detach()
+        texts = {name: view.schema.text_words for name, view in self.plan.views.items()}
         for worker, result in zip(self.workers, results, strict=True):
-            for name, view in self.plan.views.items():
-                changes, words = result.changes[name], view.schema.text_words
-                if words:
-                    self.heap.attach([worker.state.heap.dictionary(changes.rows, words)])
+            self.heap.attach(needed(worker.state.heap, result.changes, texts))
 
     def _run(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> list[EpochResult]:
         if self._pool is None:

@@ -2,15 +2,14 @@
 
 Lines are sorted by time, then view, then data, and each (view, data, time) is there once, so one program and one set of
 updates have one change file, byte for byte, however the work was cut and spread. `data` is an array in schema order:
-Int64 and TimestampNs are integers (as `time` is), Float64 numbers or "NaN", "Infinity" and "-Infinity", dates
-"YYYY-MM-DD", null null. Rows sort as their values do, nulls first and NaN last.
+values are as service/arrowjson.py has them, `time` is an integer. Rows sort as their values do, nulls first and NaN
+last.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,10 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.language.schema import Field, RowType
-from operators.language.types import Bool, Date, Float64
+from operators.language.types import Int64
+from service.arrowjson import json_texts
 from storage.errors import CallerError
+from storage.texts import Heap, needed
+from storage.texts import order as by_content
 from storage.updates import Ints, Updates, consolidate_rows
 
+_INT = Int64()
 _WAITING = 1 << 18
 """Changes that wait for one another before they become text: formatting many at once costs little each."""
 
@@ -38,11 +41,14 @@ class CannotWrite(CallerError):
     reason: str
 
 
-def json_lines(member: str, name: str, schema: RowType, updates: Ints) -> pa.LargeStringArray:
-    """`{member:name,"data":[...],"time":t,"diff":d}` and a newline for each update; int64[n, width + 2]. O(n)."""
+def json_lines(member: str, name: str, schema: RowType, updates: Ints, heap: Heap | None = None) -> pa.LargeStringArray:
+    """`{member:name,"data":[...],"time":t,"diff":d}` and a newline for each update; int64[n, width + 2]. O(n).
+
+    heap: has the contents of long texts.
+    """
     parts: list[Any] = []
     for field in schema.fields:
-        text = _texts(field, updates[:, field.offset : field.offset + field.words])
+        text = _texts(field, updates[:, field.offset : field.offset + field.words], heap)
         parts += [",", text] if parts else [f'{{"{member}":{json.dumps(name)},"data":[', text]
     parts += ['],"time":', _integers(updates[:, -2]), ',"diff":', _integers(updates[:, -1]), "}\n"]
     scalars = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
@@ -53,34 +59,11 @@ def _integers(values: Ints) -> pa.LargeStringArray:
     return pa.array(np.ascontiguousarray(values)).cast(pa.large_string())
 
 
-def _texts(field: Field, words: Ints) -> pa.LargeStringArray:
+def _texts(field: Field, words: Ints, heap: Heap | None) -> pa.LargeStringArray:
     """JSON for the values of one column."""
-    if field.nullable:
-        present = pa.array(words[:, 0] != 0)
-        return pc.if_else(present, _plain_texts(field, words[:, 1:]), pa.scalar("null", pa.large_string()))
-    return _plain_texts(field, words)
-
-
-def _plain_texts(field: Field, words: Ints) -> pa.LargeStringArray:
-    match field.type:
-        case Bool():
-            return pc.if_else(pa.array(words[:, 0] != 0), *(pa.scalar(t, pa.large_string()) for t in ("true", "false")))
-        case Float64():
-            return pa.array([_number(value) for value in field.type.from_words(words).tolist()], pa.large_string())
-        case Date():
-            days = field.type.decode(words).cast(pa.large_string())
-            quote = pa.scalar('"', pa.large_string())
-            return pc.binary_join_element_wise(quote, days, quote, pa.scalar("", pa.large_string()))
-        case _:
-            return _integers(words[:, 0])
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return '"NaN"'
-    if math.isinf(value):
-        return '"Infinity"' if value > 0 else '"-Infinity"'
-    return repr(value)
+    if field.type == _INT and not field.nullable:
+        return _integers(words[:, 0])
+    return json_texts(field.slot, field.decode(words, heap))
 
 
 class ChangeFile:
@@ -95,6 +78,7 @@ class ChangeFile:
         self.written = 0
         self._waiting: dict[str, list[Ints]] = {name: [] for name in self.views}
         self._count = 0
+        self._heap = Heap()
         # A pipe or a device is written as it is, a file when it is whole.
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         self._direct = path.exists() and not path.is_file()
@@ -107,8 +91,14 @@ class ChangeFile:
             # No name and no time in it: the same changes are the same bytes.
             self._text = cast(IO[bytes], gzip.GzipFile("", "wb", 6, self._raw, mtime=0))
 
-    def add(self, changes: Mapping[str, Updates]) -> None:
-        """The changes of an epoch; views that the file does not show are left out. Raises CannotWrite."""
+    def add(self, changes: Mapping[str, Updates], heap: Heap | None = None) -> None:
+        """The changes of an epoch; views that the file does not show are left out. Raises CannotWrite.
+
+        heap: has the contents of long texts in the changes.
+        """
+        texts = {name: schema.text_words for name, schema in self.views.items()}
+        if heap is not None:
+            self._heap.attach(needed(heap, {name: changes[name] for name in texts}, texts))
         for name, waiting in self._waiting.items():
             data = changes[name].data
             if len(data):
@@ -126,9 +116,11 @@ class ChangeFile:
                 rows = consolidate_rows(np.ascontiguousarray(np.concatenate(parts)), columns)
                 times.append(rows[:, -2])
                 ranks.append(np.full(len(rows), rank))
-                lines.append(json_lines("view", name, schema, rows))
+                rows = rows[by_content(rows, columns, schema.text_words, self._heap)] if schema.text_words else rows
+                lines.append(json_lines("view", name, schema, rows, self._heap))
             self._waiting[name] = []
         self._count = 0
+        self._heap.trim(0)
         if lines:
             order = np.lexsort((np.concatenate(ranks), np.concatenate(times)))
             text = pa.chunked_array(lines).take(pa.array(order)) if len(lines) > 1 else pa.chunked_array(lines)

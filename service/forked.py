@@ -24,6 +24,7 @@ from operators.planning.plan import Plan
 from operators.runtime import SLICE_UPDATES, Worker
 from service.exchange import Exchange, Mailbox
 from storage.errors import InvariantError, VernierError
+from storage.texts import Heap, Texts, needed
 from storage.updates import Updates
 
 _EXCHANGE_SECONDS = 24 * 3600
@@ -57,11 +58,13 @@ class _Child:
 class ForkedWorkers:
     """N worker processes; fork them before this process starts threads of its own. `close` ends them.
 
-    After an epoch that raised they must not be used any more.
+    `heap` has the contents of long texts, as LocalEngine's does. After an epoch that raised they must not be used any
+    more.
     """
 
     def __init__(self, plan: Plan, workers: int) -> None:
         self._plan = plan
+        self.heap = Heap()
         self._children: list[_Child] = []
         # Nothing is ever written to it: the workers see the end of it when this process has ended.
         leash, self._leash = os.pipe()
@@ -89,10 +92,14 @@ class ForkedWorkers:
             {name: updates.take(slice(i, None, count)) for name, updates in inputs.items() if len(updates) > i}
             for i in range(count)
         ]
-        self._tell([(lower, upper, part) for part in parts])
-        results: list[Mapping[str, Updates]] = self._gather()
+        texts = {name: row_type.text_words for name, row_type in self._plan.sources.items()}
+        self._tell([(lower, upper, part, needed(self.heap, part, texts)) for part in parts])
+        results: list[tuple[Mapping[str, Updates], list[Texts]]] = self._gather()
+        self.heap.detach()
+        for _, dictionaries in results:
+            self.heap.attach(dictionaries)
         return {
-            name: Updates.concat((result[name] for result in results), view.schema.width)
+            name: Updates.concat((changes[name] for changes, _ in results), view.schema.width)
             for name, view in self._plan.views.items()
         }
 
@@ -165,6 +172,7 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, the
     pipe.send(mailbox.address)
     peers: list[str] = pipe.recv()
     worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS), slice_updates=SLICE_UPDATES)
+    views = plan.views.items()
     while True:
         message = pipe.recv()
         answer: Any
@@ -172,7 +180,12 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, the
             if message is None:
                 answer = sum(trace.nbytes for trace in worker.state.traces.values())
             else:
-                answer = worker.run_epoch(*message).changes
+                lower, upper, inputs, dictionaries = message
+                heap = worker.state.heap
+                heap.trim()
+                heap.attach(dictionaries)
+                changes = worker.run_epoch(lower, upper, inputs).changes
+                answer = changes, needed(heap, changes, {name: view.schema.text_words for name, view in views})
         except VernierError as error:
             answer = error
         except Exception as error:

@@ -27,6 +27,7 @@ from service.progress import Quiet, Show
 from service.updatefiles import read_updates
 from service.warm import warm
 from storage.errors import CallerError
+from storage.texts import Heap
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 EPOCH_UPDATES = 50_000
@@ -43,7 +44,10 @@ class UnknownView(CallerError):
 
 
 class Engine(Protocol):
-    """Runs a plan epoch by epoch, each interval behind the one before it."""
+    """Runs a plan epoch by epoch, each interval behind the one before it. heap: has the contents of long texts in the
+    inputs, and in the changes of the newest epoch."""
+
+    heap: Heap
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> Mapping[str, Updates]:
         """The changes of all views; inputs: every source's updates, sorted by time."""
@@ -130,14 +134,16 @@ def replay(request: Request, show: Show | None = None) -> Account:
 
 def _run(request: Request, plan: Plan, engine: Engine, out: ChangeFile, account: Account, show: Show) -> None:
     clock = _Clock()
-    updates = read_updates(request.updates, plan.sources, lambda done, size: show.done("reading", done, size, "B"))
+    updates = read_updates(
+        request.updates, plan.sources, lambda done, size: show.done("reading", done, size, "B"), engine.heap
+    )
     total = account.updates = sum(len(one) for one in updates.values())
     account.read_seconds = clock.lap()
     done = 0
     for lower, upper, inputs in epochs_of(updates, request.epoch_size):
         changes = engine.run_epoch(lower, upper, inputs)
         account.epoch_seconds += clock.lap()
-        out.add(changes)
+        out.add(changes, engine.heap)
         account.write_seconds += clock.lap()
         account.epochs += 1
         done += sum(len(one) for one in inputs.values())

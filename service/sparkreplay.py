@@ -32,6 +32,7 @@ from service.worker import Job
 from storage.errors import CallerError
 from storage.layer import Layer
 from storage.manifest import LayerRef, Manifest
+from storage.texts import Heap
 from storage.updates import Updates
 
 _TOPIC = "replay"
@@ -51,7 +52,8 @@ class StateNotEmpty(CallerError):
 
 
 class SparkEngine:
-    """Runs epochs as the service does. state: a new directory to keep; None for a temporary one.
+    """Runs epochs as the service does. state: a new directory to keep; None for a temporary one. heap: the contents of
+    long texts in the inputs, which come from whoever encoded them, and in the changes of the newest epoch.
 
     Raises SparkFailed, JavaMissing, JarsError and StateNotEmpty when it cannot start; an epoch raises EpochFailed,
     ProgramFailed and StorageErrors.
@@ -59,6 +61,7 @@ class SparkEngine:
 
     def __init__(self, program: Path, app: App, plan: Plan, workers: int, state: Path | None) -> None:
         self._plan = plan
+        self.heap = Heap()
         self._next = [0] * workers
         self._open = ExitStack()
         try:
@@ -105,6 +108,7 @@ class SparkEngine:
         self._runner(frame, 0)
         newest = self._epochs.newest
         assert newest is not None  # the runner has just committed it
+        self.heap.detach()
         return {view: self._changes(newest, view) for view in self._plan.views}
 
     def state_bytes(self) -> int:
@@ -120,7 +124,7 @@ class SparkEngine:
     def _messages(self, upper: int, inputs: Mapping[str, Updates]) -> pa.Table:
         """The epoch's Kafka rows, as many in each partition: then every partition is one of Spark's, too."""
         lines = [
-            json_lines("input", name, self._plan.sources[name], np.ascontiguousarray(updates.data))
+            json_lines("input", name, self._plan.sources[name], np.ascontiguousarray(updates.data), self.heap)
             for name, updates in inputs.items()
             if len(updates)
         ]
@@ -150,7 +154,9 @@ class SparkEngine:
         plan = self._plan.views[view]
         width = plan.schema.width
         order = [*plan.words, width, width + 1]
-        parts = [self._layer(ref).to_updates().data[:, order] for ref in manifest.changes.get(view, ())]
+        layers = [self._layer(ref) for ref in manifest.changes.get(view, ())]
+        self.heap.attach(layer.texts for layer in layers)
+        parts = [layer.to_updates().data[:, order] for layer in layers]
         return Updates.concat([Updates(np.ascontiguousarray(part), width, 0) for part in parts], width)
 
     def _layer(self, ref: LayerRef) -> Layer:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from storage.contents import Contents
 from storage.errors import InvariantError
 from storage.kernels import texts as kernels
-from storage.updates import Ints, order_rows
+from storage.updates import Ints, Updates, order_rows
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -340,6 +340,11 @@ def settle(holders: Iterable[Holder], positions: Sequence[int], heap: Heap) -> N
         for holder in holders:
             if holder.texts is None:
                 holder.texts = heap.dictionary(holder.matrix(), positions)
+
+
+def needed(heap: Heap, updates: Mapping[str, Updates], positions: Mapping[str, Sequence[int]]) -> list[Texts]:
+    """What the rows of some collections need, to be attached to another heap. positions: by name, where texts begin."""
+    return [heap.dictionary(one.rows, positions[name]) for name, one in updates.items() if positions[name]]
 
 
 def order(rows: Ints, columns: Ints, positions: Sequence[int], heap: Heap | None) -> Ints:

@@ -22,6 +22,7 @@ from operators.errors import listed
 from service.updatefiles.columns import read_columns
 from service.updatefiles.lines import read_lines
 from service.updatefiles.problems import BadUpdateFile, Sources
+from storage.texts import Heap
 from storage.updates import Updates
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet", ".arrow")
@@ -32,17 +33,21 @@ Progress = Callable[[int, int], None]
 
 
 def read_updates(
-    files: Sequence[Path], sources: Sources, progress: Progress = lambda done, size: None
+    files: Sequence[Path],
+    sources: Sources,
+    progress: Progress = lambda done, size: None,
+    heap: Heap | None = None,
 ) -> dict[str, Updates]:
     """All updates of the files by source, each source's sorted by time (and as they stood, within a time).
 
-    O(n log n). Raises BadUpdate, which names the first bad line or row of the file, and BadUpdateFile.
+    heap: takes the contents of long texts. O(n log n). Raises BadUpdate, which names the first bad line or row of the
+    file, and BadUpdateFile.
     """
     sizes = [_size(path) for path in files]
     parts: dict[str, list[Updates]] = {name: [] for name in sources}
     before = 0
     for path, size in zip(files, sizes, strict=True):
-        for done, piece in _read(path, sources):
+        for done, piece in _read(path, sources, heap):
             for name, updates in piece.items():
                 if len(updates):
                     parts[name].append(updates)
@@ -65,14 +70,14 @@ def _size(path: Path) -> int:
         raise BadUpdateFile(file=str(path), problem=(error.strerror or str(error)).lower()) from error
 
 
-def _read(path: Path, sources: Sources) -> Iterator[tuple[int, dict[str, Updates]]]:
+def _read(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tuple[int, dict[str, Updates]]]:
     """(bytes of the file read so far, the updates in them), piece by piece."""
     name = path.name.lower()
     try:
         if name.endswith((".jsonl", ".jsonl.gz")):
             yield from read_lines(path, sources)
         elif name.endswith((".parquet", ".arrow")):
-            yield from read_columns(path, sources)
+            yield from read_columns(path, sources, heap)
         else:
             raise BadUpdateFile(file=str(path), problem=f"an update file ends in {listed(SUFFIXES)}")
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:

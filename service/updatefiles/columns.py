@@ -15,16 +15,20 @@ from operators.language.schema import Field, RowType
 from operators.language.types import spell
 from service.deadletter import Refusal, shown
 from service.updatefiles.problems import COLUMNS, BadUpdate, BadUpdateFile, Sources, source_of
+from storage.texts import Heap
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 
-def read_columns(path: Path, sources: Sources) -> Iterator[tuple[int, dict[str, Updates]]]:
-    """(bytes of the file read so far, the updates in them), piece by piece. Raises BadUpdate and BadUpdateFile."""
+def read_columns(path: Path, sources: Sources, heap: Heap | None = None) -> Iterator[tuple[int, dict[str, Updates]]]:
+    """(bytes of the file read so far, the updates in them), piece by piece. Raises BadUpdate and BadUpdateFile.
+
+    heap: takes the contents of long texts.
+    """
     size, first = path.stat().st_size, 1
     schema, count, batches = _open_columns(path)
     _check_columns(path, schema, sources)
     for done, batch in enumerate(batches, start=1):
-        piece = _Piece(str(path), first, batch, sources)
+        piece = _Piece(str(path), first, batch, sources, heap)
         yield size * done // max(count, done), piece.updates()
         first += batch.num_rows
 
@@ -62,8 +66,8 @@ def _check_columns(path: Path, schema: pa.Schema, sources: Sources) -> None:
 class _Piece:
     """A record batch of updates; `first` is the number of its first row in the file, from 1."""
 
-    def __init__(self, file: str, first: int, batch: pa.RecordBatch, sources: Sources) -> None:
-        self.file, self.first, self.batch, self.sources = file, first, batch, sources
+    def __init__(self, file: str, first: int, batch: pa.RecordBatch, sources: Sources, heap: Heap | None) -> None:
+        self.file, self.first, self.batch, self.sources, self.heap = file, first, batch, sources, heap
 
     def fail(self, row: int, problem: str) -> BadUpdate:
         """The error for row `row` of the batch."""
@@ -198,9 +202,9 @@ class _Piece:
 
     def _encode(self, field: Field, values: pa.Array, rows: Ints) -> Ints:
         try:
-            return field.encode(values)
+            return field.encode(values, self.heap)
         except BadValue as error:
-            row = _first_bad(len(values), lambda stop: field.encode(values.slice(0, stop)))
+            row = _first_bad(len(values), lambda stop: field.encode(values.slice(0, stop), self.heap))
             found = shown(values[row].as_py())
             problem = f"{field.name} of data is {found}, which is not {spell(field.type, field.nullable)}"
             raise self.fail(int(rows[row]), problem) from error

@@ -1,0 +1,90 @@
+"""JSON texts of Arrow columns, a column at a time: what change files and output topics say of values.
+
+Int64 and TimestampNs are integers, Float64 numbers or "NaN", "Infinity" and "-Infinity", dates "YYYY-MM-DD", decimals
+strings of all their digits ("1.50"; a JSON number would lose some on the way), bytes base64 strings, lists arrays,
+structs objects; null is null.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.language.decimals import Decimal
+from operators.language.parts import Slot
+from operators.language.structs import Struct
+from operators.language.texts import Binary, List, String
+from operators.language.types import Bool, Date, Float64, TimestampNs, Type
+
+_TEXT = pa.large_string()
+_NOTHING = pa.scalar("", _TEXT)
+_ESCAPED = r'["\\\x00-\x1f]'
+
+
+def json_texts(slot: Slot, array: pa.Array) -> pa.LargeStringArray:
+    """JSON for each of n values, null as `null`. array: of the type's own Arrow type. O(bytes)."""
+    texts = _plain(slot.type, array)
+    if array.null_count == 0:
+        return texts
+    return pc.if_else(array.is_valid(), texts, pa.scalar("null", _TEXT))
+
+
+def _plain(kind: Type, array: pa.Array) -> pa.LargeStringArray:
+    """JSON of the values; whatever it is where they are null."""
+    match kind:
+        case Bool():
+            return pc.if_else(pc.fill_null(array, False), *(pa.scalar(text, _TEXT) for text in ("true", "false")))
+        case Float64():
+            return pa.array([_number(value) for value in pc.fill_null(array, 0.0).to_pylist()], _TEXT)
+        case TimestampNs():
+            return array.cast(pa.int64()).cast(_TEXT)
+        case Date() | Decimal():
+            return _joined('"', pc.fill_null(array.cast(_TEXT), ""), '"')
+        case String():
+            return _strings(pc.fill_null(array, ""))
+        case Binary():
+            coded = [base64.b64encode(value).decode() for value in pc.fill_null(array, b"").to_pylist()]
+            return _joined('"', pa.array(coded, _TEXT), '"')
+        case List():
+            return _lists(kind, array)
+        case Struct():
+            parts: list[Any] = []
+            for (name, slot), column in zip(kind.fields.items(), array.flatten(), strict=True):
+                parts += [f"{',' if parts else '{'}{json.dumps(name)}:", json_texts(slot, column)]
+            return _joined(*parts, "}")
+        case _:
+            return pc.fill_null(array.cast(_TEXT), "")
+
+
+def _strings(array: pa.Array) -> pa.LargeStringArray:
+    special = pc.match_substring_regex(array, _ESCAPED)
+    texts = _joined('"', array, '"')
+    if not pc.any(special).as_py():
+        return texts
+    escaped = [json.dumps(text, ensure_ascii=False) for text in array.filter(special).to_pylist()]
+    return pc.replace_with_mask(texts, special, pa.array(escaped, _TEXT))
+
+
+def _lists(kind: List, array: pa.LargeListArray) -> pa.LargeStringArray:
+    # Where a list is null its part of the values does not matter, but the offsets have to be those of a list.
+    elements = json_texts(kind.element, array.values)
+    offsets = pa.array(array.offsets.to_numpy(zero_copy_only=False))
+    return _joined("[", pc.binary_join(pa.LargeListArray.from_arrays(offsets, elements), ","), "]")
+
+
+def _joined(*parts: Any) -> pa.LargeStringArray:
+    scalars = [pa.scalar(part, _TEXT) if isinstance(part, str) else part for part in parts]
+    return cast(pa.LargeStringArray, pc.binary_join_element_wise(*scalars, _NOTHING))
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return '"NaN"'
+    if math.isinf(value):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    return repr(value)
