@@ -197,7 +197,7 @@ def test_long_texts_with_one_prefix_are_ordered_by_their_contents() -> None:
         (S.like("a\\b"), "backslash"),
         (S.rlike("("), "no regular expression"),
         (S.rlike("(?=a)"), "no regular expression"),
-        (S.rlike(T), "a constant str"),
+        (S.rlike(T), "a constant str"),  # type: ignore[arg-type]
         (S.split("x*"), "matches the empty text"),
         (S.regexp_extract("a(b)", 2), "group 2 of a regular expression with 1"),
         (S.regexp_replace("a", "$1"), "does not fit its pattern"),

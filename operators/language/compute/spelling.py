@@ -81,7 +81,7 @@ def read_decimal(text: pa.Array, kind: Decimal) -> tuple[Values, Values]:
     valid = found.is_valid().to_numpy(zero_copy_only=False)
     parts = {name: pc.fill_null(pc.struct_field(found, name), "") for name in ("sign", "whole", "part", "exponent")}
     spelled = pc.if_else(pc.equal(parts["exponent"], ""), "0", parts["exponent"])
-    exponent = spelled.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    exponent = pc.utf8_ltrim(spelled, characters="+").cast(pa.int64()).to_numpy(zero_copy_only=False)
     digits = pc.utf8_ltrim(joined(parts["whole"], parts["part"]), characters="0")
     # Shift the point so that the scale's digits are before it, and one more, by which to round.
     shift = exponent - pc.binary_length(parts["part"]).to_numpy(zero_copy_only=False) + kind.scale + 1
