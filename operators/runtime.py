@@ -190,7 +190,7 @@ class Worker:
             names.append(op.name.removeprefix("variable "))
             steps = max(steps, op.max_steps)
             due = self.state.queues[op.queue].due(start, stop)[:SHOWN]
-            rows = op.schema.decode_rows(np.ascontiguousarray(due[:, : op.width]))
+            rows = op.schema.decode_rows(np.ascontiguousarray(due[:, : op.width]), self.root.heap)
             shown += [f"{row} at {time}" for row, time in zip(rows, due[:, op.width].tolist(), strict=True)]
         sample = "; ".join(shown[:SHOWN]) or "rows of another worker"
         return DelayedCycleDidNotSettle(variables=", ".join(names), steps=steps, time=start, sample=sample)

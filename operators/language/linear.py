@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from operators.errors import ProgramError, WrongType, listed
+from operators.language.explode import Explode
 from operators.language.expr import Column, Expr, ExprLike, as_expr, named
 from operators.language.linear_nodes import Expand
 from operators.language.location import here
@@ -89,6 +90,15 @@ class Linear(Temporal):
                 f"a subclass of vn.Schema, not {returns!r}"
             )
         return self._of(Expand(self.node, RowFunction(function, row, here())))
+
+    def explode(self, column: str, *, name: str | None = None, index_name: str | None = None) -> Self:
+        """A row for each element of the List in `column`, with the other columns beside it; none for null and [].
+
+        The element comes in the list's place, as `name` or under the list's own name; `index_name` adds behind it
+        where it stood, counted from 0.
+        """
+        column = column_name(column, "explode")
+        return self._of(Expand(self.node, Explode(column, name or column, index_name)))
 
     def map_diff(self, factor: str | ExprLike) -> Self:
         """The same rows, each multiplicity times an integer or an Int64 expression (text names a column; null: 0)."""

@@ -15,7 +15,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-METHODS_LATER = _names("explode")
+METHODS_LATER = _names("")
 FUNCTIONS_LATER = _names("")
 JOIN_SPELLINGS = {
     "outer": "full",

@@ -54,7 +54,7 @@ class RowFunction(TableFunction):
         def expand(rows: Words, heap: Heap) -> Expanded:
             out: list[Any] = []
             counts = np.empty(len(rows), np.int64)
-            for i, values in enumerate(row.decode_rows(rows)):
+            for i, values in enumerate(row.decode_rows(rows, heap)):
                 before, given = len(out), made(*values)
                 try:
                     out.extend(self.function(given))
@@ -62,26 +62,26 @@ class RowFunction(TableFunction):
                     raise self._failed(given, f"{type(error).__name__}: {error}") from error
                 counts[i] = len(out) - before
             parent = np.repeat(np.arange(len(rows)), counts)
-            return Expanded(parent, self._encode(out, parent, row, rows))
+            return Expanded(parent, self._encode(out, parent, row, rows, heap))
 
         return expand
 
-    def _encode(self, out: list[Any], parent: Words, row: RowType, rows: Words) -> Words:
+    def _encode(self, out: list[Any], parent: Words, row: RowType, rows: Words, heap: Heap) -> Words:
         try:
             for place, item in enumerate(out):
                 if not isinstance(item, (tuple, dict)):
                     said = f"it gave {item!r}, but each row must be a tuple or a dict of {self.returns}"
-                    raise self._failed(row.decode_rows(rows[parent[place : place + 1]])[0], said)
-            return self.returns.encode_rows(out)
+                    raise self._failed(row.decode_rows(rows[parent[place : place + 1]], heap)[0], said)
+            return self.returns.encode_rows(out, heap)
         except CallerError as error:
             if isinstance(error, UserCodeFailed):
                 raise
             # Which of the rows it was: one at a time, now that it costs no more than the error.
             for place, item in enumerate(out):
                 try:
-                    self.returns.encode_rows([item])
+                    self.returns.encode_rows([item], heap)
                 except CallerError as problem:
-                    sample = row.decode_rows(rows[parent[place : place + 1]])[0]
+                    sample = row.decode_rows(rows[parent[place : place + 1]], heap)[0]
                     raise self._failed(sample, f"it gave {item!r}: {problem}") from problem
             raise
         except KeyError as error:

@@ -166,6 +166,46 @@ def test_functions_are_the_same_when_they_do_the_same() -> None:
     assert function_key(lambda x: x + 1) != function_key(lambda x: x - 1)
 
 
+class Basket(vn.Schema):
+    buyer: vn.Int64
+    items: vn.List(vn.String | None) | None
+    day: vn.Int64
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_explode_gives_a_row_for_each_element(workers: int) -> None:
+    long = "a text that is longer than fifteen bytes"
+    app = vn.App("t")
+    baskets = app.source("s", Basket)
+    app.view("v", baskets.explode("items", name="item", index_name="at"))
+    app.view("n", baskets.explode("items").group_by("items").agg(n=vn.count()))
+    with vn.testing.run(app, workers=workers, epochs=[3]) as t:
+        t.insert("s", (1, ["x", long, None, "x"], 7), at=1)
+        t.insert("s", (2, [], 8), at=2)
+        t.insert("s", (3, None, 9), at=2)
+        t.insert("s", (4, [long], 9), at=4)
+        t.delete("s", (1, ["x", long, None, "x"], 7), at=5)
+        t.finish()
+        assert t.rows("v", at=4) == [(1, None, 2, 7), (1, long, 1, 7), (1, "x", 0, 7), (1, "x", 3, 7), (4, long, 0, 9)]
+        assert t.rows("n", at=4) == [(None, 1), (long, 2), ("x", 2)]
+        assert t.rows("v") == [(4, long, 0, 9)]
+    with pytest.raises(vn.ProgramError, match="explode takes a List, but column 'day' is Int64"):
+        baskets.explode("day")
+
+
+def test_functions_of_rows_read_and_make_long_texts() -> None:
+    class Name(vn.Schema):
+        name: vn.String
+
+    app = vn.App("t")
+    shout = app.source("s", Name).flat_map(lambda row: [(part + "!" * 20,) for part in row.name.split()], returns=Name)
+    app.view("v", shout)
+    with vn.testing.run(app, workers=2) as t:
+        t.insert("s", ("a long name of several parts",), at=1)
+        t.finish()
+        assert t.rows("v") == sorted((part + "!" * 20,) for part in ["a", "long", "name", "of", "several", "parts"])
+
+
 # --- fusing ---------------------------------------------------------------------------------------------------------
 
 STEPS: list[Callable[[vn.Collection], vn.Collection]] = [
