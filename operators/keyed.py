@@ -1,8 +1,8 @@
 """What all reductions share: which keys a step visits, what is read and what becomes of the corrections.
 
 A key is visited when its input changes, and at the rounds that earlier visits have scheduled; operators/reduce.py has
-the rules. In the general form what a reduction has said is kept in a trace, arranged by key. In the total form, outside
-loops, nothing is kept: what was said follows from what the key was.
+the rules. In the general form what a reduction has said is kept in a trace, arranged by key, and looked up. In the
+total form, outside loops, what was said follows from what the key was; the trace is there only when others read it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.updates import Ints, order_rows
 
 
 class Keyed(Operator):
-    """A reduction of an arrangement; its output is placed by the same key and, in the general form, arranged by it."""
+    """A reduction of an arrangement; its output is placed by the same key and, where it is kept, arranged by it."""
 
     def __init__(self, op: KeyedOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -32,6 +32,7 @@ class Keyed(Operator):
         self.val_width = op.width - op.key.width
         self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
         self.key_columns = np.arange(1 + self.key_width, dtype=np.int64)
+        self.total = op.total
         self.trace: Trace | None = None if op.trace is None else scope.traces[op.trace]
         self.nothing = np.empty((0, self.val_width + self.depth + 2), np.int64)
         self.fresh: Ints | None = None
@@ -54,10 +55,10 @@ class Keyed(Operator):
             return
         fold = self.scope.slice.fold
         inputs = self.input.trace.select(keys, fold=fold)
-        if self.trace is not None:
-            outputs = self.trace.select(keys, fold=fold)
-        else:
+        if self.total or self.trace is None:
             outputs = Selection(np.zeros(len(keys) + 1, np.int64), self.nothing)
+        else:
+            outputs = self.trace.select(keys, fold=fold)
         rows, visits = self.correct(keys, inputs, outputs, np.array(now, np.int64), fold)
         if len(visits):
             self._schedule(visits)

@@ -43,7 +43,7 @@ class Reduce(Keyed):
         ordered = self.scope.heap.comparable(entries, self.compared) if self.compared else entries
         rows, visits, status, fault = reduce_keys(
             keys, self.key_width, inputs.offsets, entries, ordered, ordered is not entries, self.input.val_width,
-            outputs.offsets, outputs.entries, self.val_width, now, fold, self.aggregations, self.trace is None,
+            outputs.offsets, outputs.entries, self.val_width, now, fold, self.aggregations, self.total,
         )  # fmt: skip
         if status != 0:
             raise AggregateOverflow(operator=self.op.name, key=self.key_of(keys, fault))

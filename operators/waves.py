@@ -36,7 +36,7 @@ class Waves(Keyed):
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Ask the logic for all groups that may have changed, and settle what it says against what there was."""
-        total = self.trace is None
+        total = self.total
         v, w = self.input.val_width, self.val_width
         groups = plan_waves(inputs.offsets, inputs.entries, v, outputs.offsets, outputs.entries, w, now, fold, total)
         visits = visits_after(keys, self.key_width, inputs.offsets, inputs.entries, v, now)
@@ -50,9 +50,7 @@ class Waves(Keyed):
             self._check(status, keys, fault)
             wave = groups[first : first + len(places)]
             asked = keys[wave[places >= 0, 0], 1 : 1 + self.key_width]
-            made = self.logic(
-                Groups(np.ascontiguousarray(asked), offsets, vals, counts, self.scope.heap, self.texts)
-            )
+            made = self.logic(Groups(np.ascontiguousarray(asked), offsets, vals, counts, self.scope.heap, self.texts))
             goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
             rows, kept, kept_counts, status, fault = settle_wave(
                 keys, self.key_width, wave, places, made.offsets, made.rows, made.counts, outputs.offsets,

@@ -68,7 +68,7 @@ def _remarks(op: Op) -> str:
         remarks.append(f"to its fixed point, at most {op['max_rounds']:,} rounds")
     if op["kind"] in ("reduce", "join", "arrange"):
         remarks.append("time is total" if op["time"] == "total" else "product times")
-    if op.get("form") == "total":
+    if not op.get("keeps_output", True):
         remarks.append("keeps no output")
     return f"  [{'; '.join(remarks)}]" if remarks else ""
 

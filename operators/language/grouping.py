@@ -1,7 +1,7 @@
 """Methods that look at all rows of a key at once."""
 
-from collections.abc import Sequence
-from typing import Generic, NoReturn, Self, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from operators.errors import NameClash, ProgramError, UnknownName, WrongType
 from operators.language.evaluate import bind
@@ -10,9 +10,10 @@ from operators.language.functions import check_function
 from operators.language.linear import Linear
 from operators.language.logical import Aggregate, Aggregation, Distinct, Node, Project
 from operators.language.positive import is_set
-from operators.language.reducing import Reduce
+from operators.language.reducing import Reduce, Threshold
 from operators.language.schema import Schema, check_name
 from operators.language.types import Int64
+from operators.logics.multiplicities import Multiplicities
 from operators.logics.rows import ReduceRows, RowFunction
 
 C = TypeVar("C", bound=Linear)
@@ -27,6 +28,19 @@ class Grouping(Linear):
     def distinct(self) -> Self:
         """Each row that is present (multiplicity above 0) exactly once."""
         return self if is_set(self.node) else self._of(Distinct(self.node))
+
+    def threshold(self, copies: int | Callable[[Any], Any]) -> Self:
+        """Each row whose multiplicity is at least `copies`, once; or with a multiplicity that a function makes of it.
+
+        A function gets an int64 array of multiplicities, none of them 0, and gives as many integers; 0 drops the row.
+        It must be pure, and what it raises stops the epoch as UserCodeFailed.
+        """
+        if isinstance(copies, int):
+            if isinstance(copies, bool) or not 1 <= copies < 2**63:
+                raise WrongType(problem=f"threshold takes a number of copies from 1 on, not {copies}")
+            return self.distinct() if copies == 1 else self._of(Threshold(self.node, copies))
+        check_function(copies, "threshold")
+        return self._of(Reduce(self.node, self.columns, Multiplicities(copies)))
 
     def group_by(self, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[Self]":
         """Group rows by columns or named values, for `.agg(...)`; nulls are one group. Without keys: all rows."""
@@ -50,7 +64,7 @@ class Grouping(Linear):
 
 
 class Grouped(Generic[C]):
-    """A collection with its grouping keys; `.agg(...)` makes a collection of it again."""
+    """A collection with its grouping keys; `.agg(...)` or `.reduce(...)` make a collection of it again."""
 
     def __init__(self, collection: C, keys: list[tuple[str, Expr]]) -> None:
         self._collection, self._keys = collection, keys
@@ -110,4 +124,4 @@ class Grouped(Generic[C]):
         if name.startswith("_"):
             raise AttributeError(name)
         hint = f".agg(n=vn.{name}(...))" if name in ("count", "sum", "min", "max", "avg") else ".agg(n=vn.count())"
-        raise UnknownName(problem=f"a grouped collection has no {name!r}; its one method is agg: {hint}")
+        raise UnknownName(problem=f"a grouped collection has no {name!r}; it has agg and reduce: {hint}")

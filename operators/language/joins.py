@@ -9,6 +9,7 @@ from operators.language.grouping import Grouping
 from operators.language.logical import Negate, Node, Union
 from operators.language.matching import HOW, Sides, once, same_rows
 from operators.language.names import JOIN_SPELLINGS
+from operators.language.reducing import Copies
 from operators.language.rows import Rows, check_collection, column_name, conform
 from operators.language.schema import RowType
 
@@ -58,8 +59,7 @@ class Joins(Grouping):
         SQL's EXCEPT ALL. Columns go by name and must have equal types; nulls are equal.
         """
         left, right = _alike(self, other, "except_all")
-        rest = Union((left, Negate(right)))
-        return self._of(same_rows(rest, once(rest)))
+        return self._of(Copies(Union((left, Negate(right)))))
 
     def intersect(self, other: Rows) -> Self:
         """The rows that are present in both collections, once: SQL's INTERSECT.

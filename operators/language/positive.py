@@ -14,8 +14,9 @@ from operators.language.logical import (
     Union,
     walk,
 )
+from operators.language.reducing import Copies, Threshold
 
-_SETS = (Distinct, Present, Aggregate)
+_SETS = (Distinct, Threshold, Present, Aggregate)
 
 
 def is_positive(node: Node) -> bool:
@@ -23,7 +24,7 @@ def is_positive(node: Node) -> bool:
 
     O(nodes below). A loop's variable counts as not positive, since its body is not known before the loop is built.
     """
-    return _holds(node, (*_SETS, Project, Filter, Union, Join, LoopResult))
+    return _holds(node, (*_SETS, Copies, Project, Filter, Union, Join, LoopResult))
 
 
 def is_set(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""The node of reductions by a logic: any function of the rows of a key."""
+"""Nodes of reductions: by a logic, which is any function of the rows of a key, and by multiplicities alone."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,6 +6,34 @@ from typing import ClassVar
 from operators.language.logical import Node, Params
 from operators.language.schema import RowType
 from operators.logic import LogicSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Threshold(Node):
+    """Each row whose multiplicity is at least `copies` (1 or more), once."""
+
+    kind: ClassVar[str] = "threshold"
+    input: Node
+    copies: int
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (self.copies,)
+
+
+@dataclass(frozen=True, eq=False)
+class Copies(Node):
+    """The rows whose multiplicity is above 0, as often as they are there."""
+
+    kind: ClassVar[str] = "copies"
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,9 +55,14 @@ def kernel_rows(items: Sequence[Item], val: RowType) -> tuple[Row, ...]:
     return tuple(_row(item, val, made) for item in items if item.kind in INCREMENTAL)
 
 
-def present(copies: int = 1) -> Row:
+def present(least: int = 1) -> Row:
     """The aggregation that is the key once, while any of its vals has so many copies."""
-    return (kernel.PRESENT, -1, 0, -1, -1, -1, copies, 0)
+    return (kernel.PRESENT, -1, 0, -1, -1, -1, least, 0)
+
+
+def copies() -> Row:
+    """The aggregation that is the key as often as its one val has copies, when it has any."""
+    return (kernel.COPIES, -1, 0, -1, -1, -1, 0, 0)
 
 
 def compared_texts(items: Sequence[Item], val: RowType) -> Row:

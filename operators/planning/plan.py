@@ -151,11 +151,13 @@ class LookupOp(Op):
 
 @dataclass
 class KeyedOp(Op):
-    """Reads an arrangement by `key`; its rows are key words, then val words. trace: where it keeps its output, arranged
-    by key (the general form), or None where time is total and what it said follows from its input."""
+    """Reads an arrangement by `key`; its rows are key words, then val words. total: what it has said follows from its
+    input, so it does not look it up. trace: where its output is kept, by key, for itself or for who wants that
+    arrangement; None when nobody does."""
 
     input: int
     key: RowType
+    total: bool
     trace: str | None
 
     @property
@@ -392,7 +394,8 @@ class Plan:
         if isinstance(op, (ArrangeOp, LookupOp, ConsolidateOp, CheckOp)):
             about["exchange"] = op.exchange
         if isinstance(op, KeyedOp):
-            about["form"] = "total" if op.trace is None else "general"
+            about["form"] = "total" if op.total else "general"
+            about["keeps_output"] = op.trace is not None
         if isinstance(op, (DelayedOp, HoldOp)):
             about["queue"] = op.queue
         if isinstance(op, (DelayedOp, SetOp)):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from operators.language import logical
 from operators.language.expr import Expr, col
 from operators.language.positive import is_positive
-from operators.language.reducing import Reduce
+from operators.language.reducing import Copies, Reduce, Threshold
 from operators.language.schema import RowType
 from operators.logic import LogicSpec
 from operators.logics.aggregates import Aggregates
-from operators.planning.aggregations import INCREMENTAL, Item, compared_texts, kernel_rows, present
-from operators.planning.arrangements import arrange
+from operators.planning.aggregations import INCREMENTAL, Item, compared_texts, copies, kernel_rows, present
+from operators.planning.arrangements import arrange, keep
 from operators.planning.plan import (
-    ArrangementPlan,
+    KeyedOp,
     ReduceOp,
     WaveOp,
     Words,
@@ -26,17 +26,12 @@ if TYPE_CHECKING:
     from operators.planning.planner import Planner
 
 
-def keep_output(
-    planner: Planner, label: str, key: RowType, width: int, scope: int, print_: str, *, steady: bool = True
-) -> str | None:
-    """The trace for what a reduction of `width` words has said: None outside loops, where time is total and what it has
-    said can be told from its input, unless it is not `steady`."""
-    depth = planner.scopes[scope].depth
-    if depth == 0 and steady:
-        return None
-    trace = f"reduce-{print_[:16]}"
-    planner.arrangements[trace] = ArrangementPlan(trace, f"{label} output", key.width, width - key.width, depth, False)
-    return trace
+def _add(planner: Planner, op: KeyedOp, print_: str) -> int:
+    """A reduction that does not know from its input what it has said keeps that."""
+    added = planner.add(op, print_)
+    if not op.total:
+        keep(planner, op)
+    return added
 
 
 def reduce(
@@ -51,18 +46,30 @@ def reduce(
     """The reduction of an arrangement by `key`; its rows are the node's. compared: see ReduceOp."""
     print_ = planner.hash("reduce", planner.prints[arranged], key.to_json(), aggregations)
     scope, width = planner.scope(node.scope), node.schema.width
-    trace = keep_output(planner, name, key, width, scope, print_)
+    total = planner.scopes[scope].depth == 0
     op = ReduceOp(
         len(planner.ops), scope, width, name,
-        input=arranged, key=key, trace=trace, aggregations=aggregations, compared=compared,
+        input=arranged, key=key, total=total, trace=None, aggregations=aggregations, compared=compared,
     )  # fmt: skip
-    return planner.add(op, print_)
+    return _add(planner, op, print_)
 
 
 def build_distinct(planner: Planner, node: logical.Distinct) -> int:
     """Each present row once: a reduction whose key is the whole row."""
     arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
     return reduce(planner, node, arranged, node.schema, (present(),), "distinct")
+
+
+def build_threshold(planner: Planner, node: Threshold) -> int:
+    """Each row that has enough copies, once."""
+    arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
+    return reduce(planner, node, arranged, node.schema, (present(node.copies),), f"threshold {node.copies}")
+
+
+def build_copies(planner: Planner, node: Copies) -> int:
+    """The rows that are there more often than not."""
+    arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
+    return reduce(planner, node, arranged, node.schema, (copies(),), "present copies")
 
 
 def build_present(planner: Planner, node: logical.Present) -> int:
@@ -125,9 +132,11 @@ def reduce_groups(
     not be asked twice."""
     print_ = planner.hash("wave", planner.prints[arranged], key.to_json(), val.to_json(), spec.name, spec.key())
     scope, width = planner.scope(node.scope), node.schema.width
-    trace = keep_output(planner, name, key, width, scope, print_, steady=spec.steady)
-    op = WaveOp(len(planner.ops), scope, width, name, input=arranged, key=key, trace=trace, val=val, spec=spec)
-    return planner.add(op, print_)
+    total = spec.steady and planner.scopes[scope].depth == 0
+    op = WaveOp(
+        len(planner.ops), scope, width, name, input=arranged, key=key, total=total, trace=None, val=val, spec=spec
+    )
+    return _add(planner, op, print_)
 
 
 def build_reduce(planner: Planner, node: Reduce) -> int:
@@ -143,5 +152,7 @@ BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     logical.Distinct: build_distinct,
     logical.Present: build_present,
     logical.Aggregate: build_aggregate,
+    Threshold: build_threshold,
+    Copies: build_copies,
     Reduce: build_reduce,
 }

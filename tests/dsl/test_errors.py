@@ -85,7 +85,6 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ('edges.valid_between("src", "dst")', LATER, "valid_between is not in this release"),
     ("vn.udf", LATER, "vn.udf is not in this release; the names of vernier are"),
     ("vn.Variable", LATER, "vn.Variable is not in this release"),
-    ("from vernier import collect_list", LATER, "collect_list is not in this release"),
     ('edges.join(nodes, left_on="src", right_on="node", how="innr")', TYPE, "did you mean 'inner'?"),
     ('edges.join(nodes, left_on="src", right_on="node", how="leftsemi")', TYPE, "did you mean 'semi'?"),
     (
@@ -135,8 +134,11 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ('edges.group_by("src").agg(n=vn.sum("ds"))', UnknownColumn, "did you mean 'dst'?"),
     ('edges.group_by("src").agg(src=vn.count())', NameClash, "'src' is a key and an aggregate"),
     ('edges.group_by(col("src") + 1)', WRONG, "needs a name: write group_by(name="),
-    ('sales.group_by("shop").agg(n=vn.sum("price"))', TYPE, "sums integers alone"),
-    ('sales.group_by("shop").agg(n=vn.avg("price"))', LATER, "it has avg of Int64"),
+    ('sales.group_by("shop").agg(n=vn.sum("day"))', TYPE, "needs numbers (Int64, Float64 or Decimal), but Date"),
+    ('sales.group_by("shop").agg(n=vn.avg("day"))', TYPE, "needs numbers (Int64, Float64 or Decimal), but Date"),
+    ('sales.group_by("shop").agg(n=vn.quantile("price", 2))', TYPE, "a number from 0 to 1, not 2"),
+    ("sales.threshold(0)", TYPE, "a number of copies from 1 on, not 0"),
+    ('sales.group_by("shop").median("price")', NO, "it has agg and reduce"),
     ("vn.sum([1, 2])", TYPE, "for Python's own, import builtins"),
     # sources, views, apps
     ('app.source("edges", Edge)', NameClash, "source 'edges' is declared already, at <program>:14"),
