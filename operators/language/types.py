@@ -226,6 +226,16 @@ class OrNone:
     type: Type
 
 
+_SPARK = {
+    **dict.fromkeys(("int", "integer", "long", "bigint", "short", "smallint", "byte", "tinyint"), "Int64"),
+    **dict.fromkeys(("float", "double", "real"), "Float64"),
+    **dict.fromkeys(("timestamp", "timestamp_ns", "timestamp_ltz", "timestamp_ntz", "datetime"), "TimestampNs"),
+    **dict.fromkeys(("str", "varchar", "char", "text"), "String"),
+    "boolean": "Bool",
+    "bytes": "Binary",
+    "array": "List",
+    "numeric": "Decimal",
+}
 _PYTHON = {int: "Int64", float: "Float64", bool: "Bool", str: "String", bytes: "Binary"}
 
 
@@ -248,8 +258,18 @@ def as_type(annotation: object, what: str) -> tuple[Type, bool]:
         annotation = annotation()
     if isinstance(annotation, Type):
         return annotation, False
-    hint = f"; did you mean vn.{_PYTHON[annotation]}?" if isinstance(annotation, type) and annotation in _PYTHON else ""
-    raise WrongType(problem=f"{what} has no Vernier type: {annotation!r}{hint} (types are {names()})")
+    raise WrongType(problem=f"{what} has no Vernier type: {annotation!r}{_hint(annotation)} (types are {names()})")
+
+
+def _hint(annotation: object) -> str:
+    """The hint "; did you mean vn.Int64?" for a Python type, or for the name of a type here or in Spark; or ""."""
+    if isinstance(annotation, str):
+        spelled = annotation.partition("(")[0].strip().lower()
+        known = {name.lower(): kind.usage or name for name, kind in _BY_NAME.items()}
+        found = known.get(_SPARK.get(spelled, spelled).lower())
+    else:
+        found = _PYTHON.get(annotation) if isinstance(annotation, type) else None
+    return f"; did you mean vn.{found}?" if found else ""
 
 
 def parse(text: str) -> tuple[Type, bool]:
