@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.language.aggregates import count, max, min, sum
+from operators.language.aggregates import arg_min, collect_list, count, max, median, min, mode, sum
 from operators.language.app import App
 from operators.language.collection import Collection, union
 from operators.language.expr import col
@@ -53,6 +53,10 @@ def _groups() -> App:
     app.source("nodes", _Node)
     groups = edges.group_by("src", "dst").agg(n=count(), total=sum("weight"), least=min("weight"), most=max("weight"))
     app.view("groups", groups, key=["src", "dst"])
+    whole = edges.group_by("src").agg(
+        often=mode("weight"), late=median("dst"), every=collect_list("dst"), first=arg_min("dst", "weight"), n=count()
+    )
+    app.view("whole", whole, key="src")
     return app
 
 
@@ -63,6 +67,20 @@ def _orders() -> App:
     app.source("nodes", _Node)
     app.view("sums", edges.running_sum("weight", by="dst", within="src"))
     app.view("floats", edges.cast(weight=Float64 | None).running_sum("weight", by="dst", within="src"))
+    return app
+
+
+def _times() -> App:
+    """What looks up at a time, waits for one, and brings equal rows together, in loops too."""
+    app = App("warm-times")
+    edges, nodes = app.source("edges", _Edge), app.source("nodes", _Node)
+    app.view("found", nodes.lookup(edges, left_on="node", right_on="src").delay(7).consolidate())
+
+    @fixpoint(max_rounds=3, on_limit="truncate")
+    def stay(x: Collection) -> Collection:
+        return union(nodes, x.valid_between(to=col("node") + 50)).distinct().consolidate()
+
+    app.view("stay", stay(nodes.negate()), key="node")
     return app
 
 
@@ -91,6 +109,7 @@ _STAGES: tuple[tuple[str, Callable[[], App]], ...] = (
     ("rows and joins", _rows),
     ("aggregates", _groups),
     ("orders", _orders),
+    ("times", _times),
     ("loops", _loops),
 )
 

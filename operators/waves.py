@@ -53,8 +53,8 @@ class Waves(Keyed):
             made = self.logic(Groups(np.ascontiguousarray(asked), offsets, vals, counts, self.scope.heap, self.texts))
             goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
             rows, kept, kept_counts, status, fault = settle_wave(
-                keys, self.key_width, wave, places, made.offsets, made.rows, made.counts, outputs.offsets,
-                outputs.entries, w, now, fold, total, kept if goes_on else kept[:0], kept_counts,
+                keys, self.key_width, wave, places, made.offsets, np.ascontiguousarray(made.rows), made.counts,
+                outputs.offsets, outputs.entries, w, now, fold, total, kept if goes_on else kept[:0], kept_counts,
                 groups[first - 1, 1] if goes_on else fold - 1,
             )  # fmt: skip
             self._check(status, keys, fault)

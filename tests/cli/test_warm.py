@@ -70,6 +70,13 @@ app.view("filtered", edges.filter(col("src") % 2 == 0).select(b="dst", a="src"))
 app.view("both", edges.join(edges.select(src="dst", to="src"), on="src").distinct())
 app.view("groups", edges.group_by("src").agg(n=vn.count(), s=vn.sum("dst"), a=vn.min("dst"), b=vn.max("dst"),
                                              m=vn.avg("dst")))
+app.view("whole", edges.group_by("src").agg(s=vn.count_distinct("dst"), a=vn.arg_max("dst", "dst"), b=vn.mode("dst"),
+                                            c=vn.median("dst"), m=vn.avg("dst")))
+app.view("often", edges.threshold(2))
+app.view("found", nodes.lookup(edges, left_on="node", right_on="src").valid_between(to="dst"))
+gone = vn.Variable("gone", Node, delay=50)
+gone.set(nodes.union(edges.select(node="src").coarsen(100)).consolidate())
+app.view("gone", gone)
 app.view("rest", vn.union(nodes, edges.select(node="dst").negate()))
 
 
@@ -91,6 +98,12 @@ def mutual(even, odd):
     return vn.union(nodes, step(odd)).distinct(), step(even).distinct()
 
 
+@vn.fixpoint(max_rounds=3, on_limit="truncate")
+def stay(x):
+    return vn.union(nodes, x.valid_between(to="node").union(gone)).consolidate().distinct()
+
+
+app.view("stay", stay(nodes))
 app.view("nested", outer(nodes))
 even, odd = mutual(nodes, nodes.filter(col("node") < 0))
 app.view("even", even)
@@ -102,7 +115,8 @@ def test_nothing_is_compiled_after_warming(tmp_path: Path) -> None:
     # Enough for batches that are sorted as large ones.
     graphs.write(tmp_path / "graph.jsonl", graphs.updates(6_000))
     (tmp_path / "everything.py").write_text(EVERYTHING)
-    programs = [tmp_path / "everything.py", *(ROOT / "tests/programs").glob("*.py")]
+    examples = (path for path in (ROOT / "tests/programs").glob("*.py") if "vn.App(" in path.read_text())
+    programs = [tmp_path / "everything.py", *examples]
     graph_programs = [str(path) for path in programs if {"edges", "roots"} == _sources(path)]
     assert len(graph_programs) >= 3
     listed = "[" + ",".join(f'"{path}"' for path in graph_programs) + "]"
