@@ -40,6 +40,7 @@ from service.spark import Stage, open_stream, start_query, start_session
 from service.trouble import STOPPED, Trouble
 from service.worker import Job
 from storage.errors import VernierError
+from storage.state import StateDirectory
 
 FAILURES_IN_A_ROW = 6
 """After so many query failures without a commit in between the process gives way to a fresh one."""
@@ -59,7 +60,9 @@ class Driver:
         self.app = load_program(settings.program)
         self.plan = compile_app(self.app)
         self.door = self._prepare_topics()
-        self.epochs = Epochs(settings.state.place, self.plan, self.door, settings.workers, settings.state.keep)
+        self.epochs = Epochs(
+            StateDirectory(settings.state.place), self.plan, self.door, settings.workers, settings.state.keep
+        )
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
         self.letters.recover(self.epochs.newest)
         self.heartbeat = Heartbeat(settings, self.app.name)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from service.sources import DoorConfig
 from service.stats import Stats
 from storage.errors import StateInUse
 from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
-from storage.place import Place
 from storage.state import StateDirectory
 from storage.updates import CLOSED, MIN_TIME
 
@@ -38,13 +36,22 @@ _log = logging.getLogger("vernier.epochs")
 class Epochs:
     """The chain of committed epochs of one service, which owns its state directory from here to `close`.
 
-    keep: how many manifests stay (readers step through them). Not for several threads at once.
+    keep: how many manifests stay (readers step through them). now: wall clock, ns. Not for several threads at once.
     Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
     """
 
-    def __init__(self, path: str | Path | Place, plan: Plan, door: DoorConfig, workers: int, keep: int) -> None:
-        self.directory = StateDirectory(path)
+    def __init__(
+        self,
+        directory: StateDirectory,
+        plan: Plan,
+        door: DoorConfig,
+        workers: int,
+        keep: int,
+        now: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.directory = directory
         self.plan, self.workers = plan, workers
+        self._now = now
         self._door, self._keep = door, keep
         self.newest: Manifest | None = _acquire(self.directory)
         self._commit_seconds: float | None = None
@@ -79,7 +86,7 @@ class Epochs:
         offsets = {topic: dict(own) for topic, own in start.offsets.items()}
         for topic, own in one.offsets.items():
             offsets.setdefault(topic, {}).update(own)
-        now = time.time_ns()
+        now = self._now()
         stats = self._count(reports, seconds, now)
         manifest = Manifest(
             epoch=start.epoch,
@@ -109,6 +116,7 @@ class Epochs:
             changes={name: _present(report.changes.get(name) for report in reports) for name in self.plan.views},
             dead=_present(report.dead for report in reports),
             stats=stats.to_json(),
+            cut_at=_cut_at(newest, self.workers),
         )
         self.directory.commit(manifest)
         self._commit_seconds = time.perf_counter() - began
@@ -139,8 +147,7 @@ class Epochs:
                 wanted=f"app {self.plan.app!r} (program {self.plan.fingerprint[:8]})",
             )
         if newest.workers != self.workers:
-            found, wanted = f"{newest.workers} workers", f"a service with {self.workers}"
-            raise WrongState(path=self.directory.path, found=found, wanted=wanted)
+            _log.info("the state of %d workers is cut for %d", newest.workers, self.workers)
 
     def _show_plan(self) -> None:
         """Leave the plan where readers find it."""
@@ -162,6 +169,7 @@ class Epochs:
             stats.observe("commit_duration_seconds", value=self._commit_seconds)
         stats.set("commit_timestamp_seconds", value=now / 1e9)
         stats.set("epoch_distinct_times", value=sum(report.times for report in reports))
+        stats.clear("worker_memory_bytes")
         for report in reports:
             _count_worker(stats, report)
             self._count_latency(stats, report, now)
@@ -198,6 +206,13 @@ class Epochs:
                 "held": sum(report.waiting.get(name, 0) for report in reports),
             }
         stats.fact("sources", told)
+
+
+def _cut_at(newest: Manifest | None, workers: int) -> int | None:
+    """The frontier at which shards were cut for another number of workers last, once `workers` follow on `newest`."""
+    if newest is None or newest.workers == workers:
+        return None if newest is None else newest.cut_at
+    return newest.upper
 
 
 def _acquire(directory: StateDirectory) -> Manifest | None:

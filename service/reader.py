@@ -24,6 +24,7 @@ from storage.errors import EpochGone, StorageError
 from storage.layer import Layer
 from storage.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
 from storage.place import Place
+from storage.recut import open_layer
 from storage.segment import Segment
 from storage.state import ReadLease, StateDirectory
 from storage.updates import Ints, Updates
@@ -78,15 +79,15 @@ class Reader:
     served.
     """
 
-    def __init__(self, path: str | Path | Place, *, log_bytes: int = 16 << 20) -> None:
+    def __init__(self, path: str | Path | Place, *, log_bytes: int = 16 << 20, blob: Blob | None = None) -> None:
         self.snapshot: Snapshot | None = None
         self.failure: str | None = None
         self._log_bytes = log_bytes
-        self._state = StateDirectory(path)
+        self._state = StateDirectory(path, blob)
         self._listed_at = -_LISTED_EVERY_NS
         self._lease: ReadLease | None = None
         self._segments: dict[str, Segment] = {}
-        self._layers: dict[tuple[str, str], Layer] = {}
+        self._layers: dict[LayerRef, Layer] = {}
         self.letters = RecentLetters()
 
     @property
@@ -221,20 +222,19 @@ class Reader:
         return [self._layer(ref) for shard in manifest.traces[entry.trace].shards for ref in shard]
 
     def _layer(self, ref: LayerRef) -> Layer:
-        layer = self._layers.get((ref.segment, ref.label))
+        layer = self._layers.get(ref)
         if layer is None:
             segment = self._segments.get(ref.segment)
             if segment is None:
                 segment = self._segments[ref.segment] = self._state.open(ref.segment)
-            entry = segment.entry(ref.label)
-            layer = self._layers[ref.segment, ref.label] = Layer.open(entry.meta, entry.arrays)
+            layer = self._layers[ref] = open_layer(segment, ref)
         return layer
 
     def _let_go(self, manifest: Manifest) -> None:
         """Unmap what the manifest does not need any more; states that still use a layer keep its mapping alive."""
         needed = manifest.segments()
         self._segments = {name: segment for name, segment in self._segments.items() if name in needed}
-        self._layers = {key: layer for key, layer in self._layers.items() if key[0] in needed}
+        self._layers = {ref: layer for ref, layer in self._layers.items() if ref.segment in needed}
 
 
 def _continues(old: Manifest, new: Manifest) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from service import trouble
@@ -44,9 +45,17 @@ class Runner:
     fails; all of them leave the state at the newest commit. `failure` is the last of them.
     """
 
-    def __init__(self, settings: Settings, epochs: Epochs, letters: Letters, heartbeat: Heartbeat | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        epochs: Epochs,
+        letters: Letters,
+        heartbeat: Heartbeat | None,
+        meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] = Rendezvous,
+    ) -> None:
+        """meet: makes the rendezvous."""
         self.epochs = epochs
-        self.rendezvous = Rendezvous(settings.workers, self._complete)
+        self.rendezvous = meet(settings.workers, self._complete)
         self._settings, self._letters, self._heartbeat = settings, letters, heartbeat
         self._stage: Stage | None = None
         self._committed: dict[str, Manifest] = {}

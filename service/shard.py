@@ -19,9 +19,11 @@ from operators.runtime import WorkerState
 from service.deadletter import DeadLetter
 from service.held import Held
 from service.viewstate import key_first
+from storage.kernels.hashing import key_rows
 from storage.layer import Layer
 from storage.manifest import LayerRef, Manifest
 from storage.queue import Queue, Run
+from storage.recut import hash_range, recut
 from storage.segment import Entry, Segment
 from storage.state import StateDirectory
 from storage.texts import Heap, settle
@@ -48,29 +50,40 @@ class Shard:
         return Shard(index, 0, "", WorkerState.empty(plan), {name: [] for name in plan.sources})
 
     @staticmethod
-    def load(plan: Plan, directory: StateDirectory, manifest: Manifest, index: int) -> Shard:
-        """The shard as the manifest has it. Opens O(layers) files."""
+    def load(plan: Plan, directory: StateDirectory, manifest: Manifest, index: int, workers: int) -> Shard:
+        """Shard `index` of `workers` as the manifest has it. Opens O(layers) files.
+
+        Made by another number of workers, arrangements are cut anew (storage/recut.py). What is held at the door goes
+        by its old shard's number, because it may enter anywhere; what operators hold goes where their rows belong.
+        """
         opened: dict[str, Segment] = {}
 
-        def entry(ref: LayerRef) -> Entry:
-            if ref.segment not in opened:
-                opened[ref.segment] = directory.open(ref.segment)
-            return opened[ref.segment].entry(ref.label)
+        def segment(name: str) -> Segment:
+            if name not in opened:
+                opened[name] = directory.open(name)
+            return opened[name]
 
         since = {view.trace: view.since for view in manifest.views.values()}
         traces = {}
         for name, stored in manifest.traces.items():
             trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, MIN_TIME))
-            trace.replace([_open_layer(entry(ref), ref) for ref in stored.shards[index]])
+            trace.replace(recut(stored.shards, index, workers, segment))
             traces[name] = trace
-        refs = {name: shards[index] for name, shards in manifest.held.items()}
         held = {
-            name: [_open_held(entry(ref), ref, schema) for ref in refs.get(name, ())]
+            name: [
+                _open_held(segment(ref.segment).entry(ref.label), ref, schema)
+                for own in manifest.held.get(name, [])[index::workers]
+                for ref in own
+            ]
             for name, schema in plan.sources.items()
         }
         queues = {}
         for name, shape in plan.holds.items():
-            runs = [Run.open(entry(ref).arrays, ref) for ref in refs.get(name, ())]
+            shards = [
+                [Run.open(segment(ref.segment).entry(ref.label).arrays, ref) for ref in own]
+                for own in manifest.held.get(name, [])
+            ]
+            runs = _runs_of(shards, _placement(plan, name), index, workers)
             queues[name] = Queue(name, shape.width, shape.depth, runs)
         return Shard(index, manifest.epoch, manifest.attempt, WorkerState(traces, manifest.upper, queues), held)
 
@@ -92,10 +105,24 @@ class Shard:
         return [(f"{name}-{i}", run) for name, queue in queues for i, run in enumerate(queue.runs) if run.ref is None]
 
 
-def _open_layer(entry: Entry, ref: LayerRef) -> Layer:
-    layer = Layer.open(entry.meta, entry.arrays)
-    layer.ref = ref
-    return layer
+def _placement(plan: Plan, queue: str) -> tuple[int, ...] | None:
+    """The words by whose hash the rows of a queue are placed; None where they may be anywhere."""
+    return next(op.part for op in plan.ops if getattr(op, "queue", None) == queue)
+
+
+def _runs_of(shards: list[list[Run]], part: tuple[int, ...] | None, index: int, workers: int) -> list[Run]:
+    """A queue's runs on worker `index`: as they are, or, cut anew by rows, as new ones. O(what waits) then."""
+    if len(shards) == workers or part is None:
+        return [run for own in shards[index::workers] for run in own]
+    words, none = np.array(part, np.int64), np.empty(0, np.int64)
+    low, high = hash_range(index, workers)
+    runs = []
+    for run in (run for own in shards for run in own):
+        hashes = key_rows(np.ascontiguousarray(run.data), words, none, 0)[:, 0]
+        mine = (hashes >= low) & (hashes <= high)
+        if mine.any():
+            runs.append(Run(run.data[mine], run.times[mine], texts=run.texts))
+    return runs
 
 
 def _open_held(entry: Entry, ref: LayerRef, row_type: RowType) -> Held:

@@ -32,6 +32,8 @@ from service.worker import Job
 from storage.errors import CallerError
 from storage.layer import Layer
 from storage.manifest import LayerRef, Manifest
+from storage.recut import open_layer
+from storage.state import StateDirectory
 from storage.texts import Heap
 from storage.updates import Updates
 
@@ -76,7 +78,7 @@ class SparkEngine:
         state = state or scratch / "state"
         settings = _settings(app, program, workers, state)
         door = settings.door(app, {_TOPIC: workers})
-        self._epochs = epochs = Epochs(state, self._plan, door, workers, settings.state.keep)
+        self._epochs = epochs = Epochs(StateDirectory(state), self._plan, door, workers, settings.state.keep)
         self._open.callback(epochs.close)
         if epochs.newest is not None:
             raise StateNotEmpty(path=str(state), epoch=epochs.newest.epoch)
@@ -160,8 +162,7 @@ class SparkEngine:
         return Updates.concat([Updates(np.ascontiguousarray(part), width, 0) for part in parts], width)
 
     def _layer(self, ref: LayerRef) -> Layer:
-        entry = self._epochs.directory.open(ref.segment).entry(ref.label)
-        return Layer.open(entry.meta, entry.arrays)
+        return open_layer(self._epochs.directory.open(ref.segment), ref)
 
 
 def _settings(app: App, program: Path, workers: int, state: Path) -> Settings:

@@ -34,7 +34,7 @@ from service.door import Admitted, Advanced, Door
 from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
 from service.exchange import Exchange, Mailbox
 from service.link import Link
-from service.protocol import Hot, Report, TraceReport
+from service.protocol import Assign, Hot, Report, TraceReport
 from service.shard import Shard, Stored, store
 from service.sources import DoorConfig
 from storage.apart import Apart
@@ -67,7 +67,7 @@ class Job:
 
 
 @dataclass
-class _Process:
+class Process:
     """What this process keeps from task to task."""
 
     job: Job
@@ -78,9 +78,9 @@ class _Process:
     tasks: int = 0
 
     @staticmethod
-    def start(job: Job) -> _Process:
+    def start(job: Job) -> Process:
         mailbox = Mailbox(job.token)
-        return _Process(job, StateDirectory(job.state), mailbox, Link(job.address, job.token, mailbox.address))
+        return Process(job, StateDirectory(job.state), mailbox, Link(job.address, job.token, mailbox.address))
 
     @cached_property
     def plan(self) -> Plan:
@@ -100,6 +100,10 @@ class _Process:
     def door(self) -> Door:
         return Door(self.plan.sources, self.job.door)
 
+    def exchange(self, assigned: Assign) -> Exchange:
+        """What the task of an attempt talks to its peers with."""
+        return Exchange(self.mailbox, assigned.attempt, assigned.shard, assigned.peers, self.link, self.job.seconds)
+
     def stop(self) -> None:
         self.link.close()
         self.mailbox.close()
@@ -112,7 +116,7 @@ class _Process:
         self.shards = {shard.index: [base, shard]}
 
 
-_process: _Process | None = None
+_process: Process | None = None
 
 
 def task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,7 +134,7 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) 
     process = _here(job)
     try:
         process.link.open(attempt, number, process.hot())
-        _work(process, attempt, batches)
+        work(process, attempt, batches)
     except AttemptCancelled:
         pass
     except DriverGone:
@@ -146,28 +150,30 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) 
         gc.freeze()
 
 
-def _here(job: Job) -> _Process:
+def _here(job: Job) -> Process:
     """This process, connected to the job's driver."""
     global _process
     if _process is not None and _process.job != job:
         _process.stop()
         _process = None
     if _process is None:
-        _process = _Process.start(job)
+        _process = Process.start(job)
     return _process
 
 
-def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> None:
+def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> None:
+    """One worker's part of an epoch, from Spark's rows to the report. Raises what goes wrong; nothing has happened
+    then."""
     job, plan, clock = process.job, process.plan, _Phases()
     rows = list(batches)
     clock.end("read")
     assigned = process.link.assigned(attempt, job.seconds)
     clock.end("meet")
     start = assigned.start
-    base = _base(process, assigned.shard, start.epoch - 1, start.base)
+    base = _base(process, assigned, start.epoch - 1, start.base)
     base.open_heap()
     clock.end("load")
-    exchange = Exchange(process.mailbox, attempt, assigned.shard, assigned.peers, process.link, job.seconds)
+    exchange = process.exchange(assigned)
     decoded = process.door.decode(rows, start.offsets, start.door, base.held)
     clock.end("decode")
     gathered = exchange.allgather(msgspec.json.encode(decoded.facts))
@@ -187,14 +193,15 @@ def _work(process: _Process, attempt: str, batches: Iterator[pa.RecordBatch]) ->
     process.keep(shard, base)
 
 
-def _base(process: _Process, index: int, epoch: int, attempt: str) -> Shard:
+def _base(process: Process, assigned: Assign, epoch: int, attempt: str) -> Shard:
     """The shard as the newest commit left it: hot, or from the state directory."""
+    index = assigned.shard
     for shard in process.shards.get(index, ()):
         if (shard.epoch, shard.attempt) == (epoch, attempt):
             return shard
     if epoch == 0:
         return Shard.empty(process.plan, index)
-    return Shard.load(process.plan, process.directory, process.directory.manifest(epoch), index)
+    return Shard.load(process.plan, process.directory, process.directory.manifest(epoch), index, len(assigned.peers))
 
 
 def report(

@@ -363,9 +363,9 @@ class LocalBlob:
 
     def put(self, name: str, chunks: Sequence[Buffer]) -> int:
         """Temporary file, sync, rename: whole or not at all. One sync."""
-        temporary = self._temporary(name)
+        temporary, fd = self._open_temporary(name)
         try:
-            written = self._write(temporary, name, chunks)
+            written = self._write(fd, name, chunks)
             self._do("rename", name, self._disk.rename, self._full(temporary), self._full(name))
         except StorageError:
             self._drop(temporary)
@@ -374,9 +374,9 @@ class LocalBlob:
 
     def create(self, name: str, data: bytes) -> None:
         """Temporary file, sync, link (which fails if the name exists), sync of the folder. Two syncs."""
-        temporary = self._temporary(name)
+        temporary, fd = self._open_temporary(name)
         try:
-            self._write(temporary, name, [data])
+            self._write(fd, name, [data])
             self._do("link", name, self._disk.link, self._full(temporary), self._full(name))
         finally:
             self._drop(temporary)
@@ -467,11 +467,15 @@ class LocalBlob:
     def _full(self, name: str) -> str:
         return os.path.join(self._path, name)
 
-    def _temporary(self, name: str) -> str:
-        return f"{name}.{os.getpid()}.{next(self._serial)}{TEMPORARY}"
+    def _open_temporary(self, name: str) -> tuple[str, int]:
+        """A new file to write `name` in: its name and descriptor."""
+        while True:
+            temporary = f"{name}.{os.getpid()}.{next(self._serial)}{TEMPORARY}"
+            # A process that died may have left one of this name: process ids come again, in containers always.
+            with suppress(FileExists):
+                return temporary, self._do("create", name, self._disk.create, self._full(temporary))
 
-    def _write(self, temporary: str, name: str, chunks: Sequence[Buffer]) -> int:
-        fd = self._do("create", name, self._disk.create, self._full(temporary))
+    def _write(self, fd: int, name: str, chunks: Sequence[Buffer]) -> int:
         try:
             written = 0
             for piece in _pieces(chunks):

@@ -13,7 +13,9 @@ import msgspec
 from storage.errors import Damaged, UnknownFormat
 from storage.segment import FOLDER, checksum
 
-FORMAT = 1
+FORMAT = 2
+"""2: references to a part of a layer."""
+_READABLE = (1, FORMAT)
 SUFFIX = ".json"
 EPOCH_DIGITS = 12
 """In names of files, so that they sort as epochs do."""
@@ -21,10 +23,15 @@ NO_EPOCH = 0
 """The epoch of an empty state directory; the first commit is epoch 1."""
 
 
-class LayerRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+"""The range of all hashes."""
+
+
+class LayerRef(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Where a layer (or a held batch, or dead letters) is stored, and what it covers.
 
-    updates: count of updates. nbytes: bytes of its arrays. lower, upper, since: data times, as of the layer.
+    updates: count of updates. nbytes: bytes of its arrays. lower, upper, since: data times, as of the layer. low, high:
+    the part of a layer that is meant, by hash, both inclusive; another number of workers has cut it (storage/recut.py).
     """
 
     segment: str
@@ -34,6 +41,8 @@ class LayerRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lower: int
     upper: int
     since: int
+    low: int = LOWEST
+    high: int = HIGHEST
 
 
 class TraceEntry(msgspec.Struct, frozen=True):
@@ -62,7 +71,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     shards has. app, program: the program's name and the fingerprint of its plan. held: by source (or operator), by
     shard, updates that wait for a later epoch. door, stats: JSON objects that storage does not look into. offsets: next
     offset to read by topic and partition. changes: by view, this epoch's own change layers of all shards. dead: dead
-    letters of this epoch.
+    letters of this epoch. cut_at: the frontier at which another number of workers took over last; layers from before it
+    may overlap in time.
     """
 
     epoch: int
@@ -81,6 +91,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     changes: dict[str, list[LayerRef]] = {}
     dead: list[LayerRef] = []
     stats: dict[str, Any] = {}
+    cut_at: int | None = None
     format: int = FORMAT
 
     def refs(self) -> Iterator[LayerRef]:
@@ -136,7 +147,7 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         head = _decode_head(line)
     except msgspec.DecodeError as problem:
         raise Damaged(kind="manifest", name=name, problem=f"head: {problem}") from problem
-    if head.format != FORMAT:
+    if head.format not in _READABLE:
         raise UnknownFormat(kind="manifest", name=name, found=head.format, supported=FORMAT)
     body = rest[: head.bytes]
     if len(rest) != head.bytes + 1 or rest[-1:] != b"\n":

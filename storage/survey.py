@@ -6,6 +6,7 @@ import numpy as np
 
 from storage.errors import Damaged
 from storage.manifest import TraceEntry
+from storage.recut import open_layer
 from storage.segment import Segment
 from storage.state import ReadLease, StateDirectory
 
@@ -102,7 +103,7 @@ def _lease(state: StateDirectory, epoch: int | None) -> ReadLease:
 
 def _arrangement(name: str, trace: TraceEntry, segments: dict[str, Segment], since: int | None) -> Arrangement:
     refs = [ref for shard in trace.shards for ref in shard]
-    times = [np.unique(segments[ref.segment].entry(ref.label).arrays["times"]) for ref in refs]
+    times = [np.unique(open_layer(segments[ref.segment], ref).times) for ref in refs]
     return Arrangement(
         name=name,
         key_width=trace.key_width,

@@ -49,6 +49,13 @@ def test_an_empty_file_maps_to_nothing(blob: LocalBlob) -> None:
     assert (blob.get("a/empty"), bytes(blob.map("a/empty"))) == (b"", b"")
 
 
+def test_what_a_dead_process_of_our_id_left_is_in_nobodys_way(blob: LocalBlob, tmp_path: Path) -> None:
+    left = tmp_path / "state" / f"x.{os.getpid()}.0.tmp"
+    left.write_bytes(b"half")
+    blob.put("x", [b"whole"])
+    assert blob.get("x") == b"whole"
+
+
 def test_a_name_is_claimed_once(blob: LocalBlob) -> None:
     blob.create("a/x", b"first")
     with pytest.raises(FileExists, match=r"a/x: exists already in .*state"):

@@ -62,8 +62,8 @@ def test_damage_says_what_was_expected() -> None:
     data = encode_manifest(WHOLE)
     with pytest.raises(Damaged, match=r"manifest m: checksum \w{16}, expected \w{16}"):
         decode_manifest("m", data.replace(b"reach", b"reech"))
-    with pytest.raises(UnknownFormat, match="manifest m: format 2, this release reads 1"):
-        decode_manifest("m", data.replace(b'"format":1', b'"format":2', 1))
+    with pytest.raises(UnknownFormat, match="manifest m: format 3, this release reads 2"):
+        decode_manifest("m", data.replace(b'"format":2', b'"format":3', 1))
 
 
 def test_a_sound_file_of_another_shape_is_damage_too() -> None:

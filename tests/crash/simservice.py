@@ -1,0 +1,302 @@
+"""The real service on one thread: runner, epochs, door, workers, shards and store are those of production.
+
+Simulated are the disk or object store and the clock (`machines`), Kafka (`Log`), Spark (`Stage`), the rendezvous'
+sockets, and how workers take turns: each is a greenlet that runs until it must wait for the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from greenlet import GreenletExit, getcurrent, greenlet
+
+import vernier as vn
+from operators.exchange import Round, least
+from operators.planning.planner import compile_app
+from service.deadletter import DeadLetter
+from service.epochs import Epochs
+from service.errors import SparkFailed
+from service.protocol import Assign, Hot, Report
+from service.rendezvous import Attempt, Rendezvous
+from service.runner import Runner
+from service.settings import load
+from service.shard import read_letters
+from service.worker import Job, Process, work
+from storage.errors import StorageError
+from storage.manifest import Manifest
+from storage.place import Place
+from storage.state import StateDirectory
+from storage.updates import Ints
+from tests.crash.faults import Crash
+from tests.crash.machines import WHERE, Machine
+from tests.crash.machines import Process as MachineProcess
+
+TOPIC = "pairs"
+PARTITIONS = 2
+
+
+class Pair(vn.Schema):
+    """What the log holds."""
+
+    key: vn.Int64
+    value: vn.Int64
+
+
+def program() -> vn.App:
+    """Sums by key, and the pairs whose value some other key has, too: two exchanges, a join, a distinct."""
+    app = vn.App("sim", retain="30ns")
+    pairs = app.source("pairs", Pair)
+    app.view("sums", pairs.group_by("key").agg(total=vn.sum("value"), n=vn.count()), key=["key"])
+    shared = pairs.group_by("value").agg(n=vn.count()).filter(vn.col("n") > 1)
+    app.view("shared", pairs.join(shared, on="value").select("key", "value").distinct(), key=["key", "value"])
+    return app
+
+
+@dataclass
+class Log:
+    """A topic: by partition the values of its messages, and what was sent of dead letters."""
+
+    partitions: list[list[bytes]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
+    letters: list[tuple[int, int]] = field(default_factory=list)
+    letters_until: int = 0
+
+    def updates(self, partition: int, updates: list[tuple[int, int, int, int]]) -> None:
+        """Append a message of (key, value, time, diff)."""
+        listed = [[[key, value], str(time), diff] for key, value, time, diff in updates]
+        least_time = str(min(time for _, _, time, _ in updates))
+        self.partitions[partition].append(json.dumps({"v": 1, "t": least_time, "u": listed}).encode())
+
+    def progress(self, partition: int, upper: int) -> None:
+        """Promise that nothing before `upper` follows in a partition."""
+        self.partitions[partition].append(json.dumps({"v": 1, "p": {"lower": ["0"], "upper": [str(upper)]}}).encode())
+
+    def between(self, partition: int, start: int, stop: int) -> pa.RecordBatch:
+        """Messages as Spark hands them over."""
+        values = self.partitions[partition][start:stop]
+        count = len(values)
+        columns = {
+            "key": pa.array([None] * count, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "topic": pa.array([TOPIC] * count, pa.string()),
+            "partition": pa.array([partition] * count, pa.int32()),
+            "offset": pa.array(range(start, start + count), pa.int64()),
+            "timestamp": pa.array(range(start, start + count), pa.int64()),
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+
+class Room:
+    """What workers of an attempt have said to each other, by call."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.said: dict[int, dict[int, Any]] = {}
+
+
+class Turns:
+    """An exchange between greenlets: whoever has said its part waits until all have."""
+
+    def __init__(self, room: Room, index: int) -> None:
+        self.workers, self.index = room.workers, index
+        self.waited, self.bytes_sent = 0.0, 0
+        self._room, self._call = room, 0
+
+    def _all(self, mine: Any) -> list[Any]:
+        said = self._room.said.setdefault(self._call, {})
+        said[self.index] = mine
+        self._call += 1
+        while len(said) < self.workers:
+            getcurrent().parent.switch()
+        return [said[index] for index in range(self.workers)]
+
+    def all_to_all(self, parts: list[Ints]) -> list[Ints]:
+        return [part[self.index].copy() for part in self._all(parts)]
+
+    def allgather(self, payload: bytes) -> list[bytes]:
+        return self._all(payload)
+
+    def agree_min(self, value: Round | None) -> Round | None:
+        return least(self._all(value))
+
+
+class SimLink:
+    """A worker's end of the rendezvous, without a socket."""
+
+    def __init__(self, service: SimService) -> None:
+        self._service = service
+        self.index = 0
+        self.reports: list[Report] = []
+
+    def open(self, attempt: str, task: int, hot: list[Hot]) -> None:
+        pass
+
+    def assigned(self, attempt: str, seconds: float) -> Assign:
+        return Assign(attempt, self.index, [""] * self._service.workers, self._service.epochs.start)
+
+    def report(self, report: Report) -> None:
+        self.reports.append(report)
+
+    def close(self) -> None:
+        pass
+
+
+class SimProcess(Process):
+    """A worker process whose peers are greenlets beside it."""
+
+    room: Room
+
+    def exchange(self, assigned: Assign) -> Any:
+        return Turns(self.room, assigned.shard)
+
+
+class SimRendezvous(Rendezvous):
+    """Attempts without sockets; their names are counted."""
+
+    def __init__(self, workers: int, complete: Callable[[Attempt], None], name: str) -> None:
+        import threading
+
+        self.workers, self.token = workers, "sim"
+        self._complete = complete
+        self._lock = threading.Lock()
+        self._current: Attempt | None = None
+        self._name, self._count = name, 0
+
+    def begin(self, start: Any) -> Attempt:
+        self._count += 1
+        self._current = Attempt(f"{self._name}x{self._count}", start, self.workers)
+        return self._current
+
+    def close(self) -> None:
+        pass
+
+
+class SimLetters:
+    """Dead letters into the log, each epoch's once, as the transaction with the consumer group's offset does it."""
+
+    def __init__(self, log: Log, directory: StateDirectory) -> None:
+        self._log, self._directory = log, directory
+
+    def recover(self, newest: Manifest | None) -> None:
+        if newest is not None and self._log.letters_until < newest.epoch:
+            self.send(newest)
+
+    def send(self, manifest: Manifest) -> int:
+        letters: list[DeadLetter] = []
+        for ref in manifest.dead:
+            letters += read_letters(self._directory.open(ref.segment).entry(ref.label))
+        self._log.letters += [(letter.partition, letter.offset) for letter in letters]
+        self._log.letters_until = manifest.epoch
+        return len(letters)
+
+
+class SimService:
+    """A driver and its workers. Making it takes the state over. Every process of it has faults of its own."""
+
+    def __init__(
+        self, machine: Machine, log: Log, workers: int, name: str, *, app: vn.App | None = None, keep: int = 3
+    ) -> None:
+        self.machine, self.log, self.workers = machine, log, workers
+        made = app or program()
+        settings = load(None, {"workers": workers, "sources.pairs.clock": "event", "epoch.attempts": 3}, {}).settings
+        door = settings.door(made, {TOPIC: PARTITIONS})
+        self.plan = compile_app(made)
+        self.driver = machine.process()
+        directory = StateDirectory(WHERE, self.driver.blob)
+        self.epochs = Epochs(directory, self.plan, door, workers, keep, now=lambda: 0)
+        self.letters = SimLetters(log, directory)
+        self.letters.recover(self.epochs.newest)
+        self.runner = Runner(
+            settings,
+            self.epochs,
+            self.letters,  # type: ignore[arg-type]
+            None,
+            lambda count, complete: SimRendezvous(count, complete, name),
+        )
+        self.runner.attach(self)  # type: ignore[arg-type]
+        self.job = Job(("", 0), "sim", "", "sim", self.plan.fingerprint, Place(WHERE), door, 7, 1.0)
+        self.next = self._offsets()
+        self.processes = [self._worker() for _ in range(workers)]
+
+    def _offsets(self) -> list[int]:
+        found = self.epochs.start.offsets.get(TOPIC, {})
+        return [found.get(partition, 0) for partition in range(PARTITIONS)]
+
+    def _worker(self) -> tuple[SimProcess, MachineProcess]:
+        mine = self.machine.process()
+        process = SimProcess(self.job, StateDirectory(WHERE, mine.blob), None, SimLink(self))  # type: ignore[arg-type]
+        process.__dict__["plan"] = self.plan
+        return process, mine
+
+    def epoch(self, takes: list[int], again: int = 0) -> None:
+        """One micro-batch: so many new messages of each partition, and the last `again` ones for a second time.
+
+        Raises what ends the query.
+        """
+        frame = []
+        for start, take, values in zip(self.next, takes, self.log.partitions, strict=True):
+            frame.append((max(0, start - again), min(start + take, len(values))))
+        self.runner(frame, 0)  # type: ignore[arg-type]
+        self.next = [stop for _, stop in frame]
+
+    def requery(self) -> None:
+        """A new query from the newest commit, as the driver starts one after a failure."""
+        self.next = self._offsets()
+
+    # --- the stage ----------------------------------------------------------------------------------------------------
+
+    def run(self, frame: list[tuple[int, int]], attempt_id: str) -> bool:
+        """What Spark does: run all tasks. Raises SparkFailed when a worker process is gone."""
+        if all(start == stop for start, stop in frame):
+            return False
+        room = Room(self.workers)
+        tasks = []
+        for index, (process, _) in enumerate(self.processes):
+            process.room = room
+            process.link.index = index  # type: ignore[attr-defined]
+            process.link.reports.clear()  # type: ignore[attr-defined]
+            own = [(p, *frame[p]) for p in range(PARTITIONS) if p % self.workers == index]
+            batches = [self.log.between(*part) for part in own]
+            tasks.append(greenlet(lambda process=process, batches=batches: work(process, attempt_id, iter(batches))))
+        self._take_turns(tasks, attempt_id)
+        for process, _ in self.processes:
+            for report in process.link.reports:  # type: ignore[attr-defined]
+                self.runner.rendezvous._report(report)
+        return True
+
+    def cancel(self) -> None:
+        """Nothing runs longer than it is let."""
+
+    def _take_turns(self, tasks: list[greenlet], attempt_id: str) -> None:
+        try:
+            while any(not task.dead for task in tasks):
+                for index, task in enumerate(tasks):
+                    if task.dead:
+                        continue
+                    try:
+                        task.switch()
+                    except Crash:
+                        self.processes[index] = self._worker()
+                        raise SparkFailed(problem=f"worker {index} is gone") from None
+                    except StorageError as error:
+                        current = self.runner.rendezvous._named(attempt_id)
+                        assert current is not None
+                        self.runner.rendezvous.cancel(current, f"worker {index}: {error}")
+                        return
+        finally:
+            for task in tasks:
+                if not task.dead:
+                    task.throw(GreenletExit)
+
+    def end(self) -> None:
+        """All its processes are gone, at once."""
+        for process in self.every():
+            process.faults.end()
+
+    def every(self) -> Iterator[MachineProcess]:
+        """The driver's and the workers' processes."""
+        yield self.driver
+        yield from (mine for _, mine in self.processes)

@@ -1,0 +1,280 @@
+"""The real runner, door, workers and store under a seeded `Random`: cuts, merges, holds, faults, workers that change.
+
+After every step what readers see must be what recomputing from the log gives, at the frontier and at times before it;
+at the end, all of it; every message that cannot be read is one dead letter.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from service import intake, shard
+from service.errors import EpochFailed
+from service.held import Held
+from service.reader import Reader
+from service.viewstate import ViewState
+from storage import recut
+from storage.audit import audit
+from storage.errors import EpochConflict, OwnershipLost, StorageError
+from storage.manifest import HIGHEST, LOWEST, Manifest
+from storage.state import StateDirectory
+from storage.trace import Trace
+from storage.updates import MIN_TIME
+from tests.crash.faults import Crash, Fault
+from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
+from tests.crash.simservice import PARTITIONS, TOPIC, Log, SimService
+
+STEPS = 30
+FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)
+Update = tuple[int, int, int, int]
+
+
+class Simulation:
+    """One run of one seed; `log` says what happened."""
+
+    def __init__(self, seed: int, kind: Callable[[object], Machine] = DiskMachine) -> None:
+        self.rng = random.Random(seed)
+        self.machine = kind(seed)
+        self.topic = Log()
+        self.sent: list[list[list[Update]]] = [[] for _ in range(PARTITIONS)]
+        self.promised = [0] * PARTITIONS
+        self.bad: list[tuple[int, int]] = []
+        self.service: SimService | None = None
+        self.starts = 0
+        self.log: list[str] = []
+        self.reader = Reader(WHERE, blob=self.machine.process().blob)
+
+    def run(self) -> list[str]:
+        for _ in range(STEPS):
+            actions: list[tuple[Callable[[], str], int]] = [
+                (self.produce, 10),
+                (self.epoch, 10),
+                (self.fail, 5),
+                (self.restart, 2),
+                (self.cut_power, 1),
+                (self.look, 4),
+            ]
+            choices, weights = zip(*actions, strict=True)
+            (action,) = self.rng.choices(choices, weights)
+            self.log.append(f"{action.__name__}: {action()}")
+            self.machine.tick()
+        self.finish()
+        return self.log
+
+    # --- the world ----------------------------------------------------------------------------------------------------
+
+    def produce(self) -> str:
+        """Messages that keep what was promised, some of them far ahead, some that nobody can read; promises."""
+        for _ in range(self.rng.randint(1, 4)):
+            at = self.rng.randrange(PARTITIONS)
+            what = self.rng.random()
+            if what < 0.1:
+                self.bad.append((at, len(self.topic.partitions[at])))
+                self.topic.partitions[at].append(b"{")
+                self.sent[at].append([])
+            elif what < 0.4:
+                self.promise(at, self.promised[at] + self.rng.randint(0, 15))
+            else:
+                base = self.promised[at]
+                rng = self.rng
+                updates = [
+                    (rng.randrange(6), rng.randrange(4), base + rng.randrange(40), rng.choice((-1, 1, 1)))
+                    for _ in range(rng.randint(1, 8))
+                ]
+                self.topic.updates(at, updates)
+                self.sent[at].append(updates)
+        return f"{[len(values) for values in self.topic.partitions]} messages, promised {self.promised}"
+
+    def promise(self, at: int, upper: int) -> None:
+        self.promised[at] = upper
+        self.topic.progress(at, upper)
+        self.sent[at].append([])
+
+    # --- the service --------------------------------------------------------------------------------------------------
+
+    def start(self) -> SimService:
+        if self.service is None:
+            self.starts += 1
+            self.machine.wait()
+            workers = self.rng.randint(1, 3)
+            self.service = SimService(self.machine, self.topic, workers, f"s{self.starts}")
+            self.log.append(f"start with {workers} workers at {self.service.epochs.start.epoch}")
+        return self.service
+
+    def epoch(self) -> str:
+        service = self.start()
+        again = self.rng.randint(1, 3) if self.rng.random() < 0.2 else 0
+        service.epoch([self.rng.randrange(6) for _ in range(PARTITIONS)], again)
+        return self.told(service)
+
+    def told(self, service: SimService) -> str:
+        newest = service.epochs.newest
+        if newest is None:
+            return "no epoch"
+        layers = sum(len(shard) for trace in newest.traces.values() for shard in trace.shards)
+        return f"epoch {newest.epoch} of {newest.attempt} to {newest.upper}, {layers} layers"
+
+    def fail(self) -> str:
+        """An epoch in which some call of some process goes wrong."""
+        service = self.start()
+        victim = self.rng.choice(list(service.every()))
+        fault, call = self.rng.choice(FAULTS), self.rng.randint(1, 12)
+        victim.faults.fail_later(fault, call)
+        what = "nothing"
+        try:
+            service.epoch([self.rng.randrange(6) for _ in range(PARTITIONS)])
+        except Crash:
+            what = "crash"
+            service.end()
+            self.service = None
+        except (StorageError, EpochFailed) as problem:
+            what = type(problem).__name__
+            if getattr(problem, "may_have_happened", False) or self.rng.random() < 0.3:
+                service.end()
+                self.service = None
+            else:
+                service.requery()
+        for process in service.every():
+            process.faults.mend()
+        mine = [len(process.faults.calls) for process in service.every()]
+        return f"{fault.name} at call {call}: {what}, calls {mine}, {self.told(service)}"
+
+    def restart(self) -> str:
+        if self.service is not None:
+            self.service.epochs.close()
+            self.service.end()
+        self.service = None
+        return self.told(self.start())
+
+    def cut_power(self) -> str:
+        if self.service is not None:
+            self.service.end()
+        self.service = None
+        self.machine.cut_power()
+        self.reader = Reader(WHERE, blob=self.machine.process().blob)
+        return "all is dark"
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def look(self) -> str:
+        """A reader follows, which holds the epoch that it is at; what it answers is right."""
+        self.reader.poll()
+        if self.reader.failure is not None or self.reader.snapshot is None:
+            assert self.reader.failure is None, self.reader.failure
+            return "nothing yet"
+        manifest, views = self.reader.snapshot.manifest, self.reader.snapshot.views
+        if manifest.upper > MIN_TIME:
+            times = {manifest.upper - 1}
+            since = max(view.since for view in views.values())
+            if since < manifest.upper:
+                times.add(self.rng.randint(max(since, manifest.upper - 30), manifest.upper - 1))
+            for time in sorted(times):
+                self.compare(manifest, views["sums"], views["shared"], time)
+        return f"epoch {manifest.epoch} to {manifest.upper}"
+
+    def compare(self, manifest: Manifest, sums: ViewState, shared: ViewState, time: int) -> None:
+        rows: Counter[tuple[int, int]] = Counter()
+        for at, messages in enumerate(self.sent):
+            for updates in messages[: manifest.offsets.get(TOPIC, {}).get(at, 0)]:
+                for key, value, when, diff in updates:
+                    if when <= time:
+                        rows[key, value] += diff
+        totals: dict[int, list[int]] = {}
+        counts: Counter[int] = Counter()
+        for (key, value), count in rows.items():
+            if count:
+                total = totals.setdefault(key, [0, 0])
+                total[0] += value * count
+                total[1] += count
+                counts[value] += count
+        wanted = {(key, *total) for key, total in totals.items()}
+        found = sums.rows_as_of(time).flat().rows.tolist()
+        assert {tuple(row[:3]) for row in found} == wanted, f"sums at {time}"
+        both = {(key, value) for (key, value), count in rows.items() if count > 0 and counts[value] > 1}
+        assert {tuple(row[:2]) for row in shared.rows_as_of(time).flat().rows.tolist()} == both, f"shared at {time}"
+
+    def finish(self) -> None:
+        """No more faults: everything is promised and read, answers are final, the state is sound, letters are sent."""
+        end = max(self.promised) + 100
+        for at in range(PARTITIONS):
+            self.promise(at, end)
+        service = self.start()
+        while service.epochs.newest is None or service.epochs.newest.upper < end:
+            service.epoch([50] * PARTITIONS)
+        self.look()
+        assert self.reader.snapshot is not None
+        assert self.reader.snapshot.manifest.upper == end
+        assert sorted(self.topic.letters) == sorted(self.bad)
+        checked = StateDirectory(WHERE, self.machine.process().blob)
+        assert audit(checked).problems == []
+        self.log.append(self.told(service))
+
+
+def run_all(seeds: Iterable[int], kind: Callable[[object], Machine] = DiskMachine) -> None:
+    for seed in seeds:
+        simulation = Simulation(seed, kind)
+        try:
+            simulation.run()
+        except BaseException as problem:
+            problem.add_note(f"seed {seed}, after: " + "; ".join(simulation.log))
+            raise
+
+
+@pytest.mark.parametrize("kind", [DiskMachine, StoreMachine])
+@pytest.mark.parametrize("first", [0, 20])
+def test_whatever_happens_answers_are_those_of_the_log(first: int, kind: Callable[[object], Machine]) -> None:
+    run_all(range(first, first + 20), kind)
+
+
+@pytest.mark.parametrize("kind", [DiskMachine, StoreMachine])
+def test_one_seed_gives_one_log(kind: Callable[[object], Machine]) -> None:
+    logs = [Simulation(seed, kind).run() for seed in (3, 3, 4)]
+    assert logs[0] == logs[1]
+    assert logs[0] != logs[2]
+
+
+def read_again(*_: object) -> None:
+    """Messages that an earlier epoch consumed are taken again."""
+
+
+def everyone(index: int, workers: int) -> tuple[int, int]:
+    """Every worker opens whole layers when the number of workers changes."""
+    return LOWEST, HIGHEST
+
+
+def forget_held(width: int, arrays: object, ref: object) -> Held:
+    """What is held does not survive a restart."""
+    return Held.open(width, {name: array[:0] for name, array in arrays.items()}, ref)  # type: ignore[attr-defined]
+
+
+_close = Trace.close_slice
+
+
+def compact_all(trace: Trace, since: int) -> None:
+    """Compaction goes past what readers are told."""
+    _close(trace, since + 20)
+    trace.since = since
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "bug"),
+    [
+        (intake, "_mark_consumed", read_again),
+        (recut, "hash_range", everyone),
+        (Held, "open", staticmethod(forget_held)),
+        (Trace, "close_slice", compact_all),
+        (shard, "read_letters", None),
+    ],
+    ids=["offsets", "ranges", "held", "since", "letters"],
+)
+def test_a_planted_bug_is_found(
+    owner: object, name: str, bug: Callable[..., object] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if bug is None:
+        monkeypatch.setattr("tests.crash.simservice.read_letters", lambda entry: [])
+    else:
+        monkeypatch.setattr(owner, name, bug)
+    with pytest.raises((AssertionError, StorageError, EpochFailed, EpochConflict, OwnershipLost, RecursionError)):
+        run_all(range(30))
