@@ -79,8 +79,10 @@ def recut(
             if low <= least and most <= high:
                 parts.append(ref)
             else:
-                entry = opened(ref.segment).entry(ref.label)
                 wanted = msgspec.structs.replace(ref, low=max(low, ref.low), high=min(high, ref.high))
+                if wanted.low > wanted.high:
+                    continue
+                entry = opened(ref.segment).entry(ref.label)
                 layer = _cut(entry.meta, entry.arrays, wanted)
                 if layer.updates:
                     parts.append(msgspec.structs.replace(wanted, updates=layer.updates, nbytes=layer.nbytes))

@@ -26,6 +26,7 @@ from service.runner import Runner
 from service.settings import load
 from service.shard import read_letters
 from service.worker import Job, Process, work
+from storage.apart import Apart
 from storage.errors import StorageError
 from storage.manifest import Manifest
 from storage.place import Place
@@ -37,6 +38,8 @@ from tests.crash.machines import Process as MachineProcess
 
 TOPIC = "pairs"
 PARTITIONS = 2
+DELAY = 9
+"""Nanoseconds by which one view is late: its changes wait in a queue."""
 
 
 class Pair(vn.Schema):
@@ -47,10 +50,12 @@ class Pair(vn.Schema):
 
 
 def program() -> vn.App:
-    """Sums by key, and the pairs whose value some other key has, too: two exchanges, a join, a distinct."""
+    """Sums by key, the same a little later, and the pairs whose value some other key has, too."""
     app = vn.App("sim", retain="30ns")
     pairs = app.source("pairs", Pair)
-    app.view("sums", pairs.group_by("key").agg(total=vn.sum("value"), n=vn.count()), key=["key"])
+    sums = pairs.group_by("key").agg(total=vn.sum("value"), n=vn.count())
+    app.view("sums", sums, key=["key"])
+    app.view("late", sums.delay(f"{DELAY}ns"), key=["key"])
     shared = pairs.group_by("value").agg(n=vn.count()).filter(vn.col("n") > 1)
     app.view("shared", pairs.join(shared, on="value").select("key", "value").distinct(), key=["key", "value"])
     return app
@@ -229,6 +234,7 @@ class SimService:
         mine = self.machine.process()
         process = SimProcess(self.job, StateDirectory(WHERE, mine.blob), None, SimLink(self))  # type: ignore[arg-type]
         process.__dict__["plan"] = self.plan
+        process.__dict__["apart"] = Apart(process.directory, threads=False)
         return process, mine
 
     def epoch(self, takes: list[int], again: int = 0) -> None:

@@ -6,7 +6,7 @@ at the end, all of it; every message that cannot be read is one dead letter.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
@@ -24,7 +24,7 @@ from storage.trace import Trace
 from storage.updates import MIN_TIME
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
-from tests.crash.simservice import PARTITIONS, TOPIC, Log, SimService
+from tests.crash.simservice import DELAY, PARTITIONS, TOPIC, Log, SimService
 
 STEPS = 30
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)
@@ -171,29 +171,30 @@ class Simulation:
             if since < manifest.upper:
                 times.add(self.rng.randint(max(since, manifest.upper - 30), manifest.upper - 1))
             for time in sorted(times):
-                self.compare(manifest, views["sums"], views["shared"], time)
+                self.compare(manifest, views, time)
         return f"epoch {manifest.epoch} to {manifest.upper}"
 
-    def compare(self, manifest: Manifest, sums: ViewState, shared: ViewState, time: int) -> None:
+    def compare(self, manifest: Manifest, views: Mapping[str, ViewState], time: int) -> None:
+        found = {}
+        for name, view in views.items():
+            found[name] = {tuple(row) for row in view.rows_as_of(time).flat().rows.tolist()}
+        pairs = self.pairs(manifest, time)
+        counts: Counter[int] = Counter()
+        for (_, value), count in pairs.items():
+            counts[value] += count
+        assert found["sums"] == sums_of(pairs), f"sums at {time}"
+        assert found["late"] == sums_of(self.pairs(manifest, time - DELAY)), f"late at {time}"
+        both = {(key, value) for (key, value), count in pairs.items() if count > 0 and counts[value] > 1}
+        assert found["shared"] == both, f"shared at {time}"
+
+    def pairs(self, manifest: Manifest, time: int) -> Counter[tuple[int, int]]:
+        """What the messages that an epoch has consumed add up to, as of a time."""
         rows: Counter[tuple[int, int]] = Counter()
         for at, messages in enumerate(self.sent):
             for updates in messages[: manifest.offsets.get(TOPIC, {}).get(at, 0)]:
                 for key, value, when, diff in updates:
-                    if when <= time:
-                        rows[key, value] += diff
-        totals: dict[int, list[int]] = {}
-        counts: Counter[int] = Counter()
-        for (key, value), count in rows.items():
-            if count:
-                total = totals.setdefault(key, [0, 0])
-                total[0] += value * count
-                total[1] += count
-                counts[value] += count
-        wanted = {(key, *total) for key, total in totals.items()}
-        found = sums.rows_as_of(time).flat().rows.tolist()
-        assert {tuple(row[:3]) for row in found} == wanted, f"sums at {time}"
-        both = {(key, value) for (key, value), count in rows.items() if count > 0 and counts[value] > 1}
-        assert {tuple(row[:2]) for row in shared.rows_as_of(time).flat().rows.tolist()} == both, f"shared at {time}"
+                    rows[key, value] += diff * (when <= time)
+        return Counter({row: count for row, count in rows.items() if count})
 
     def finish(self) -> None:
         """No more faults: everything is promised and read, answers are final, the state is sound, letters are sent."""
@@ -210,6 +211,16 @@ class Simulation:
         checked = StateDirectory(WHERE, self.machine.process().blob)
         assert audit(checked).problems == []
         self.log.append(self.told(service))
+
+
+def sums_of(pairs: Counter[tuple[int, int]]) -> set[tuple[int, ...]]:
+    """Key, total and count."""
+    totals: dict[int, list[int]] = {}
+    for (key, value), count in pairs.items():
+        total = totals.setdefault(key, [0, 0])
+        total[0] += value * count
+        total[1] += count
+    return {(key, *total) for key, total in totals.items()}
 
 
 def run_all(seeds: Iterable[int], kind: Callable[[object], Machine] = DiskMachine) -> None:
@@ -252,6 +263,10 @@ def forget_held(width: int, arrays: object, ref: object) -> Held:
 _close = Trace.close_slice
 
 
+def anywhere(plan: object, queue: str) -> None:
+    """What operators hold stays with whoever comes first when the number of workers changes."""
+
+
 def compact_all(trace: Trace, since: int) -> None:
     """Compaction goes past what readers are told."""
     _close(trace, since + 20)
@@ -264,10 +279,11 @@ def compact_all(trace: Trace, since: int) -> None:
         (intake, "_mark_consumed", read_again),
         (recut, "hash_range", everyone),
         (Held, "open", staticmethod(forget_held)),
+        (shard, "_placement", anywhere),
         (Trace, "close_slice", compact_all),
         (shard, "read_letters", None),
     ],
-    ids=["offsets", "ranges", "held", "since", "letters"],
+    ids=["offsets", "ranges", "held", "queues", "since", "letters"],
 )
 def test_a_planted_bug_is_found(
     owner: object, name: str, bug: Callable[..., object] | None, monkeypatch: pytest.MonkeyPatch
