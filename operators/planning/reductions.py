@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 
 
 def _add(planner: Planner, op: KeyedOp, print_: str) -> int:
-    """A reduction that does not know from its input what it has said keeps that."""
-    added = planner.add(op, print_)
-    if not op.total:
-        keep(planner, op)
-    return added
+    """The reduction, once: nodes that differ in the names of columns alone may ask for the same of one arrangement.
+
+    One that does not know from its input what it has said keeps that.
+    """
+    memo = ("reduction", op.scope, print_)
+    if memo not in planner.memo:
+        planner.memo[memo] = planner.add(op, print_)
+        if not op.total:
+            keep(planner, op)
+    return planner.memo[memo]
 
 
 def reduce(

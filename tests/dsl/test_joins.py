@@ -160,6 +160,19 @@ def test_arrangements_are_shared(how: str, arranged: int, reduced: int) -> None:
     assert (found["arrange"], found["reduce"]) == (arranged, reduced)
 
 
+def test_a_collection_joined_with_itself_under_other_names_is_kept_once() -> None:
+    for how in ("semi", "left", "full"):
+        found = operators(lambda left, right, how=how: left.join(left.rename(k="j"), on="a", how=how))  # type: ignore[misc]
+        assert (found["arrange"], found["reduce"]) == (1, 1), how
+    changes: dict[str, list[Change]] = {"left": [((1, 1), 1, 1), ((None, 1), 2, 1), ((1, 2), 3, 1), ((1, 1), 4, -1)]}
+    check(
+        lambda left: left.join(left.rename(a="b"), on="k", how="full", where=col("a") <= col("b")),
+        {"left": Left},
+        lambda left: nested_loop(left, left, "full", True),
+        changes,
+    )
+
+
 def test_no_distinct_is_needless() -> None:
     found = operators(lambda left, right: left.intersect(right.rename(b="a")))
     assert (found["arrange"], found["reduce"], found["join"]) == (2, 2, 1)
