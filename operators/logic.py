@@ -119,6 +119,8 @@ class LogicSpec(ABC):
 
     name: ClassVar[str]
     """For people and fingerprints."""
+    positive: ClassVar[bool] = False
+    """Whether it never gives a negative multiplicity, whatever it is given."""
     steady: ClassVar[bool] = True
     """Whether what it answered may be computed again instead of kept. User code is not asked twice for one state."""
 

@@ -43,6 +43,8 @@ class TableFunction:
 
     name: ClassVar[str] = "table function"
     waits: ClassVar[bool] = False
+    positive: ClassVar[bool] = True
+    """Whether its factors are never negative."""
 
     def key(self) -> tuple[Any, ...]:
         """A hashable form, equal for equal meaning, the same in every process."""
@@ -129,6 +131,7 @@ class RepeatRow(TableFunction):
     """The same columns; the multiplicity times the value of an Int64 expression, which may be negative (null: 0)."""
 
     name = "repeat_row"
+    positive = False
 
     def __init__(self, factor: Expr) -> None:
         self.factor = factor
@@ -171,6 +174,7 @@ class ValidBetween(TableFunction):
 
     name = "valid_between"
     waits = True
+    positive = False
 
     def __init__(self, start: Expr, stop: Expr) -> None:
         self.start, self.stop = start, stop

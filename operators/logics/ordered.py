@@ -72,6 +72,7 @@ class Ordered:
 class OrderedSpec(LogicSpec):
     """A logic on ordered groups; `label` is the name of the column that it adds."""
 
+    positive: ClassVar[bool] = True
     by: Orders
     label: str
 
@@ -106,6 +107,7 @@ class TopK(LogicSpec):
     """The first `count` copies in order."""
 
     name: ClassVar[str] = "top_k"
+    positive: ClassVar[bool] = True
     by: Orders
     count: int
 

@@ -19,6 +19,7 @@ class Sessions(LogicSpec):
     before it. The session lasts from its first value to `gap` after its last. Rows with a null value are in none."""
 
     name: ClassVar[str] = "session"
+    positive: ClassVar[bool] = True
     on: str
     gap: int
 

@@ -180,5 +180,16 @@ def test_no_distinct_is_needless() -> None:
     assert (found["arrange"], found["reduce"], found["join"]) == (2, 2, 1)
     found = operators(lambda left, right: left.except_all(right.rename(b="a")))
     assert (found["arrange"], found["reduce"]) == (1, 1)
+    # Nothing is asked for rows apart that are known to be there at least once: the arrangement has the key alone.
+    positive: list[Callable[[vn.Collection], vn.Collection]] = [
+        lambda left: left.top_k(3, by="a", within="k"),
+        lambda left: left.distinct().window("a", hop=4, every=2),
+        lambda left: left.except_all(left.filter(col("a") > 1)),
+    ]
+    for build in positive:
+        app = vn.App("t")
+        app.view("v", build(app.source("left", Left)).group_by("k").agg(n=vn.count()))
+        shapes = [one for one in compile_app(app).arrangements.values() if not one.retained]
+        assert shapes[-1].val_width == 0
     found = operators(lambda left, right: left.distinct().distinct().filter(col("a") > 1).distinct())
     assert (found["arrange"], found["reduce"]) == (1, 1)
