@@ -13,13 +13,16 @@ import numpy as np
 
 from operators.language.aggregates import arg_min, collect_list, count, max, median, min, mode, sum
 from operators.language.app import App
+from operators.language.builders import concat
 from operators.language.collection import Collection, union
-from operators.language.expr import col
+from operators.language.expr import col, lit
 from operators.language.fixpoint import fixpoint
-from operators.language.schema import Schema
+from operators.language.schema import RowType, Schema
+from operators.language.texts import List, String
 from operators.language.types import Float64, Int64
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
+from storage.texts import Heap, order
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 _MANY = 5000
@@ -84,6 +87,25 @@ def _times() -> App:
     return app
 
 
+def _texts() -> App:
+    """Texts that are longer than words hold, with equal beginnings, on their way between workers and in loops."""
+    app = App("warm-texts")
+    edges = app.source("edges", _Edge)
+    app.source("nodes", _Node)
+    begin = lit("as long as the beginning of a text may be ")
+    texts = edges.select(src=concat(begin, col("src").cast(String)), dst=concat(begin, col("dst").cast(String)))
+
+    @fixpoint(max_rounds=3, on_limit="truncate")
+    def reach(reach: Collection) -> Collection:
+        step = reach.join(texts, left_on="node", right_on="src").select(node="dst")
+        return union(step, reach).filter(col("node") != begin).distinct()
+
+    app.view("reach", reach(texts.select(node="src").delay(7)), key="node")
+    groups = texts.group_by("src").agg(every=collect_list("dst"), least=min("dst"))
+    app.view("groups", groups.filter(col("least") < col("src")), key="src")
+    return app
+
+
 def _loops() -> App:
     """A loop, and one in another's body; a source, rows of it and a reduction's output enter it."""
     app = App("warm-loops")
@@ -110,6 +132,7 @@ _STAGES: tuple[tuple[str, Callable[[], App]], ...] = (
     ("aggregates", _groups),
     ("orders", _orders),
     ("times", _times),
+    ("texts", _texts),
     ("loops", _loops),
 )
 
@@ -128,6 +151,18 @@ def warm(report: Callable[[str], None] = lambda text: None) -> None:
                 engine.run_epoch(MIN_TIME, 100, {name: many[name] for name in plan.sources})
                 few = _updates(20, 100)
                 engine.run_epoch(100, CLOSED, {name: few[name] for name in plan.sources})
+    _contents()
+
+
+def _contents() -> None:
+    """What encodes and decodes rows at the edges of a dataflow."""
+    row = RowType([("name", String(), True), ("list", List(String), False)])
+    begin = "as long as the beginning of a text may be"
+    heap, other = Heap(), Heap()
+    words = row.encode_rows([(f"{begin} {i}", [begin, str(i)]) for i in range(20)], heap)
+    other.attach([heap.dictionary(words, row.text_words)])
+    sorted_words = words[order(words, np.arange(row.width, dtype=np.int64), row.text_words, other)]
+    row.decode_rows(sorted_words, other)
 
 
 def _updates(n: int, time: int) -> dict[str, Updates]:

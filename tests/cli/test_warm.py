@@ -49,7 +49,7 @@ for program in json.loads(sys.argv[1]):
         views = {name: view.schema for name, view in plan.views.items()}
         with LocalEngine(plan, workers) as engine, ChangeFile(Path(sys.argv[3]), views) as out:
             for epoch in epochs_of(updates, size):
-                out.add(engine.run_epoch(*epoch))
+                out.add(engine.run_epoch(*epoch), engine.heap)
 print(len(before), *sorted(compiled() - before), sep="\\n")
 """
 
@@ -77,6 +77,9 @@ app.view("found", nodes.lookup(edges, left_on="node", right_on="src").valid_betw
 gone = vn.Variable("gone", Node, delay=50)
 gone.set(nodes.union(edges.select(node="src").coarsen(100)).consolidate())
 app.view("gone", gone)
+named = edges.select("dst", name=vn.concat(vn.lit("a name that is longer than words are: "), col("src").cast(vn.String)))
+app.view("named", named.join(named.select("name", to="dst"), on="name").distinct())
+app.view("names", named.group_by("dst").agg(all=vn.collect_list("name"), last=vn.max("name")))
 app.view("rest", vn.union(nodes, edges.select(node="dst").negate()))
 
 
