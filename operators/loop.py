@@ -22,6 +22,9 @@ from operators.planning.plan import LeaveOp, LoopOp, Op, VariableOp
 from operators.scope import ScopeRun
 from storage.updates import Ints, consolidate_rows, sort_columns
 
+SHOWN = 3
+"""Rows that an error gives as examples."""
+
 
 class Variable(Operator):
     """A loop variable, by round."""
@@ -76,10 +79,17 @@ class Variable(Operator):
         if len(rows) == 0 or (later[-1] >= limit and truncate):
             return
         if later[-1] >= limit:
-            sample = "; ".join(f"{row[: op.width]} at {row[op.width]}" for row in rows[:3].tolist())
-            raise LoopDidNotSettle(loop=loop, round=later[-1], sample=sample)
+            raise LoopDidNotSettle(loop=loop, round=later[-1], sample=self._shown(rows[:SHOWN]))
         self.buckets.put(later, rows)
         self.scope.note(later)
+
+    def _shown(self, rows: Ints) -> str:
+        """Changes as the program would write them: variable, row, how many, data time."""
+        op = self.variable
+        decoded = op.schema.decode_rows(np.ascontiguousarray(rows[:, : op.width]), self.scope.heap)
+        times, diffs = rows[:, op.width].tolist(), rows[:, -1].tolist()
+        named = zip(decoded, times, diffs, strict=True)
+        return "; ".join(f"{op.name} {row} ({diff:+d}) at {time}" for row, time, diff in named)
 
 
 class Loop(Operator):

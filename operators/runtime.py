@@ -30,9 +30,6 @@ from storage.updates import MIN_TIME, Ints, Updates
 SLICE_UPDATES = 1024
 """Updates a slice holds, all workers together: few enough for histories to stay in the cache."""
 
-SHOWN = 3
-"""Rows that an error gives as examples."""
-
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (
     linear.KINDS,
@@ -189,10 +186,10 @@ class Worker:
                 continue
             names.append(op.name.removeprefix("variable "))
             steps = max(steps, op.max_steps)
-            due = self.state.queues[op.queue].due(start, stop)[:SHOWN]
+            due = self.state.queues[op.queue].due(start, stop)[: loop.SHOWN]
             rows = op.schema.decode_rows(np.ascontiguousarray(due[:, : op.width]), self.root.heap)
             shown += [f"{row} at {time}" for row, time in zip(rows, due[:, op.width].tolist(), strict=True)]
-        sample = "; ".join(shown[:SHOWN]) or "rows of another worker"
+        sample = "; ".join(shown[: loop.SHOWN]) or "rows of another worker"
         return DelayedCycleDidNotSettle(variables=", ".join(names), steps=steps, time=start, sample=sample)
 
     def _attach_texts(self) -> None:

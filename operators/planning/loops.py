@@ -34,9 +34,9 @@ def build_loop(planner: Planner, loop: logical.Loop) -> int:
     initials = [planner.into(initial, outer_scope) for initial in loop.initials]
     variables = []
     for index, initial in enumerate(initials):
-        width = loop.initials[index].schema.width
-        op = VariableOp(len(planner.ops), inner.id, width, loop.variables[index], -1, initial)
-        op.texts = loop.initials[index].schema.text_words
+        schema = loop.initials[index].schema
+        op = VariableOp(len(planner.ops), inner.id, schema.width, loop.variables[index], schema, -1, initial)
+        op.texts = schema.text_words
         variables.append(op)
         planner.variables[(loop.scope, index)] = planner.add(op, planner.hash("variable", print_, index))
     bodies = [planner.into(body, loop.scope) for body in loop.bodies]

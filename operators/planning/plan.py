@@ -242,6 +242,7 @@ class CheckOp(Op):
 class VariableOp(Op):
     """A loop variable: X0 at round 0, -X0 at round 1, and the body's output one round later."""
 
+    schema: RowType
     loop: int
     initial: int
     feedback: int = -1

@@ -1,11 +1,13 @@
 """Loops as programs write them: variables, captured collections, nesting, and what is refused."""
 
+from datetime import date
 from typing import Any
 
 import pytest
 
 import vernier as vn
 from operators.errors import BadLoop
+from operators.failures import LoopDidNotSettle
 from operators.language.logical import LoopResult, Variable
 from vernier import col
 
@@ -156,3 +158,24 @@ def test_a_body_does_not_call_itself() -> None:
 
     with pytest.raises(BadLoop, match="calls itself; its own value is the variable 'x'"):
         endless(nodes)
+
+
+def test_a_loop_that_does_not_settle_shows_rows_as_the_program_knows_them() -> None:
+    class Step(vn.Schema):
+        price: vn.Float64 | None
+        name: vn.String
+        day: vn.Date
+
+    endless = vn.App("t")
+
+    @vn.fixpoint(max_rounds=3)
+    def dearer(item: vn.Collection) -> vn.Collection:
+        return item.with_columns(price=col("price") + 0.5)
+
+    endless.view("v", dearer(endless.source("s", Step)))
+    name = "a name that is longer than fifteen bytes"
+    with vn.testing.run(endless) as t:
+        t.insert("s", (1.5, name, date(2026, 1, 2)), at=7)
+        said = rf"loop dearer .* at round 3 .*item \(3.0, '{name}', datetime.date\(2026, 1, 2\)\) \(\+1\) at 7"
+        with pytest.raises(LoopDidNotSettle, match=said):
+            t.finish()
