@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -47,13 +47,25 @@ class Udf:
         return f"udf({self.name}, returns={spell(self.returns, self.nullable)})"
 
 
+@overload
+def udf(
+    function: Callable[..., Any], *, returns: Any, nulls: bool = False, deterministic: bool | None = None
+) -> Udf: ...
+
+
+@overload
+def udf(
+    function: None = None, *, returns: Any, nulls: bool = False, deterministic: bool | None = None
+) -> Callable[[Callable[..., Any]], Udf]: ...
+
+
 def udf(
     function: Callable[..., Any] | None = None,
     *,
     returns: Any,
     nulls: bool = False,
     deterministic: bool | None = None,
-) -> Any:
+) -> Udf | Callable[[Callable[..., Any]], Udf]:
     """Make a vectorised function of the program usable in expressions: `udf(fn, returns=vn.Int64)`, or as decorator.
 
     The function gets the columns it is called with and returns as many values of type `returns` (`T | None` when it
