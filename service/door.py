@@ -211,7 +211,8 @@ class Door:
 
         counters, by source (or topic, where no source is known): `insert` and `delete` updates decoded, `bytes` of
         messages, `copies` of counted updates that were dropped, `late_reject` and `late_advance` updates, `skewed`
-        arrivals moved up to the frontier, `held` and `released` updates, `error_<reason>` messages.
+        arrivals moved up to the frontier, `delay_ms` of the newest update by its own clock, `held` and `released`
+        updates, `error_<reason>` messages.
         """
         counters: dict[str, Counter[str]] = {name: Counter() for name in self._sources}
         gates = {

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -25,14 +25,16 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from operators.language.app import load_program
-from operators.planning.planner import compile_app
+from operators.language.app import App
+from operators.planning.plan import Plan
 from service import trouble
 from service.broker import create_topics
 from service.epochs import Epochs
 from service.errors import ProgramFailed, ProgramStopped, SparkFailed
 from service.heartbeat import Heartbeat
+from service.lag import Lag
 from service.letters import Letters
+from service.programs import Program, Registry, compiled
 from service.runner import Runner
 from service.settings import Settings, heartbeat_topic, load
 from service.sources import DoorConfig
@@ -46,6 +48,8 @@ FAILURES_IN_A_ROW = 6
 """After so many query failures without a commit in between the process gives way to a fresh one."""
 
 _HOUR_MS = 3_600_000
+Bundled = tuple[list[Program], App, Plan]
+"""Programs, and what they are together."""
 _log = logging.getLogger("vernier.driver")
 
 
@@ -57,12 +61,15 @@ class Driver:
             raise SparkFailed(problem="there is no program to run: `vernier up PROGRAM.py`, or set `program`")
         self.settings = settings
         self._stop = threading.Event()
-        self.app = load_program(settings.program)
-        self.plan = compile_app(self.app)
+        self._own = [Program.of(path) for path in (settings.program, *settings.programs)]
+        self.registry = Registry(settings.state.place.open())
+        self.programs, self.app, self.plan = self._together(lambda plan: None)
         self.door = self._prepare_topics()
         self.epochs = Epochs(
             StateDirectory(settings.state.place), self.plan, self.door, settings.workers, settings.state.keep
         )
+        self.lag = Lag(settings.kafka_client(), self.door.partitions)
+        self.epochs.lag = self.lag
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
         self.letters.recover(self.epochs.newest)
         self.heartbeat = Heartbeat(settings, self.app.name)
@@ -78,8 +85,8 @@ class Driver:
         """Run queries until `stop`. Raises SparkFailed and StorageErrors when another process should try."""
         spark = start_session(self.settings, self.app.name, self._scratch)
         self.spark = spark
-        self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         failures, reached = 0, self._reached()
+        self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         began_ns = 0
         while not self._stop.is_set():
             try:
@@ -116,6 +123,7 @@ class Driver:
             self.spark.stop()
         self.runner.close()
         self.letters.close()
+        self.lag.close()
         self.epochs.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -135,8 +143,9 @@ class Driver:
         stream = open_stream(spark, self.settings, self.door, self.epochs.start.offsets)
         self.runner.failure = None
         query = start_query(stream, self.runner, checkpoint)
+        changed: Bundled | None = None
         try:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and (changed := self._changed()) is None:
                 if query.awaitTermination(1):
                     raise SparkFailed(problem="the query ended by itself")
             # Stopping Spark in the middle of an epoch is noisy: let it end first.
@@ -144,6 +153,42 @@ class Driver:
         finally:
             query.stop()
             shutil.rmtree(checkpoint, ignore_errors=True)
+
+        if changed is not None:
+            self._change(spark, changed)
+
+    def _together(self, check: Callable[[Plan], None]) -> Bundled:
+        """The service's own programs and those that have joined, as far as `check` lets them; others are set aside."""
+        programs, bundled = list(self._own), compiled(self._own, keep_sources=self.settings.state.keep_sources)
+        for one in self.registry.joined():
+            try:
+                tried = compiled([*programs, one], keep_sources=self.settings.state.keep_sources)
+                check(tried[1])
+            except VernierError as error:
+                _log.warning("program %s cannot join: %s", one.name, error)
+                self.registry.refuse(one, str(error))
+                continue
+            programs.append(one)
+            bundled = tried
+        return programs, *bundled
+
+    def _changed(self) -> Bundled | None:
+        """The programs that are to run from now on, when they are not those that do."""
+        if [*self._own, *self.registry.joined()] == self.programs:
+            return None
+        bundled = self._together(self.epochs.check)
+        return None if bundled[0] == self.programs else bundled
+
+    def _change(self, spark: SparkSession, bundled: Bundled) -> None:
+        """Go on with other programs from the newest commit. Between queries."""
+        self.programs, self.app, self.plan = bundled
+        self.door = self._prepare_topics()
+        self.epochs.change(self.plan, self.door)
+        self.lag.close()
+        self.lag = self.epochs.lag = Lag(self.settings.kafka_client(), self.door.partitions)
+        self.runner.attach(Stage(spark, self._job(), self.settings.workers))
+        self.runner.go_on()
+        _log.info("programs: %s", ", ".join(program.name for program in self.programs))
 
     def _prepare_topics(self) -> DoorConfig:
         """Create the topics that are missing; returns the door's configuration with everybody's partitions."""
@@ -162,18 +207,16 @@ class Driver:
         return settings.door(self.app, found)
 
     def _job(self) -> Job:
-        program = self.settings.program
-        assert program is not None  # checked at the start
         return Job(
             address=self.runner.rendezvous.address,
             token=self.runner.rendezvous.token,
-            text=program.read_text("utf-8"),
-            name=str(program.resolve()),
+            programs=tuple(self.programs),
             fingerprint=self.plan.fingerprint,
             state=self.settings.state.place,
             door=self.door,
             slice_updates=self.settings.epoch.slice_updates,
             seconds=self.settings.epoch.timeout_ms / 1000,
+            keep_sources=self.settings.state.keep_sources,
         )
 
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from operators.adopt import plan_adoption
 from operators.planning.plan import Plan
 from service.errors import WrongState
+from service.lag import Lag, Offsets
 from service.protocol import Report, Start
 from service.sources import DoorConfig
 from service.stats import Stats
@@ -55,6 +57,8 @@ class Epochs:
         self._door, self._keep = door, keep
         self.newest: Manifest | None = _acquire(self.directory)
         self._commit_seconds: float | None = None
+        self.lag: Lag | None = None
+        """Who knows the ends of the partitions, if anybody does."""
         try:
             self._check()
         except BaseException:
@@ -87,7 +91,7 @@ class Epochs:
         for topic, own in one.offsets.items():
             offsets.setdefault(topic, {}).update(own)
         now = self._now()
-        stats = self._count(reports, seconds, now)
+        stats = self._count(reports, seconds, offsets, now)
         manifest = Manifest(
             epoch=start.epoch,
             attempt=one.attempt,
@@ -140,14 +144,27 @@ class Epochs:
         newest = self.newest
         if newest is None:
             return
-        if newest.program != self.plan.fingerprint:
-            raise WrongState(
-                path=self.directory.path,
-                found=f"app {newest.app!r} (program {newest.program[:8]})",
-                wanted=f"app {self.plan.app!r} (program {self.plan.fingerprint[:8]})",
-            )
+        if newest.app != self.plan.app:
+            found, wanted = f"app {newest.app!r}", f"app {self.plan.app!r}"
+            raise WrongState(path=self.directory.path, found=found, wanted=wanted)
+        self.check(self.plan)
         if newest.workers != self.workers:
             _log.info("the state of %d workers is cut for %d", newest.workers, self.workers)
+
+    def check(self, plan: Plan) -> None:
+        """Whether a plan can go on from the newest epoch. Raises NeedsHistory."""
+        newest = self.newest
+        if newest is not None and newest.program != plan.fingerprint:
+            queues = [name for name in newest.held if ":" in name]  # no source has such a name
+            adoption = plan_adoption(plan, {*newest.traces, *queues})
+            _log.info(
+                "kept: %d arrangements, new: %s, dropped: %s", len(adoption.kept), adoption.fresh, adoption.dropped
+            )
+
+    def change(self, plan: Plan, door: DoorConfig) -> None:
+        """Go on with another plan, which `check` has passed."""
+        self.plan, self._door = plan, door
+        self._show_plan()
 
     def _show_plan(self) -> None:
         """Leave the plan where readers find it."""
@@ -158,7 +175,7 @@ class Epochs:
         shards = [report.traces[name].layers for report in reports]
         return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards)
 
-    def _count(self, reports: list[Report], seconds: Mapping[str, float], now: int) -> Stats:
+    def _count(self, reports: list[Report], seconds: Mapping[str, float], offsets: Offsets, now: int) -> Stats:
         """The totals with this epoch in them; a copy, because the commit may fail."""
         stats = Stats.from_json(self.stats.to_json())
         stats.add("epochs_total", "committed")
@@ -175,7 +192,8 @@ class Epochs:
             self._count_latency(stats, report, now)
         for loop, rounds in reports[0].rounds.items():
             stats.set("fixpoint_rounds", loop, value=rounds)
-        self._tell_sources(stats, reports)
+        self._tell_delays(stats, reports)
+        self._tell_sources(stats, reports, offsets)
         return stats
 
     def _count_latency(self, stats: Stats, report: Report, now: int) -> None:
@@ -185,7 +203,16 @@ class Epochs:
         for view in self.plan.views:
             stats.observe("view_latency_seconds", view, value=waited, count=report.received_count)
 
-    def _tell_sources(self, stats: Stats, reports: list[Report]) -> None:
+    def _tell_delays(self, stats: Stats, reports: list[Report]) -> None:
+        for name in self.plan.sources:
+            delays = [
+                counted["delay_ms"] for report in reports if "delay_ms" in (counted := report.counters.get(name, {}))
+            ]
+            if delays:
+                stats.set("source_event_delay_seconds", name, value=max(delays) / 1e3)
+
+    def _tell_sources(self, stats: Stats, reports: list[Report], offsets: Offsets) -> None:
+        stats.clear("source_lag_messages")
         told: dict[str, Any] = {}
         for name in self.plan.sources:
             config = self._door.sources[name]
@@ -194,13 +221,19 @@ class Epochs:
             least = min(known, default=None)
             if least is not None and MIN_TIME < least < CLOSED:
                 stats.set("source_frontier_timestamp_seconds", name, value=least / 1e9)
+            unread = self.lag.unread(config.topic, offsets) if self.lag is not None else {}
+            for partition, count in unread.items():
+                stats.set("source_lag_messages", name, str(partition), value=count)
             told[name] = {
                 "topic": config.topic,
                 "format": config.format,
                 "clock": config.clock,
                 "frontier": None if least is None else str(least),
                 "partitions": {
-                    partition: {"frontier": None if frontier is None else str(frontier)}
+                    partition: {
+                        "frontier": None if frontier is None else str(frontier),
+                        "lag": unread.get(int(partition)),
+                    }
                     for partition, frontier in own.items()
                 },
                 "held": sum(report.waiting.get(name, 0) for report in reports),

@@ -64,6 +64,9 @@ class Gate:
                 self._counters["skewed" if self._config.clock == "arrival" else "late_advance"] += count
                 time = np.where(late, self._frontier, time)
         updates, received = Updates.of(rows, time, diff), messages.ms[message]
+        if len(time) and self._config.clock == "event":
+            newest = int(np.argmax(time))
+            self._counters["delay_ms"] = int(received[newest]) - int(time[newest]) // 1_000_000
         waits = time >= self._upper
         if waits.any():
             self._counters["held"] += int(np.count_nonzero(waits))

@@ -64,7 +64,7 @@ class Runner:
         self._running = threading.Lock()
         self._stopping = False
         self._troubled = True  # an earlier process may have left word
-        self._arrival = {name for name in epochs.plan.sources if settings.source(name).clock == "arrival"}
+        self.go_on()
 
     def attach(self, stage: Stage) -> None:
         """Use this stage from now on."""
@@ -75,6 +75,11 @@ class Runner:
         self._stopping = True
         with self._running:
             pass
+
+    def go_on(self) -> None:
+        """Let epochs begin again after `stop`, when another stage is attached or programs have changed."""
+        self._stopping = False
+        self._arrival = {name for name in self.epochs.plan.sources if self._settings.source(name).clock == "arrival"}
 
     def close(self) -> None:
         """Let all workers go."""

@@ -116,6 +116,9 @@ class State(_Section):
     )
     cache_mb: int = Field(default=CACHE_BYTES >> 20, ge=1, description="what these copies may take")
     keep: int = Field(default=64, ge=2, description="epochs whose manifests stay for readers that follow")
+    keep_sources: bool = Field(
+        default=False, description="keep every source's rows whole, so that programs can join or change later"
+    )
 
     @field_validator("path", mode="before")
     @classmethod
@@ -193,6 +196,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter="__")
 
     program: Path | None = Field(default=None, description="the program's file; `vernier up PROGRAM.py` sets it")
+    programs: list[Path] = Field(default=[], description="more programs, which share what means the same")
     workers: int = Field(default=0, ge=0, description="dataflow workers = tasks an epoch; 0: one a core")
     state: State = State()
     kafka: Kafka = Kafka()

@@ -79,13 +79,19 @@ class Shard:
         }
         queues = {}
         for name, shape in plan.holds.items():
+            if name not in manifest.held:  # of a program that joins
+                continue
             shards = [
                 [Run.open(segment(ref.segment).entry(ref.label).arrays, ref) for ref in own]
-                for own in manifest.held.get(name, [])
+                for own in manifest.held[name]
             ]
             runs = _runs_of(shards, _placement(plan, name), index, workers)
             queues[name] = Queue(name, shape.width, shape.depth, runs)
         return Shard(index, manifest.epoch, manifest.attempt, WorkerState(traces, manifest.upper, queues), held)
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether it has exactly what a plan keeps; else it has to be adopted (operators/adopt.py)."""
+        return self.state.traces.keys() == plan.arrangements.keys() and self.state.queues.keys() == plan.holds.keys()
 
     def fresh_layers(self) -> list[Layer]:
         """The layers that no segment has yet."""
@@ -149,8 +155,8 @@ def store(
 ) -> Stored:
     """Write what is new of a shard, its changes (schema order) and its dead letters: one segment, one sync.
 
-    The shard's layers, held batches and queues' runs then know where they are. Nothing exists until a manifest names it.
-    Raises StorageErrors.
+    The shard's layers, held batches and queues' runs then know where they are. Nothing exists until a manifest names
+    it. Raises StorageErrors.
     """
     layers, runs = shard.fresh_layers(), shard.fresh_runs()
     changed = {}

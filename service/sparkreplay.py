@@ -25,6 +25,7 @@ from operators.planning.plan import Plan
 from service.changefiles import json_lines
 from service.epochs import Epochs
 from service.letters import Letters
+from service.programs import Program
 from service.runner import Runner
 from service.settings import Settings, load
 from service.spark import COLUMNS, Stage, start_session
@@ -90,8 +91,7 @@ class SparkEngine:
         job = Job(
             address=runner.rendezvous.address,
             token=runner.rendezvous.token,
-            text=program.read_text("utf-8"),
-            name=str(program.resolve()),
+            programs=(Program.of(program),),
             fingerprint=self._plan.fingerprint,
             state=settings.state.place,
             door=door,

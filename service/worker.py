@@ -19,21 +19,20 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from operators.language.app import load_program
+from operators.adopt import adopt
 from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
 from operators.runtime import EpochResult, Worker
 from service.door import Admitted, Advanced, Door
 from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
 from service.exchange import Exchange, Mailbox
 from service.link import Link
+from service.programs import Program, compiled
 from service.protocol import Assign, Hot, Report, TraceReport
 from service.shard import Shard, Stored, store
 from service.sources import DoorConfig
@@ -52,18 +51,18 @@ plans, connections and imports that only tasks make."""
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know of its service. address, token: of the rendezvous. text, name: the program's.
-    fingerprint: of its plan. seconds: how long an attempt may take."""
+    """What a worker needs to know of its service. address, token: of the rendezvous. fingerprint: of the
+    programs' plan. seconds: how long an attempt may take. keep_sources: see operators/planning/planner.py."""
 
     address: tuple[str, int]
     token: str
-    text: str
-    name: str
+    programs: tuple[Program, ...]
     fingerprint: str
     state: Place
     door: DoorConfig
     slice_updates: int
     seconds: float
+    keep_sources: bool = False
 
 
 @dataclass
@@ -84,12 +83,11 @@ class Process:
 
     @cached_property
     def plan(self) -> Plan:
-        job, path = self.job, Path(self.job.name)
-        # By its path, where it is the same file, a program can also import what stands beside it.
-        here = path.is_file() and path.read_text("utf-8") == job.text
-        plan = compile_app(load_program(path if here else job.text, job.name))
+        job = self.job
+        _, plan = compiled(job.programs, keep_sources=job.keep_sources)
         if plan.fingerprint != job.fingerprint:
-            raise OtherPlan(name=job.name, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
+            names = ", ".join(program.name for program in job.programs)
+            raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
         return plan
 
     @cached_property
@@ -180,7 +178,12 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     step = process.door.advance(start.door, [msgspec.json.decode(facts) for facts in gathered])
     admitted = process.door.admit(decoded, base.held, step)
     clock.end("admit")
-    state = base.state.fork()
+    if base.fits(plan):
+        state = base.state.fork()
+    else:
+        # The layers that this makes belong to this attempt, so `base` stays as it is for another one.
+        state = adopt(plan, base.state, exchange, slice_updates=job.slice_updates)
+        clock.end("adopt")
     worker = Worker(plan, exchange, state, slice_updates=job.slice_updates)
     result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
     clock.end("dataflow")

@@ -19,8 +19,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from service import trouble
 from service.broker import EmbeddedBroker, create_topics
 from service.leash import command
+from service.programs import Program, Registry
 from service.reader import Reader
 from storage.blob import LocalBlob
+from storage.place import Place
 from storage.updates import MIN_TIME
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -37,6 +39,7 @@ app = vn.App("sums", retain="1h")
 pairs = app.source("pairs", Pair)
 app.view("sums", pairs.group_by("key").agg(total=vn.sum("value"), n=vn.count()), key=["key"])
 """
+TOPS = PROGRAM.replace('"sums"', '"tops"').replace('total=vn.sum("value"), n=vn.count()', 'high=vn.max("value")')
 
 
 class Service:
@@ -140,6 +143,55 @@ class Service:
         return [one for one in found if any(one.ppid() == other.pid for other in found)]
 
 
+def test_programs_join_and_leave_a_running_service(service: Service) -> None:
+    service.start()
+    reached = service.send((1, 10), (2, 20), (1, 5))
+    service.final(reached)
+    registry = Registry(Place.of(service.folder / "state").open())
+
+    def view(name: str, at: int) -> dict[int, list[int]]:
+        snapshot = service.reader.snapshot
+        assert snapshot is not None
+        rows = snapshot.views[name].rows_as_of(at).flat().rows.tolist()
+        return {row[0]: row[1:] for row in rows}
+
+    def shown(name: str) -> bool:
+        service.reader.poll()
+        return service.reader.snapshot is not None and name in service.reader.snapshot.views
+
+    before = service.reader.snapshot
+    assert before is not None
+    # What it needs is there already: it answers for what came before it, and reads nothing from the topic again.
+    assert registry.add(Program("tops.py", TOPS)) == "tops"
+    service.wait(lambda: shown("tops"))
+    snapshot = service.reader.snapshot
+    assert snapshot is not None
+    assert view("tops", reached - 1) == {1: [10], 2: [20]}
+    assert snapshot.manifest.traces.keys() > before.manifest.traces.keys()
+    service.final(service.send((1, 100), (3, 7)))
+    assert view("tops", service.time - 1) == {1: [100], 2: [20], 3: [7]}
+    # One that asks for the past is set aside, and the others go on.
+    registry.add(
+        Program("late.py", TOPS.replace('"tops"', '"late"').replace("pairs.group_by", "pairs.delay(5).group_by"))
+    )
+    service.wait(lambda: "late" in registry.refused())
+    assert "looks at when rows came" in registry.refused()["late"]
+    assert [program.name for program in registry.joined()] == ["tops.py"]
+    service.final(service.send((3, 1)))
+    # A restart finds it again; when it leaves, its state goes.
+    assert service.stop() == 0
+    service.start()
+    service.final(service.send((2, 50)))
+    assert view("tops", service.time - 1) == {1: [100], 2: [50], 3: [7]}
+    registry.remove("tops")
+    service.wait(lambda: not shown("tops"))
+    snapshot = service.reader.snapshot
+    assert snapshot is not None
+    assert snapshot.manifest.traces.keys() == before.manifest.traces.keys()
+    service.final(service.send((4, 4)))
+    assert service.stop() == 0
+
+
 def test_a_program_that_fails_on_its_data_stops_nobody_from_reading(service: Service) -> None:
     service.start()
     reached = service.send((1, 10))
@@ -196,6 +248,10 @@ def letters(broker: EmbeddedBroker, topic: str) -> list[Any]:
 def test_nothing_is_lost_and_nothing_counted_twice(service: Service, broker: EmbeddedBroker) -> None:
     service.start()
     service.final(service.send((1, 10), (2, 20)))
+    snapshot = service.reader.snapshot
+    assert snapshot is not None
+    assert {partition for source, partition in snapshot.stats.numbers["source_lag_messages"]} == {"0", "1"}
+    assert snapshot.stats.numbers["source_event_delay_seconds"]["pairs",] > 1e9  # these times are of 1970
     # All in the other partition, then nothing but progress: Spark has fewer rows than workers.
     service.final(service.send((1, 1), partition=1))
     service.final(service.send())

@@ -1,0 +1,63 @@
+"""Lag: how many messages of each partition no epoch has read yet.
+
+Spark tells offsets only of what it reads, so a thread asks the brokers for the ends of the partitions every other
+second. The number is a message's: an epoch that has taken all there is stands at 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+POLL_SECONDS = 2.0
+
+Offsets = Mapping[str, Mapping[int, int]]
+_log = logging.getLogger("vernier.lag")
+
+
+class Lag:
+    """Follows the ends of partitions. client: the brokers' settings; partitions: how many each topic has."""
+
+    def __init__(self, client: Mapping[str, Any], partitions: Mapping[str, int]) -> None:
+        self._client = client
+        self._where = [TopicPartition(topic, one) for topic, count in partitions.items() for one in range(count)]
+        self._bounds: dict[tuple[str, int], tuple[int, int]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lag", daemon=True)
+        self._thread.start()
+
+    def unread(self, topic: str, read: Offsets) -> dict[int, int]:
+        """Messages behind the next offset to read, by partition; nothing for those the brokers have not told of."""
+        next_offsets = read.get(topic, {})
+        return {
+            partition: max(0, end - max(first, next_offsets.get(partition, first)))
+            for (name, partition), (first, end) in self._bounds.items()
+            if name == topic
+        }
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._stop.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        consumer: KafkaConsumer | None = None
+        while not self._stop.is_set():
+            try:
+                if consumer is None:
+                    consumer = KafkaConsumer(**self._client, group_id=None)
+                first, end = consumer.beginning_offsets(self._where), consumer.end_offsets(self._where)
+                # One assignment, so a reader on another thread sees all of one answer.
+                self._bounds = {(one.topic, one.partition): (first[one], end[one]) for one in self._where if one in end}
+            except KafkaError as error:
+                # The brokers are away: nothing is known of what waits there, so nothing is told.
+                self._bounds = {}
+                _log.debug("no offsets: %s", error)
+            self._stop.wait(POLL_SECONDS)
+        if consumer is not None:
+            consumer.close()
