@@ -8,17 +8,19 @@ structs objects; null is null.
 from __future__ import annotations
 
 import base64
+import decimal
 import json
 import math
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.language.decimals import Decimal
 from operators.language.parts import Slot
 from operators.language.structs import Struct
-from operators.language.texts import Binary, List, String
+from operators.language.texts import Binary, List, String, contents_of
 from operators.language.types import Bool, Date, Float64, TimestampNs, Type
 
 _TEXT = pa.large_string()
@@ -43,8 +45,10 @@ def _plain(kind: Type, array: pa.Array) -> pa.LargeStringArray:
             return pa.array([_number(value) for value in pc.fill_null(array, 0.0).to_pylist()], _TEXT)
         case TimestampNs():
             return array.cast(pa.int64()).cast(_TEXT)
-        case Date() | Decimal():
+        case Date():
             return _joined('"', pc.fill_null(array.cast(_TEXT), ""), '"')
+        case Decimal():
+            return _joined('"', _digits(pc.fill_null(array.cast(_TEXT), "")), '"')
         case String():
             return _strings(pc.fill_null(array, ""))
         case Binary():
@@ -70,11 +74,26 @@ def _strings(array: pa.Array) -> pa.LargeStringArray:
     return pc.replace_with_mask(texts, special, pa.array(escaped, _TEXT))
 
 
+def _digits(texts: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Decimals without exponents, which Arrow writes for small ones."""
+    exponents = pc.match_substring(texts, "E")
+    if not pc.any(exponents).as_py():
+        return texts
+    plain = [f"{decimal.Decimal(text):f}" for text in texts.filter(exponents).to_pylist()]
+    return pc.replace_with_mask(texts, exponents, pa.array(plain, _TEXT))
+
+
 def _lists(kind: List, array: pa.LargeListArray) -> pa.LargeStringArray:
-    # Where a list is null its part of the values does not matter, but the offsets have to be those of a list.
-    elements = json_texts(kind.element, array.values)
-    offsets = pa.array(array.offsets.to_numpy(zero_copy_only=False))
-    return _joined("[", pc.binary_join(pa.LargeListArray.from_arrays(offsets, elements), ","), "]")
+    """Elements, each with what stands before it, one behind the other: a list is a stretch of them."""
+    offsets = array.offsets.to_numpy(zero_copy_only=False)
+    full = offsets[1:] > offsets[:-1]
+    first = np.zeros(len(array.values), np.bool_)
+    first[offsets[:-1][full]] = True
+    before = pc.if_else(pa.array(first), *(pa.scalar(text, _TEXT) for text in ("[", ",")))
+    stretches = contents_of(_joined(before, json_texts(kind.element, array.values)))
+    buffers = [None, pa.py_buffer(stretches.offsets[offsets]), pa.py_buffer(stretches.data)]
+    lists = pa.Array.from_buffers(_TEXT, len(array), buffers)
+    return pc.if_else(pa.array(full), _joined(lists, "]"), pa.scalar("[]", _TEXT))
 
 
 def _joined(*parts: Any) -> pa.LargeStringArray:
