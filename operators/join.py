@@ -13,6 +13,7 @@ from typing import cast
 
 import numpy as np
 
+from operators.chain import compile_stage
 from operators.exchange import Round
 from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
@@ -24,7 +25,7 @@ from storage.updates import Ints
 
 
 class Join(Operator):
-    """Pairs two arrangements; output rows are the plan's choice of key, left and right words."""
+    """Pairs two arrangements; pairs are the plan's choice of key, left and right words, sent through its stages."""
 
     def __init__(self, op: JoinOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -34,7 +35,7 @@ class Join(Operator):
         self.index = np.array([index for _, index in op.columns], np.int64)
         self.origin_left = np.select([sides == 1, sides == 2], [FRESH, OTHER], KEY).astype(np.int64)
         self.origin_right = np.select([sides == 1, sides == 2], [OTHER, FRESH], KEY).astype(np.int64)
-        self.width = len(op.columns)
+        self.stages = [compile_stage(stage, self.depth + 2, scope) for stage in op.stages]
         self.buckets = Buckets()
         self.mark_left = self.mark_right = 0
 
@@ -77,12 +78,15 @@ class Join(Operator):
         )  # fmt: skip
         if status != 0:
             raise JoinOverflow(operator=self.op.name)
+        for stage in self.stages:
+            if len(rows):
+                rows = stage(rows)
         if len(rows) == 0:
             return
         if self.depth == 0:
             given.append(rows)
             return
-        grouped, offsets, rounds = split_rounds(rows, self.width + 1, self.depth)
+        grouped, offsets, rounds = split_rounds(np.ascontiguousarray(rows), self.op.width + 1, self.depth)
         for group, at in enumerate(map(tuple, rounds.tolist())):
             part = grouped[offsets[group] : offsets[group + 1]]
             if at == now:

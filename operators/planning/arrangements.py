@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from operators.failures import TraceNamedTwice
 from operators.language import logical
 from operators.language.app import ViewDecl
+from operators.language.expr import Expr
+from operators.planning.chains import chain
 from operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
+    Keep,
     KeyedOp,
     LinearOp,
     Take,
@@ -25,9 +29,24 @@ if TYPE_CHECKING:
     from operators.planning.planner import Planner
 
 
-def arrange(planner: Planner, node: logical.Node, scope: logical.Scope, key: Words, val: Words) -> int:
-    """The arrangement of `node` by words `key`, carrying words `val`, in the node's own scope."""
+def arrange(
+    planner: Planner,
+    node: logical.Node,
+    scope: logical.Scope,
+    key: Words,
+    val: Words,
+    conditions: Sequence[Expr] = (),
+) -> int:
+    """The arrangement of `node` by words `key`, carrying words `val`, in the node's own scope.
+
+    conditions: which of the node's rows are wanted; nobody else then reads the node.
+    """
     below = planner.build(node)
+    if conditions:
+        stages = [Keep(condition, node.schema) for condition in conditions]
+        meaning = planner.hash("where", planner.meaning(node), [condition.key() for condition in conditions])
+        below = chain(planner, below, stages, node.schema.width, planner.scope(node.scope), meaning, alone=True)
+        planner.ops[below].texts = node.schema.text_words
     base = planner.ops[below]
     newest = True
     while isinstance(base, LinearOp) and all(isinstance(stage, Take) for stage in base.stages):

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from operators.language import logical
+from operators.language.evaluate import bind
+from operators.language.expr import Binary, Expr
 from operators.language.lookup import Lookup
 from operators.planning.arrangements import arrange
-from operators.planning.plan import JoinOp, LookupOp, Words, texts_among
+from operators.planning.chains import chain
+from operators.planning.plan import JoinOp, Keep, LookupOp, Words, texts_among
+from operators.planning.sharing import identity
 
 if TYPE_CHECKING:
     from operators.planning.planner import Planner
 
 
-def build_join(planner: Planner, node: logical.Join, project: Words | None = None, meaning: str = "") -> int:
-    """A join; `project` chooses words of its output, which costs nothing (`meaning` is then the projection's)."""
+def build_join(
+    planner: Planner,
+    node: logical.Join,
+    project: Words | None = None,
+    meaning: str = "",
+    before: tuple[Sequence[Expr], Sequence[Expr]] = ((), ()),
+) -> int:
+    """A join; `project` chooses words of its output, which costs nothing (`meaning` is then the projection's).
+
+    before: conditions on the left and on the right side's rows, which come to the join only if they meet them.
+    """
     keys, vals, columns = pair_columns(node)
     sides = [
-        arrange(planner, child, child.scope, key, val)
-        for child, key, val in zip((node.left, node.right), keys, vals, strict=True)
+        arrange(planner, child, child.scope, key, val, conditions)
+        for child, key, val, conditions in zip((node.left, node.right), keys, vals, before, strict=True)
     ]
     if project is not None:
         columns = [columns[w] for w in project]
@@ -31,6 +44,41 @@ def build_join(planner: Planner, node: logical.Join, project: Words | None = Non
         )
         planner.memo[memo] = planner.add(op, meaning or planner.meaning(node))
     return planner.memo[memo]
+
+
+def build_filtered_join(planner: Planner, node: logical.Filter, join: logical.Join) -> int:
+    """A join with a condition on its pairs. What concerns one side alone is asked there, before rows are kept.
+
+    Only if nobody else reads that side, who could share its arrangement; and only what cannot raise, since rows come
+    to it that the join would not have let through. The rest runs in the join's output pass.
+    """
+    rest: list[Expr] = []
+    before: tuple[list[Expr], list[Expr]] = ([], [])
+    for condition in conjuncts(node.predicate):
+        pushed = False
+        for side, child in enumerate((join.left, join.right)):
+            names = condition.columns()
+            if names and names <= set(child.schema.names) and planner.uses[identity(child)] == 1:
+                if not bind(condition, child.schema).fallible:
+                    before[side].append(condition)
+                    pushed = True
+        if not pushed:
+            rest.append(condition)
+    meaning = planner.meaning(node)
+    found = build_join(planner, join, None, meaning, before)
+    if not rest:
+        return found
+    scope = planner.scope(node.scope)
+    alone = planner.ops[found] is planner.ops[-1]
+    stages = [Keep(condition, join.schema) for condition in rest]
+    return chain(planner, found, stages, node.schema.width, scope, meaning, alone=alone)
+
+
+def conjuncts(predicate: Expr) -> list[Expr]:
+    """The conditions of which all must be true for the predicate to be."""
+    if isinstance(predicate, Binary) and predicate.op == "&":
+        return [*conjuncts(predicate.left), *conjuncts(predicate.right)]
+    return [predicate]
 
 
 def pair_columns(node: logical.Join) -> tuple[list[Words], list[Words], list[tuple[int, int]]]:

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from operators.language import linear_nodes, logical
-from operators.planning.joins import build_join
+from operators.planning.chains import chain
+from operators.planning.joins import build_filtered_join, build_join
 from operators.planning.placement import plain_words
 from operators.planning.plan import (
     Compute,
     Expand,
-    HoldOp,
-    HoldPlan,
     Keep,
-    LinearOp,
     Move,
     Negated,
     Stage,
@@ -22,7 +20,6 @@ from operators.planning.plan import (
     UnionOp,
 )
 from operators.planning.sharing import identity
-from operators.planning.stages import chain_name, fuse, waits
 
 if TYPE_CHECKING:
     from operators.planning.planner import Planner
@@ -31,20 +28,19 @@ RowWise = logical.Project | logical.Filter | logical.Negate | linear_nodes.Expan
 
 
 def build_linear(planner: Planner, node: RowWise) -> int:
-    """A row-wise step, fused into the chain below it when nothing else reads that.
-
-    A chain that moves updates in time has a hold behind it; steps that follow run before the hold, which then keeps
-    what comes out of all of them.
-    """
+    """A row-wise step, in one pass with the steps or the join below it when nothing else reads that."""
     child = node.input
+    alone = planner.uses[identity(child)] == 1
     stages: list[Stage]
     if isinstance(node, logical.Project):
         words = plain_words(node.exprs, child.schema)
-        if words is not None and isinstance(child, logical.Join) and planner.uses[identity(child)] == 1:
+        if words is not None and isinstance(child, logical.Join) and alone:
             return build_join(planner, child, words, planner.meaning(node))
         exprs = tuple(expr for _, expr in node.exprs)
         stages = [Take(words) if words is not None else Compute(exprs, child.schema, node.schema.width)]
     elif isinstance(node, logical.Filter):
+        if isinstance(child, logical.Join) and alone:
+            return build_filtered_join(planner, node, child)
         stages = [Keep(node.predicate, child.schema)]
     elif isinstance(node, linear_nodes.Expand):
         stages = [Expand(node.table, child.schema, node.schema.width)]
@@ -52,32 +48,8 @@ def build_linear(planner: Planner, node: RowWise) -> int:
         stages = [Move(node.ns, node.delay)]
     else:
         stages = [Negated()]
-    below = planner.build(child)
-    if planner.uses[identity(child)] == 1:
-        base = planner.ops[below]
-        if isinstance(base, HoldOp) and base.input == below - 1 and base is planner.ops[-1]:
-            planner.drop(base)
-            del planner.holds[base.queue]
-            below, base = base.input, planner.ops[base.input]
-        if isinstance(base, LinearOp):
-            below, stages = base.input, fuse([*base.stages, *stages])
-            planner.drop(base)
-    width, scope = node.schema.width, planner.scope(node.scope)
-    op = LinearOp(len(planner.ops), scope, width, chain_name(stages), below, tuple(stages))
-    chain = planner.add(op, planner.meaning(node))
-    return hold(planner, op) if any(waits(stage) for stage in stages) else chain
-
-
-def hold(planner: Planner, chain: LinearOp) -> int:
-    """The operator that keeps what a chain puts behind the running slice; chains that do the same share one."""
-    print_ = planner.hash("hold", planner.prints[chain.id], planner.scope_prints[chain.scope])
-    memo = ("hold", print_)
-    if memo not in planner.memo:
-        queue = f"hold:{print_[:16]}"
-        op = HoldOp(len(planner.ops), chain.scope, chain.width, f"hold {chain.name}", chain.id, queue)
-        planner.holds[queue] = HoldPlan(queue, chain.name, chain.width, planner.scopes[chain.scope].depth)
-        planner.memo[memo] = planner.add(op, print_)
-    return planner.memo[memo]
+    scope = planner.scope(node.scope)
+    return chain(planner, planner.build(child), stages, node.schema.width, scope, planner.meaning(node), alone=alone)
 
 
 def build_union(planner: Planner, node: logical.Union) -> int:

@@ -80,6 +80,7 @@ def _propagate(ops: list[Op]) -> None:
 
 
 def _part(ops: list[Op], op: Op) -> Words | None:
+    part: Words | None
     match op:
         case ArrangeOp():
             return tuple(range(len(op.key)))
@@ -89,9 +90,12 @@ def _part(ops: list[Op], op: Op) -> Words | None:
             left = ops[op.left]
             width = len(left.key) if isinstance(left, ArrangeOp) else _key_width(left)
             wanted = [(0, i) for i in range(width)]
-            if all(column in op.columns for column in wanted):
-                return tuple(op.columns.index(column) for column in wanted)
-            return None
+            if not all(column in op.columns for column in wanted):
+                return None
+            part = tuple(op.columns.index(column) for column in wanted)
+            for stage in op.stages:
+                part = _carry(part, stage)
+            return part
         case LookupOp():
             places = range(len(op.key))
             return tuple(op.columns.index(at) for at in places) if set(places) <= set(op.columns) else None

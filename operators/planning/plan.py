@@ -126,12 +126,13 @@ class ArrangeOp(Op):
 
 @dataclass
 class JoinOp(Op):
-    """Pairs two arrangements with the same key. columns: for each output word (side, position): 0 key, 1 left val, 2
-    right val."""
+    """Pairs two arrangements with the same key. columns: for each word of a pair (side, position): 0 key, 1 left val, 2
+    right val. stages: what becomes of the pairs, in the same pass."""
 
     left: int
     right: int
     columns: tuple[tuple[int, int], ...]
+    stages: tuple[Stage, ...] = ()
 
 
 @dataclass
@@ -392,6 +393,8 @@ class Plan:
         }
         if isinstance(op, LinearOp):
             about["fused"] = len(op.stages)
+        if isinstance(op, JoinOp) and op.stages:
+            about["fused"] = 1 + len(op.stages)
         if isinstance(op, (ArrangeOp, LookupOp, ConsolidateOp, CheckOp)):
             about["exchange"] = op.exchange
         if isinstance(op, KeyedOp):

@@ -256,6 +256,46 @@ def _loose(collection: vn.Collection) -> vn.Collection:
     return collection.cast(high=vn.Int64 | None)
 
 
+def test_conditions_on_a_join_run_where_they_cost_least() -> None:
+    app = vn.App("t")
+    left, right = app.source("l", Span), app.source("r", Word)
+    pairs = left.join(
+        right,
+        left_on="low",
+        right_on="key",
+        where=(col("low") > 1)
+        & (col("high") > 2)
+        & (col("part") < 9)
+        & (col("high") > col("part"))
+        & (col("low") / 2 > 0),
+    )
+    app.view("v", pairs.select("high", total=col("low") + col("part")))
+    plan = compile_app(app)
+    assert [op["name"] for op in plan.explain()["operators"] if op["kind"] in ("linear", "join")] == [
+        "filter → filter → filter",
+        "filter",
+        "join on low = key → filter → compute",
+    ]
+    assert {op["fused"] for op in plan.explain()["operators"] if op["kind"] == "join"} == {3}
+    updates = [((low, high), 1, 1) for low in range(4) for high in (1, 3, 5)]
+    with vn.testing.run(app, workers=2) as t:
+        t.update("l", updates)
+        t.update("r", [((key, part), 2, 1) for key in range(4) for part in (None, 2, 4, 9)])
+        t.finish()
+        wanted = [(h, low + p) for (low, h), _, _ in updates for p in (2, 4) if low > 1 and h > 2 and h > p]
+        assert t.rows("v") == sorted(wanted)
+
+
+def test_conditions_stay_where_others_read_the_side_or_they_can_raise() -> None:
+    app = vn.App("t")
+    left, right = app.source("l", Span), app.source("r", Word)
+    app.view("other", left)
+    pairs = left.join(right, left_on="low", right_on="key", where=(col("low") > 1) & (col("part") * 2 < 9))
+    app.view("v", pairs)
+    names = [op.name for op in compile_app(app).ops if type(op).__name__ in ("LinearOp", "JoinOp")]
+    assert names == ["join on low = key → filter → filter"]
+
+
 def test_a_chain_is_its_stages_one_after_another() -> None:
     app = vn.App("t")
     app.view(

@@ -1,0 +1,60 @@
+"""Chains: where a row-wise step runs. With the steps below it, in the output pass of a join below it, or by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from operators.planning.plan import HoldOp, HoldPlan, JoinOp, LinearOp, Stage
+from operators.planning.stages import chain_name, fuse, waits
+
+if TYPE_CHECKING:
+    from operators.planning.planner import Planner
+
+
+def chain(
+    planner: Planner, below: int, stages: Iterable[Stage], width: int, scope: int, meaning: str, *, alone: bool
+) -> int:
+    """The operator that sends what `below` gives through stages, to rows of `width` words. meaning: the fingerprint.
+
+    alone: nobody else reads `below`, so its own work can become one with this. Steps behind a hold run before it, which
+    then keeps what comes out of all of them.
+    """
+    added = list(stages)
+    base = planner.ops[below]
+    if alone and isinstance(base, HoldOp) and base is planner.ops[-1] and base.input == below - 1:
+        planner.drop(base)
+        del planner.holds[base.queue]
+        below, base = base.input, planner.ops[base.input]
+    if alone and base is planner.ops[-1]:
+        if isinstance(base, LinearOp):
+            below, added = base.input, fuse([*base.stages, *added])
+            planner.drop(base)
+        elif isinstance(base, JoinOp) and base.scope == scope and not any(waits(stage) for stage in added):
+            return _into_join(planner, base, added, width, meaning)
+    op = LinearOp(len(planner.ops), scope, width, chain_name(added), below, tuple(added))
+    found = planner.add(op, meaning)
+    return _hold(planner, op) if any(waits(stage) for stage in added) else found
+
+
+def _into_join(planner: Planner, join: JoinOp, stages: list[Stage], width: int, meaning: str) -> int:
+    """The join with further steps on what it gives, before any of it waits for a later round."""
+    planner.drop(join)
+    for memo in [memo for memo, op_id in planner.memo.items() if op_id == join.id]:
+        del planner.memo[memo]
+    name = f"{join.name} → {chain_name(stages)}"
+    op = JoinOp(len(planner.ops), join.scope, width, name, join.left, join.right, join.columns)
+    op.stages = tuple(fuse([*join.stages, *stages]))
+    return planner.add(op, meaning)
+
+
+def _hold(planner: Planner, chain: LinearOp) -> int:
+    """The operator that keeps what a chain puts behind the running slice; chains that do the same share one."""
+    print_ = planner.hash("hold", planner.prints[chain.id], planner.scope_prints[chain.scope])
+    memo = ("hold", print_)
+    if memo not in planner.memo:
+        queue = f"hold:{print_[:16]}"
+        op = HoldOp(len(planner.ops), chain.scope, chain.width, f"hold {chain.name}", chain.id, queue)
+        planner.holds[queue] = HoldPlan(queue, chain.name, chain.width, planner.scopes[chain.scope].depth)
+        planner.memo[memo] = planner.add(op, print_)
+    return planner.memo[memo]
