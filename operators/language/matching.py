@@ -104,6 +104,11 @@ def same_rows(left: Node, right: Node) -> Node:
 def without_nulls(node: Node, keys: tuple[str, ...]) -> Node:
     """The rows whose key columns are not null, and those columns without their null words: null equals nothing."""
     nullable = [name for name in keys if node.schema.field(name).nullable]
+    if nullable and isinstance(node, Project):
+        # Columns under other names are the same collection, and share what keeps it.
+        columns = {name: expr.column for name, expr in node.exprs}
+        if None not in columns.values() and len(set(columns.values())) == len(columns):
+            return Project(without_nulls(node.input, tuple(str(columns[name]) for name in keys)), node.exprs)
     for name in nullable:
         node = Filter(node, Column(name).is_not_null())
     if not nullable:

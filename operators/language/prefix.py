@@ -1,6 +1,6 @@
 """Prefix sums over large ordered domains, at the positions where they are asked for.
 
-A position belongs to one block of 2**l positions for each level l; a prefix is at most one block of each level. So a
+A position belongs to one block of 16**l positions for each level l; a prefix is at most 15 blocks of each level. So a
 row counts in its blocks, a question adds up the blocks of its prefix, and either costs the levels, not the positions.
 Sums are linear, so the sum of a block is kept as the multiplicity of the row that stands for it.
 """
@@ -24,6 +24,8 @@ from operators.language.tables import Expanded, Expansion, RepeatRow, TableFunct
 from operators.language.timejoins import TimeJoins
 from operators.language.types import Int64, Words, spell
 
+_DIGIT = 4
+"""Bits of a position for each level of blocks: changes cost fewer blocks with more bits, questions more of them."""
 _LEVEL, _BLOCK, _VALUE = "_level", "_block", "_value"
 """Hidden columns; no program can name them."""
 
@@ -47,8 +49,8 @@ class Prefixes(TimeJoins):
         nulls of `within` are equal. Rows weigh by their multiplicity; null values and rows with a null `by` add
         nothing, and the sum over nothing is 0. The sum is Int64; that of a block of positions, or of a prefix, that
         does not fit is an error. `bits`: positions are in [0, 2**bits), or, with 64, any; fewer of them cost less.
-        Cost: O(bits) work for a change here and for a question that comes or goes, and O(1) for each question whose
-        sum changes.
+        Cost: bits / 4 updates for a change here, up to 4 * bits for a question that comes or goes, and one for each
+        question whose sum changes.
         """
         check_collection(at, "prefix_sum")
         check_name(name, "the new column")
@@ -126,17 +128,20 @@ class Blocks(TableFunction):
                 wrong = places[(places < 0) | (places >= 1 << bits)][0]
                 raise BadValue(column=field.name, problem=f"{wrong} is outside of [0, 2**{bits}) of prefix_sum")
             unsigned = places.view(np.uint64) if bits < 64 else places.view(np.uint64) ^ np.uint64(1 << 63)
+            levels = -(-bits // _DIGIT)
+            shifts = np.arange(levels, dtype=np.uint64) * np.uint64(_DIGIT)
             if self.prefix:
-                # [0, u] is u itself and, for each bit that u has, the block in front of the one it is in at that level.
-                has = (unsigned[:, None] >> np.arange(bits, dtype=np.uint64)) & np.uint64(1) != 0
-                parent, level = np.nonzero(has)
-                block = (unsigned[parent] >> level.astype(np.uint64)) - np.uint64(1)
-                parent = np.concatenate((np.arange(len(places)), parent))
-                level = np.concatenate((np.zeros(len(places), np.int64), level))
+                # [0, u] is u itself and, at each level, the blocks in front of the one of u in the same greater block.
+                at = unsigned[:, None] >> shifts
+                digit = at & np.uint64(2**_DIGIT - 1)
+                cell, nth = spread(digit.astype(np.int64).ravel())
+                block = (at - digit).ravel()[cell] + nth.astype(np.uint64)
+                parent = np.concatenate((np.arange(len(places)), cell // levels))
+                level = np.concatenate((np.zeros(len(places), np.int64), cell % levels))
                 block = np.concatenate((unsigned, block))
             else:
-                parent, level = spread(np.full(len(places), bits))
-                block = unsigned[parent] >> level.astype(np.uint64)
+                parent, level = spread(np.full(len(places), levels))
+                block = unsigned[parent] >> shifts[level]
             made = np.column_stack((rows[alive[parent]], level, block.view(np.int64)))
             return Expanded(alive[parent], made)
 

@@ -164,6 +164,8 @@ def test_a_collection_joined_with_itself_under_other_names_is_kept_once() -> Non
     for how in ("semi", "left", "full"):
         found = operators(lambda left, right, how=how: left.join(left.rename(k="j"), on="a", how=how))  # type: ignore[misc]
         assert (found["arrange"], found["reduce"]) == (1, 1), how
+        found = operators(lambda left, right, how=how: left.join(left.rename(a="b"), on="k", how=how))  # type: ignore[misc]
+        assert (found["arrange"], found["reduce"]) == (1, 1), how
     changes: dict[str, list[Change]] = {"left": [((1, 1), 1, 1), ((None, 1), 2, 1), ((1, 2), 3, 1), ((1, 1), 4, -1)]}
     check(
         lambda left: left.join(left.rename(a="b"), on="k", how="full", where=col("a") <= col("b")),
