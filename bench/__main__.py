@@ -24,6 +24,8 @@ SHORT: dict[str, list[list[str]]] = {
         ["--batch", "20000", "--updates", "60000"],
         ["--program", "reachability", "--batch", "1000", "--updates", "20000"],
     ],
+    "storage": [["--edges", "1000000"]],
+    "steady": [["--epochs", "2000"]],
     "commit": [[]],
     "freshness": [["--seconds", "30"]],
     "capacity": [["--rates", "1000,3000,8000"]],
@@ -32,6 +34,11 @@ FULL: dict[str, list[list[str]]] = {
     "engine": [
         *(["--batch", str(batch), "--updates", "100000"] for batch in (100, 1000, 10_000, 100_000)),
         ["--nodes", "1000000", "--edges", "2000000", "--batch", "1000", "--updates", "100000"],
+    ],
+    "storage": [["--edges", "10000000", "--batch", "100000", "--plot", "docs/images/bench-storage.png"]],
+    "steady": [
+        ["--epochs", "10000", "--plot", "docs/images/bench-steady.png"],
+        ["--epochs", "1000", "--stored"],
     ],
     "commit": [[]],
     "freshness": [["--seconds", "120"]],

@@ -6,10 +6,11 @@ takes its time: each close gives every merge in progress work for `FUEL` times t
 `LEAST` more. Readers use the two old layers until the new one is done; merges are not persisted.
 
 *No close stalls*: it costs the sort of its own steps, plus fuel for at most one merge for each layer.
-*Merges keep up*: a merge of older a and newer b updates, a < 2 b, is done when (a + b) / FUEL <= 3 b / 8 updates have
-come in behind it, so never has more than 3/8 of its newer half arrived before it makes room for a merge with them.
-*Layers are few*: neighbours that do not merge are at least a factor of two apart, and behind a merge of a and b stand
-what stood there when it began (they were geometric: less than b in all) and what has come since (less than b / 2). So
+*Merges keep up*: a merge of older a and newer b updates, a < 2 b, is done when (a + b) / FUEL <= 3 b / 4 updates have
+come in behind it: before as many as its newer half wait to be merged with what it makes. `FUEL` is little more than the
+3 that keeping up takes, so that closes are alike: merges are nearly always in progress, none is done in one go.
+*Layers are few*: neighbours that do not merge are at least a factor of two apart; behind a merge of a and b stand what
+stood there when it began (falling by factors of two: less than b in all) and what has come since (at most 3 b / 4). So
 sizes fall geometrically, with two layers a merge: O(log n) layers for n updates.
 *Work is O(log n) an update*: a merge makes the layer that an update is in larger by a half or more (a < 2 b: from a to
 a + b > 3/2 a), unless the older one had shrunk below the newer, which the updates pay that cancelled in it.
@@ -32,9 +33,9 @@ from storage.updates import MIN_TIME, Ints, consolidate_rows
 
 __all__ = ["FUEL", "LEAST", "Selection", "Trace"]
 
-FUEL = 8
+FUEL = 4
 """Updates that each merge in progress goes on by for each update that a slice adds."""
-LEAST = 1 << 12
+LEAST = 1 << 9
 """Updates that it goes on by in any case, so that merges end when nothing comes in, and small ones end at once."""
 _INDEX = 1 << 10
 """Room for runs of keys in a new index of a slice's steps."""
@@ -46,13 +47,15 @@ class Trace:
     `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a matrix a step:
     they are read where they lie and become a layer when the slice closes.
 
+    `merged` counts the updates of merges that are done, `spent` those that merges have gone through.
     `since`: times before it may read as one. It goes where `close_slice` is told, but not beyond what a reader holds
     (`advance_by`), and no two layers merge across a cut that a reader holds (`distinguish`). Forks share the holds.
     """
 
     __slots__ = (
         "_heads", "_index", "_interval", "_links", "_sealed", "_table",
-        "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "steps", "val_width",
+        "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent", "steps",
+        "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
@@ -62,7 +65,7 @@ class Trace:
         self.merges: list[Merge] = []
         self.readers, self.cuts = Holds(1 + depth), Holds(1)
         self.since = since
-        self.merged = 0
+        self.merged = self.spent = 0
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
         self._sealed = 0
@@ -203,7 +206,13 @@ class Trace:
             if merge is None and due and not self._busy(older, newer):
                 merge = Merge(older, newer, self.since)
                 self.merges.append(merge)
-            if merge is None or not merge.work(fuel):
+            if merge is None:
+                place += 1
+                continue
+            before = merge.spent
+            merge.work(fuel)
+            self.spent += merge.spent - before
+            if not merge.done:
                 place += 1
             else:
                 self.merges.remove(merge)
