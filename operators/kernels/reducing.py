@@ -9,10 +9,32 @@ output row.
 import numpy as np
 from numba import njit
 
-from operators.kernels.aggregating import KIND, MAX, absorb, need_floats, need_ranks, rank_vals, want
+from operators.kernels.aggregating import (
+    AVG,
+    COPIES,
+    COUNT,
+    FLAG,
+    KIND,
+    LIMIT,
+    MAX,
+    MIN,
+    ONE_WORD,
+    OUT,
+    OUT_FLAG,
+    PRESENT,
+    SUM,
+    WORD,
+    WORDS,
+    absorb_number,
+    need_floats,
+    need_ranks,
+    rank_vals,
+    want_number,
+)
 from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
+from storage.kernels.wide import add_wide, fits, multiply_wide
 
 
 @njit(cache=True)
@@ -132,11 +154,13 @@ def reduce_keys(  # type: ignore[no-untyped-def]
         for c in range(d):
             level_facts[c] = 0
         for a in range(aggs):
-            sums[a] = 0
+            for c in range(DECIMAL_WORDS):
+                sums[a, c] = 0
             counts[a, 0] = counts[a, 1] = 0
             nonnull[a] = 0
             marks[a] = -1
-            floats[a] = 0
+            for c in range(floats.shape[1]):
+                floats[a, c] = 0
 
         # Histories: number the vals and facts, set visits, find what is of this slice.
         for e in range(base, stop):
@@ -259,11 +283,34 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 elif fact_acc[fact] == 0:
                     for c in range(d):
                         level_facts[c] -= levels[fact, c]
-                if absorb(
-                    aggregations, inputs, head[val], val, before, after, diff, sums, counts, floats, nonnull, marks,
-                    rank, ranked,
-                ):  # fmt: skip
-                    return out[:0], visits[:0], OVERFLOW, key
+                entry = head[val]
+                for a in range(aggs):
+                    kind = aggregations[a, KIND]
+                    flag = aggregations[a, FLAG]
+                    if flag >= 0 and inputs[entry, flag] == 0:
+                        continue
+                    if kind == MIN or kind == MAX or kind == PRESENT:
+                        # Vals below (above) the mark are known not to be present, so they need not be scanned again.
+                        if after > 0:
+                            place = val
+                            if rank.shape[1] > 0 and ranked[a, 0] >= 0:
+                                place = rank[a, val]
+                            if (place > marks[a]) == (kind == MAX):
+                                marks[a] = place
+                    elif kind != COPIES:
+                        if kind == COUNT or kind >= AVG:
+                            sign = np.int64(-1) if diff < 0 else np.int64(0)
+                            counts[a, 0], counts[a, 1] = add_wide(counts[a, 0], counts[a, 1], sign, diff)
+                        if kind != COUNT:
+                            if before == 0 and after != 0:
+                                nonnull[a] += 1
+                            elif before != 0 and after == 0:
+                                nonnull[a] -= 1
+                            if kind == SUM or kind == AVG:
+                                hi, lo = multiply_wide(inputs[entry, aggregations[a, WORD]], diff)
+                                sums[a, 0], sums[a, 1] = add_wide(sums[a, 0], sums[a, 1], hi, lo)
+                            elif absorb_number(aggregations, a, inputs, entry, diff, sums, floats):
+                                return out[:0], visits[:0], OVERFLOW, key
             before_slice = not settled
             if before_slice:
                 settled = True
@@ -299,13 +346,66 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     if idle:
                         continue
 
-            copies = 0
+            copies = np.int64(0)
             if present > 0:
-                copies, status = want(
-                    aggregations, inputs, head, vals, val_acc, sums, counts, floats, nonnull, marks, ranked, wanted[0]
-                )
-                if status != 0:
-                    return out[:0], visits[:0], status, key
+                copies = np.int64(1)
+                for a in range(aggs):
+                    kind = aggregations[a, KIND]
+                    flag = aggregations[a, FLAG]
+                    target = aggregations[a, OUT]
+                    out_flag = aggregations[a, OUT_FLAG]
+                    if kind == MIN or kind == MAX:
+                        own = ranked.shape[1] > 0 and ranked[a, 0] >= 0
+                        step = 1 if kind == MIN else -1
+                        place = marks[a]
+                        val = place
+                        while 0 <= place < vals:
+                            val = ranked[a, place] if own else place
+                            if val_acc[val] > 0 and (flag < 0 or inputs[head[val], flag] != 0):
+                                break
+                            place += step
+                        marks[a] = place
+                        found = 0 <= place < vals
+                        if not found and out_flag < 0:
+                            copies = np.int64(0)
+                            break
+                        for c in range(aggregations[a, WORDS]):
+                            wanted[0, target + c] = inputs[head[val], aggregations[a, WORD] + c] if found else 0
+                        if out_flag >= 0:
+                            wanted[0, out_flag] = 1 if found else 0
+                    elif kind == PRESENT:
+                        val = marks[a]
+                        while val < vals and val_acc[val] < aggregations[a, LIMIT]:
+                            val += 1
+                        marks[a] = val
+                        if val == vals:
+                            copies = np.int64(0)
+                            break
+                    elif kind == COPIES:
+                        copies = max(np.int64(0), val_acc[0])
+                    elif kind == COUNT:
+                        if not fits(counts[a, 0], counts[a, 1]):
+                            return out[:0], visits[:0], OVERFLOW, key
+                        wanted[0, target] = counts[a, 1]
+                    else:
+                        # Null when no value weighs in (a sum of values that cancel is 0); a mean needs a count.
+                        has = flag < 0 or nonnull[a] > 0
+                        if kind >= AVG:
+                            if not fits(counts[a, 0], counts[a, 1]):
+                                return out[:0], visits[:0], OVERFLOW, key
+                            has = counts[a, 1] != 0
+                        if out_flag >= 0:
+                            wanted[0, out_flag] = 1 if has else 0
+                        if not has:
+                            wanted[0, target] = 0
+                            if aggregations[a, LIMIT] > ONE_WORD:
+                                wanted[0, target + 1] = 0
+                        elif kind == SUM:
+                            if not fits(sums[a, 0], sums[a, 1]):
+                                return out[:0], visits[:0], OVERFLOW, key
+                            wanted[0, target] = sums[a, 1]
+                        elif want_number(aggregations, a, sums, counts, floats, wanted) != 0:
+                            return out[:0], visits[:0], OVERFLOW, key
             if before_slice:
                 if copies > 0:
                     live[0] = wanted[0]

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.failures import AggregateOverflow, ListTooLong
-from operators.kernels.aggregating import aggregate_groups
+from operators.kernels.aggregating import FIELDS
 from operators.kernels.choosing import at_share, most_copies, value_runs
+from operators.kernels.reducing import reduce_keys
 from operators.language.schema import Field, RowType
 from operators.logic import Groups, Logic, LogicSpec, Produced
 from operators.logics.functions import Caller
@@ -53,7 +54,7 @@ class Aggregates(LogicSpec):
 class _Run:
     def __init__(self, items: Sequence[Item], key: RowType, val: RowType) -> None:
         self.key, self.val, self.made = key, val, output(items)
-        self.rows = np.array(kernel_rows(items, val), np.int64).reshape(-1, 8)
+        self.rows = np.array(kernel_rows(items, val), np.int64).reshape(-1, FIELDS)
         self.compares = bool(compared_texts(items, val))
         self.items = [item for item in items if item.kind not in INCREMENTAL]
         self.callers = {
@@ -63,13 +64,7 @@ class _Run:
         }
 
     def __call__(self, groups: Groups) -> Produced:
-        vals = groups.vals
-        ordered = groups.comparable if self.compares else vals
-        out, copies, status, fault = aggregate_groups(
-            groups.offsets, vals, ordered, ordered is not vals, groups.counts, self.rows, self.made.width
-        )
-        self._check(status, groups, fault)
-        kept: Mask = copies > 0
+        out, kept = self._following(groups)
         for item in self.items:
             words, found = self._item(item, groups)
             field = self.made.field(item.name)
@@ -79,6 +74,26 @@ class _Run:
             else:
                 kept &= found
         return Produced.one(out, kept)
+
+    def _following(self, groups: Groups) -> tuple[Ints, Mask]:
+        """The aggregates that could follow each change, as the kernel has them: groups are keys that come to be at time
+        1. Rows int64[g, w], zeros for the others, and bool[g]: whether there is one."""
+        g, w = len(groups), self.made.width
+        numbers = np.arange(g, dtype=np.int64).reshape(-1, 1)
+        ones = np.ones((len(groups.vals), 1), np.int64)
+        entries = np.concatenate((groups.vals, ones, groups.counts.reshape(-1, 1)), axis=1)
+        ordered = groups.comparable if self.compares else groups.vals
+        by_content = ordered is not groups.vals
+        nothing = np.zeros(g + 1, np.int64), np.empty((0, w + 2), np.int64)
+        rows, _, status, fault = reduce_keys(
+            numbers, 0, groups.offsets, entries, ordered if by_content else entries, by_content, groups.vals.shape[1],
+            *nothing, w, np.empty(0, np.int64), 0, self.rows, True,
+        )  # fmt: skip
+        self._check(status, groups, fault)
+        out, kept = np.zeros((g, w), np.int64), np.zeros(g, np.bool_)
+        out[rows[:, 0]] = rows[:, 1 : 1 + w]
+        kept[rows[:, 0]] = True
+        return out, kept
 
     def _item(self, item: Item, groups: Groups) -> tuple[Ints, Mask]:
         """An aggregate of all groups: int64[g, words] without the null word, zeros where bool[g] says there is none."""
