@@ -6,18 +6,54 @@ them is one as well, and running it at once gives what running it step by step d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from operators.failures import TimeOverflow
 from operators.language.evaluate import predicate, project
+from operators.passes import Pass, passes
 from operators.planning.plan import Compute, Expand, Keep, Move, Negated, Stage, Take
 from operators.scope import ScopeRun
 from storage.diff import multiply, negate
 from storage.updates import CLOSED, Ints
 
 Run = Callable[[Ints], Ints]
+
+
+def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRun) -> Run:
+    """A function of updates `[row (width) | tail columns: time, rounds, diff]` for all stages.
+
+    Runs of plain steps are one pass of a kernel over the rows (operators/passes.py). O(rows in and out).
+    """
+    parts = [
+        _pass(part, tail, scope) if isinstance(part, Pass) else compile_stage(part, tail, scope)
+        for part in passes(stages, width)
+    ]
+
+    def run(data: Ints) -> Ints:
+        for part in parts:
+            if len(data) == 0:
+                break
+            data = part(data)
+        return data
+
+    return run
+
+
+def _pass(one: Pass, tail: int, scope: ScopeRun) -> Run:
+    steps = [compile_stage(stage, tail, scope) for stage in one.stages]
+
+    def run(data: Ints) -> Ints:
+        found = one.run(data, tail)
+        if found is not None:
+            return found
+        for step in steps:
+            if len(data):
+                data = step(data)
+        return data
+
+    return run
 
 
 def compile_stage(stage: Stage, tail: int, scope: ScopeRun) -> Run:

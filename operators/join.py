@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from operators.chain import compile_stage
+from operators.chain import compile_chain
 from operators.exchange import Round
 from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
@@ -35,7 +35,7 @@ class Join(Operator):
         self.index = np.array([index for _, index in op.columns], np.int64)
         self.origin_left = np.select([sides == 1, sides == 2], [FRESH, OTHER], KEY).astype(np.int64)
         self.origin_right = np.select([sides == 1, sides == 2], [OTHER, FRESH], KEY).astype(np.int64)
-        self.stages = [compile_stage(stage, self.depth + 2, scope) for stage in op.stages]
+        self.chain = compile_chain(op.stages, len(op.columns), self.depth + 2, scope) if op.stages else None
         self.buckets = Buckets()
         self.mark_left = self.mark_right = 0
 
@@ -78,9 +78,8 @@ class Join(Operator):
         )  # fmt: skip
         if status != 0:
             raise JoinOverflow(operator=self.op.name)
-        for stage in self.stages:
-            if len(rows):
-                rows = stage(rows)
+        if self.chain is not None:
+            rows = self.chain(rows)
         if len(rows) == 0:
             return
         if self.depth == 0:

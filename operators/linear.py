@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.chain import compile_stage
+from operators.chain import compile_chain
 from operators.exchange import Round
 from operators.kernels.rounds import relocate
 from operators.operator import Operator
@@ -36,19 +36,13 @@ class Linear(Operator):
     def __init__(self, op: LinearOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = scope.operator(op.input)
-        tail = self.depth + 2
-        self.stages = [compile_stage(stage, tail, scope) for stage in op.stages]
+        self.chain = compile_chain(op.stages, self.input.op.width, self.depth + 2, scope)
 
     def step(self, now: Round) -> None:
         """Send the input's updates through all stages."""
         data = self.input.out
-        if data is not None:
-            for stage in self.stages:
-                data = stage(data)
-                if len(data) == 0:
-                    data = None
-                    break
-        self.out = data
+        found = None if data is None else self.chain(data)
+        self.out = found if found is not None and len(found) else None
 
 
 class Union(Operator):

@@ -1,0 +1,109 @@
+"""One pass over rows for a whole chain of row-wise steps: a program of a few instructions on registers.
+
+A register holds a value for each row of a block, so an instruction is one tight loop and the block stays in the first
+cache. No register is written twice. operators/passes.py makes the programs.
+"""
+
+import numpy as np
+from numba import njit
+
+from operators.kernels.joining import multiply
+from storage.kernels.sorting import add_checked
+from storage.kernels.status import OK, OVERFLOW
+
+(LOAD, CONST, ADD, SUB, MUL, EQ, NE, LT, LE, AND, OR, NOT, MASK, KEEP, MUST, SCALE) = range(16)
+"""dst = word a; the constant a; a + b, a - b, a * b, checked; comparisons; of 0 and 1; a where b, else 0. Without a
+dst: rows without a go; all rows must have a; the diff is multiplied by a."""
+
+_BLOCK = 128
+
+
+@njit(cache=True)
+def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-untyped-def]
+    """Send updates `[row | tail columns: time, rounds, diff]` through a program.
+
+    code: int64[k, 4], rows (instruction, dst, a, b); constants: int64[c]; registers: how many there are; words:
+    int64[w], the registers of the output row. Returns (updates that are left, status); with a status other than OK a
+    row that counted overflowed or was not as it must be, and the result is void.
+    """
+    n, total = data.shape
+    width, w = total - tail, words.shape[0]
+    block = np.empty((registers, _BLOCK), np.int64)
+    alive = np.empty(_BLOCK, np.bool_)
+    diff = np.empty(_BLOCK, np.int64)
+    out = np.empty((n, w + tail), np.int64)
+    count = 0
+    for start in range(0, n, _BLOCK):
+        m = min(_BLOCK, n - start)
+        for i in range(m):
+            alive[i] = True
+            diff[i] = data[start + i, total - 1]
+        for p in range(code.shape[0]):
+            op, dst, a, b = code[p, 0], code[p, 1], code[p, 2], code[p, 3]
+            bad = False
+            if op == LOAD:
+                for i in range(m):
+                    block[dst, i] = data[start + i, a]
+            elif op == CONST:
+                for i in range(m):
+                    block[dst, i] = constants[a]
+            elif op == ADD:
+                for i in range(m):
+                    block[dst, i], wrapped = add_checked(block[a, i], block[b, i])
+                    bad |= wrapped & alive[i]
+            elif op == SUB:
+                for i in range(m):
+                    x, y = block[a, i], block[b, i]
+                    # x - y = x + ~y + 1: the difference overflows where signs differ and the result has y's.
+                    z = x - y
+                    block[dst, i] = z
+                    bad |= (((x ^ y) & (x ^ z)) < 0) & alive[i]
+            elif op == MUL:
+                for i in range(m):
+                    block[dst, i], wrapped = multiply(block[a, i], block[b, i])
+                    bad |= wrapped & alive[i]
+            elif op == EQ:
+                for i in range(m):
+                    block[dst, i] = np.int64(block[a, i] == block[b, i])
+            elif op == NE:
+                for i in range(m):
+                    block[dst, i] = np.int64(block[a, i] != block[b, i])
+            elif op == LT:
+                for i in range(m):
+                    block[dst, i] = np.int64(block[a, i] < block[b, i])
+            elif op == LE:
+                for i in range(m):
+                    block[dst, i] = np.int64(block[a, i] <= block[b, i])
+            elif op == AND:
+                for i in range(m):
+                    block[dst, i] = block[a, i] & block[b, i]
+            elif op == OR:
+                for i in range(m):
+                    block[dst, i] = block[a, i] | block[b, i]
+            elif op == NOT:
+                for i in range(m):
+                    block[dst, i] = block[a, i] ^ 1
+            elif op == MASK:
+                for i in range(m):
+                    block[dst, i] = block[a, i] if block[b, i] != 0 else 0
+            elif op == KEEP:
+                for i in range(m):
+                    alive[i] &= block[a, i] != 0
+            elif op == MUST:
+                for i in range(m):
+                    bad |= (block[a, i] == 0) & alive[i]
+            else:
+                for i in range(m):
+                    diff[i], wrapped = multiply(diff[i], block[a, i])
+                    bad |= wrapped & alive[i]
+            if bad:
+                return out[:0], OVERFLOW
+        for i in range(m):
+            if alive[i]:
+                for c in range(w):
+                    out[count, c] = block[words[c], i]
+                for c in range(tail - 1):
+                    out[count, w + c] = data[start + i, width + c]
+                out[count, w + tail - 1] = diff[i]
+                count += 1
+    return out[:count], OK

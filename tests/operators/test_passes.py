@@ -1,0 +1,159 @@
+"""A pass of the kernel gives what its steps give one by one, errors too."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vernier as vn
+from operators.chain import compile_chain, compile_stage
+from operators.errors import ArithmeticOverflow
+from operators.language.expr import Expr
+from operators.passes import Pass, passes
+from operators.planning.plan import LinearOp, Stage
+from operators.planning.planner import compile_app
+from operators.runtime import Worker
+from storage.errors import VernierError
+from vernier import col, lit
+
+MOST = 2**63 - 1
+
+
+class Row(vn.Schema):
+    a: vn.Int64
+    b: vn.Int64 | None
+    f: vn.Float64
+    p: vn.Bool | None
+    t: vn.TimestampNs
+
+
+NUMBERS = st.integers(-3, 3) | st.sampled_from([MOST, -MOST - 1, 2**31, -(2**31), 2**62, 2**32])
+ROWS = st.lists(
+    st.tuples(
+        NUMBERS, st.none() | NUMBERS, st.just(0.5), st.none() | st.booleans(), st.integers(-3, 3), st.integers(-2, 2)
+    ),
+    max_size=6,
+)
+
+
+def integers(depth: int) -> st.SearchStrategy[Expr]:
+    leaf = st.sampled_from([col("a"), col("b"), lit(1), lit(-2), lit(MOST)])
+    if depth == 0:
+        return leaf
+    below = integers(depth - 1)
+    made = st.tuples(below, below, st.sampled_from("+-*")).map(
+        lambda x: x[0] + x[1] if x[2] == "+" else x[0] - x[1] if x[2] == "-" else x[0] * x[1]
+    )
+    return leaf | made | below.map(lambda x: -x)
+
+
+def conditions(depth: int) -> st.SearchStrategy[Expr]:
+    whole = integers(1)
+    leaf = st.one_of(
+        st.tuples(whole, whole, st.sampled_from(["<", "<=", ">", ">=", "==", "!="])).map(_compare),
+        whole.map(lambda x: x.is_null()),
+        st.sampled_from([col("p"), col("p") == lit(True), col("b").is_in(1, 2), col("f") > 0.0, col("a") / 2 > 0]),
+    )
+    if depth == 0:
+        return leaf
+    below = conditions(depth - 1)
+    return leaf | st.tuples(below, below).map(lambda x: x[0] & x[1]) | st.tuples(below, below).map(
+        lambda x: x[0] | x[1]
+    ) | below.map(lambda x: ~x)  # fmt: skip
+
+
+def _compare(parts: tuple[Expr, Expr, str]) -> Expr:
+    a, b, op = parts
+    compared: Any = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]
+    found: Expr = compared
+    return found
+
+
+STEPS = st.one_of(
+    conditions(2).map(lambda x: lambda c: c.filter(x)),
+    integers(2).map(lambda x: lambda c: c.with_columns(b=x).cast(b=vn.Int64 | None)),
+    conditions(1).map(lambda x: lambda c: c.with_columns(p=x).cast(p=vn.Bool | None)),
+    integers(1).map(lambda x: lambda c: c.map_diff(x)),
+    st.just(lambda c: c.negate()),
+    st.just(lambda c: c.filter(col("b").is_not_null()).select("p", "a", "b", "t", "f")),
+)
+
+
+def stages_of(collection: vn.Collection, app: vn.App) -> tuple[tuple[Stage, ...], Worker]:
+    """The chain that a program has, and a worker to run it in."""
+    app.view("v", collection)
+    plan = compile_app(app)
+    chains = [op.stages for op in plan.ops if isinstance(op, LinearOp)]
+    return (chains[0] if chains else ()), Worker(plan)
+
+
+def outcome(run: Any, data: np.ndarray[Any, Any]) -> Any:
+    try:
+        return sorted(map(tuple, run(data).tolist()))
+    except VernierError as error:
+        return type(error), str(error)
+
+
+@settings(max_examples=200)
+@given(st.lists(STEPS, min_size=1, max_size=4), ROWS)
+def test_a_pass_is_its_steps(steps: list[Any], rows: list[Any]) -> None:
+    app = vn.App("t")
+    collection = app.source("s", Row)
+    row = collection.schema
+    for step in steps:
+        collection = step(collection)
+    stages, worker = stages_of(collection, app)
+    words = row.encode_rows([one[:-1] for one in rows])
+    tail = np.array([[7, one[-1]] for one in rows], np.int64).reshape(-1, 2)
+    data = np.hstack((words, tail))
+
+    def apart(data: Any) -> Any:
+        for stage in stages:
+            data = compile_stage(stage, 2, worker.root)(data)
+        return data
+
+    assert outcome(compile_chain(stages, row.width, 2, worker.root), data) == outcome(apart, data)
+
+
+def test_plain_steps_are_one_pass() -> None:
+    app = vn.App("t")
+    rows = app.source("s", Row).filter(col("a") > 0).with_columns(c=col("a") * 2 + col("b")).filter(~col("p"))
+    stages, _ = stages_of(rows.select("c", "t").map_diff("c").negate(), app)
+    (one,) = passes(stages, 7)
+    assert isinstance(one, Pass)
+    assert one.stages == stages
+
+
+def test_other_steps_run_between_passes() -> None:
+    app = vn.App("t")
+    rows = app.source("s", Row).filter(col("a") > 0).with_columns(f=col("f") * 2.0).filter(col("p")).negate()
+    stages, _ = stages_of(rows, app)
+    assert [type(part).__name__ for part in passes(stages, 7)] == ["Pass", "Compute", "Pass"]
+
+
+def test_rows_that_are_gone_do_not_overflow() -> None:
+    app = vn.App("t")
+    rows = app.source("s", Row)
+    app.view("v", rows.filter(col("a") < 10).select(n=col("a") * 2**60))
+    with vn.testing.run(app) as t:
+        t.insert("s", (MOST, None, 0.0, None, 0), at=1)
+        t.insert("s", (3, None, 0.0, None, 0), at=1)
+        t.advance(2)
+        assert t.rows("v") == [(3 * 2**60,)]
+        t.insert("s", (9, None, 0.0, None, 0), at=3)
+        with pytest.raises(ArithmeticOverflow, match=r"9 \* 1152921504606846976"):
+            t.advance(4)
+
+
+def test_blocks_and_empty_batches() -> None:
+    app = vn.App("t")
+    rows = app.source("s", Row).filter(col("a") > 3).with_columns(a=col("a") + 1)
+    stages, worker = stages_of(rows, app)
+    run = compile_chain(stages, 7, 2, worker.root)
+    for n in (0, 1, 127, 128, 129, 1000):
+        data = np.zeros((n, 9), np.int64)
+        data[:, 0] = np.arange(n)
+        data[:, -1] = 1
+        assert run(np.asfortranarray(data))[:, 0].tolist() == list(range(5, n + 1))
