@@ -147,7 +147,8 @@ def _of_decimal(source: Decimal, target: Type) -> Conversion | None:
     if target.name == "String":
 
         def write(vector: Vector, expr: Expr) -> Vector:
-            return Vector(spelling.write_decimal(as_arrow(vector, source), source), vector.valid)
+            # As Java's: plain, but with an exponent below -6, such as 1E-7; Arrow writes just that.
+            return Vector(as_arrow(vector, source).cast(pa.large_string()), vector.valid)
 
         return Conversion(write)
     return None

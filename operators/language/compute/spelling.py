@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.language.compute import decimals
-from operators.language.compute.vector import Vector, joined
+from operators.language.compute.vector import joined
 from operators.language.decimals import Decimal
 from operators.language.types import DATE_MAX, DATE_MIN, Values
 
@@ -25,8 +25,8 @@ _FLOAT = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[dDfF]?$"
 _DECIMAL = r"^(?P<sign>[+-]?)(?P<whole>\d*)\.?(?P<part>\d*)(?:[eE](?P<exponent>[+-]?\d{1,4}))?$"
 _DATE = r"^(?P<y>\d{4,7})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})(?:[ T].*)?)?)?$"
 _TIME = (
-    r"^(?P<y>\d{4,6})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})(?:[ T](?:(?P<h>\d{1,2}):(?P<n>\d{1,2})"
-    r"(?::(?P<s>\d{1,2})(?:\.(?P<f>\d*))?)?(?: ?(?P<z>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?))?)?)?)?)?$"
+    r"^(?P<y>\d{4,6})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})(?:[ T](?P<h>\d{1,2}):(?P<n>\d{1,2})"
+    r"(?::(?P<s>\d{1,2})(?:\.(?P<f>\d*))?)?(?: ?(?P<z>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?))?)?)?)?$"
 )
 _SHORTEST = r"^(?P<sign>-?)(?P<whole>\d+)(?:\.(?P<part>\d+))?(?:[eE](?P<exponent>[+-]?\d+))?$"
 _TRUE, _FALSE = ["t", "true", "y", "yes", "1"], ["f", "false", "n", "no", "0"]
@@ -209,18 +209,6 @@ def write_timestamp(values: pa.Array) -> pa.Array:
     """timestamp -> large_string: yyyy-MM-dd HH:mm:ss in UTC, and a fraction that does not end with 0."""
     text = pc.strftime(values.cast(pa.timestamp("ns")), format="%Y-%m-%d %H:%M:%S").cast(pa.large_string())
     return pc.replace_substring_regex(text, r"(\.\d*[1-9])0*$|\.0*$", r"\1")
-
-
-def write_decimal(values: pa.Array, kind: Decimal) -> pa.Array:
-    """decimal128 -> large_string, plain, with all the digits behind the point that the type has."""
-    valid = None if values.null_count == 0 else values.is_valid().to_numpy(zero_copy_only=False)
-    whole = decimals.unscaled(Vector(values, valid))
-    text = decimals.packed(abs(whole), Decimal(38, 0)).cast(pa.large_string())
-    if kind.scale:
-        text = pc.utf8_lpad(text, kind.scale + 1, "0")
-        before = pc.utf8_slice_codeunits(text, 0, -kind.scale)
-        text = joined(before, pc.utf8_slice_codeunits(text, -kind.scale), by=".")
-    return joined(pa.array(np.where(whole < 0, "-", ""), pa.large_string()), text)
 
 
 def _write_binary(values: pa.Array) -> pa.Array:
