@@ -31,6 +31,7 @@ from service.gate import Gate
 from service.held import Held
 from service.intake import Messages, Offsets, sort_messages
 from service.sources import DoorConfig, SourceConfig, by_topic
+from storage.texts import Heap
 from storage.updates import MIN_TIME, Updates
 
 Ints = npt.NDArray[np.int64]
@@ -101,14 +102,16 @@ class Door:
         offsets: Offsets,
         state: Mapping[str, Any],
         held: Mapping[str, Sequence[Held]],
+        heap: Heap | None = None,
     ) -> Decoded:
         """Decode rows with columns key, value, topic, partition, offset, timestamp and, if any, headers.
 
         offsets: the next ones of the newest manifest; rows before them are skipped. state, held: what that manifest has
-        of the door and of this worker's held updates. Never raises for what messages hold. O(bytes).
+        of the door and of this worker's held updates. heap: takes the contents of long texts. Never raises for what
+        messages hold. O(bytes).
         """
         messages, repeated = sort_messages(batches, offsets)
-        decoded = [self._decode_topic(part) for part in messages]
+        decoded = [self._decode_topic(part, heap) for part in messages]
         counted = self._counted(msgspec.convert(dict(state), DoorState))
         partitions = {batch.messages.topic: facts_of(batch, counted.get(batch.messages.topic, {})) for batch in decoded}
         marks = {
@@ -136,7 +139,7 @@ class Door:
         }
         return {topic: own for topic, own in counted.items() if own}
 
-    def _decode_topic(self, messages: Messages) -> Batch:
+    def _decode_topic(self, messages: Messages, heap: Heap | None) -> Batch:
         topic = messages.topic
         if topic == self._config.heartbeat_topic:
             return Batch(messages, None, ())
@@ -154,7 +157,7 @@ class Door:
         if len(long):
             # The rest keeps its numbers: a long message is decoded as an empty one, whose refusal is then replaced.
             values = pc.if_else(pa.array(sizes > limit), pa.scalar(None, values.type), values)
-        parsed = self._formats[topic].decode(values)
+        parsed = self._formats[topic].decode(values, heap)
         refused += [refusal for refusal in parsed.refused if sizes[refusal.message] <= limit]
         if self._clock(topic).clock == "event":
             parsed, timeless = _without_timeless(parsed)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from operators.language.schema import RowType
+from operators.language.texts import String
 from operators.language.types import Int64
 from operators.warm import warm as warm_engine
 from service.formats import FORMATS
@@ -15,8 +16,8 @@ from storage.layer import Layer
 from storage.updates import Updates
 
 _MESSAGES = {
-    "vernier": b'{"v":1,"t":"1","input":"a","u":[[[1],"2",1],[{"x":1},3,-1]]}',
-    "json": b'{"input":"a","data":[1],"time":17,"diff":1}',
+    "vernier": b'{"v":1,"t":"1","input":"a","u":[[[1,"s"],"2",1],[{"x":1,"s":"s"},3,-1]]}',
+    "json": b'{"input":"a","data":[1,"s"],"time":17,"diff":1}',
 }
 
 
@@ -28,6 +29,6 @@ def warm(report: Callable[[str], None] = lambda text: None) -> None:
     sum_until([layer], 2, 1)
     changes_between([layer], 2, 1, 2)
     report("messages")
-    row = RowType([("x", Int64(), False)])
+    row = RowType([("x", Int64(), False), ("s", String(), False)])
     for name, message in _MESSAGES.items():
         FORMATS[name]({"a": row, "b": row}).decode(pa.array([message], pa.large_binary()))

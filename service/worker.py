@@ -169,10 +169,10 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     clock.end("meet")
     start = assigned.start
     base = _base(process, assigned, start.epoch - 1, start.base)
-    base.open_heap()
+    heap = base.open_heap()
     clock.end("load")
     exchange = process.exchange(assigned)
-    decoded = process.door.decode(rows, start.offsets, start.door, base.held)
+    decoded = process.door.decode(rows, start.offsets, start.door, base.held, heap)
     clock.end("decode")
     gathered = exchange.allgather(msgspec.json.encode(decoded.facts))
     step = process.door.advance(start.door, [msgspec.json.decode(facts) for facts in gathered])

@@ -16,6 +16,7 @@ from service.formats.judge import Judged, judge_diff, judge_row, judge_time, loa
 from service.formats.messages import Parsed, Progress
 from service.formats.scan import Scanner, Verdict
 from service.kernels.json_messages import LINE_NAMES, scan_lines
+from storage.texts import Heap
 from storage.updates import MIN_TIME
 
 _MEMBERS = tuple(name.decode() for name in LINE_NAMES)
@@ -31,9 +32,9 @@ class JsonLines:
         self._bare = only is not None and not set(only.names) & {*_MEMBERS, "resolved"}
         self._scanner = Scanner(sources, LINE_NAMES, self._scan, self._judge, least_bytes=0)
 
-    def decode(self, values: pa.LargeBinaryArray) -> Parsed:
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
         """Decode a batch of messages."""
-        return self._scanner.decode(values)
+        return self._scanner.decode(values, heap)
 
     def _scan(self, *arrays: Any) -> int:
         """The kernel, told whether a bare row may be an object."""

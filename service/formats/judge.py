@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Never
 
+from operators.language.parts import Composed
 from operators.language.schema import Field, RowType
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, spell
 from service.deadletter import Refusal, shown
+from service.formats.composed import judge_value
 from service.instants import BadInstant, InstantOutOfRange, parse_instant
 from storage.updates import CLOSED, MIN_TIME
 
@@ -24,9 +26,9 @@ _INT_DIGITS = 20
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
-Cell = int | None
-"""One column of a row as the scanner would have written it: an integer, a double's bits, days, nanoseconds, 0 or 1; or
-null."""
+Cell = Any
+"""One column of a row: as the scanner would have written it (an integer, a double's bits, days, nanoseconds, 0 or 1);
+of a composed type its Python value; or None for null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,17 @@ class _Huge:
         return self.text
 
 
+class Real(float):
+    """A number with a point or an exponent, and how it was written."""
+
+    def __new__(cls, text: str) -> "Real":
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
@@ -65,6 +78,7 @@ def _constant(text: str) -> Never:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_members,
     parse_constant=_constant,
+    parse_float=Real,
     parse_int=lambda text: int(text) if len(text) <= _INT_DIGITS else _Huge(text),
 )
 
@@ -166,6 +180,8 @@ def _cell(value: object, field: Field, what: str) -> Cell:
         if field.nullable:
             return None
         raise Refusal("schema", f"{field.name} of {what} is null, but its type is {field.type}")
+    if isinstance(field.type, Composed):
+        return judge_value(value, field.type, f"{field.name} of {what}")
     if isinstance(field.type, Int64):
         return _int64(value, field, what)
     if isinstance(field.type, Bool) and isinstance(value, bool):

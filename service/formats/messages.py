@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.deadletter import Reason
+from storage.texts import Heap
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,5 +62,8 @@ class Parsed:
 class Format(Protocol):
     """Reads the messages of one topic, whose sources it knows by name."""
 
-    def decode(self, values: pa.LargeBinaryArray) -> Parsed:
-        """Decode a batch; a message enters whole or not at all. Never raises for what a message holds."""
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
+        """Decode a batch; a message enters whole or not at all. Never raises for what a message holds.
+
+        heap: takes the contents of long texts.
+        """

@@ -17,6 +17,7 @@ from service.formats.judge import Judged, judge_diff, judge_row, judge_time, loa
 from service.formats.messages import Parsed, Progress
 from service.formats.scan import Scanner, Verdict
 from service.kernels.json_messages import NATIVE_NAMES, scan_native
+from storage.texts import Heap
 from storage.updates import CLOSED
 
 _LEAST_BYTES = len("[[1],2,3],") - 1
@@ -30,9 +31,9 @@ class Native:
         self._sources = dict(sources)
         self._scanner = Scanner(sources, NATIVE_NAMES, scan_native, self._judge, _LEAST_BYTES)
 
-    def decode(self, values: pa.LargeBinaryArray) -> Parsed:
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
         """Decode a batch of messages."""
-        return self._scanner.decode(values)
+        return self._scanner.decode(values, heap)
 
     def _judge(self, value: bytes | None) -> Verdict:
         message = load(value)

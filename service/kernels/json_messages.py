@@ -214,8 +214,7 @@ def _scan_object(
             if given & (np.int64(1) << column):
                 return -1
             given |= np.int64(1) << column
-            kind, nullable = columns[column, 0], columns[column, 1]
-            i = scan_column(text, i, end, kind, nullable, out, doubles, nulls, count, column)
+            i = scan_column(text, i, end, columns[column], out, doubles, nulls, count, column)
         elif seen & (1 << member):
             return -1
         elif member == _IS_DATA:

@@ -9,8 +9,17 @@ read it differently.
 import numpy as np
 from numba import njit
 
-INT64, BOOL, FLOAT64, DATE, TIMESTAMP = 0, 1, 2, 3, 4
+INT64, BOOL, FLOAT64, DATE, TIMESTAMP, TEXT, DECIMAL = 0, 1, 2, 3, 4, 5, 6
 """The kinds of column that the scanner knows."""
+
+KIND, NULLABLE, WHOLE, FRACTION = 0, 1, 2, 3
+"""What it knows of a column: its kind, whether it may be null, and of a DECIMAL the digits before and behind the
+point."""
+
+TEXT_BYTES = 16 << 20
+"""The longest text; texts.py holds to the same."""
+SPAN_START, SPAN_ESCAPED, SPAN_LENGTH = 32, 1 << 31, (1 << 31) - 1
+"""A span is the cell of a TEXT or DECIMAL: where it starts, whether there are escapes in it, how many bytes it has."""
 
 SOURCE, MESSAGE, TIME, DIFF, CELLS = 0, 1, 2, 3, 4
 """Where a scanned update has what: the number of its source and of its message, its time, its diff, then a cell a
@@ -20,6 +29,8 @@ column."""
 LEAST_TIME = -(2**63) + 2
 GREATEST_TIME = 2**63 - 2
 
+_BACKSLASH = 92
+_ESCAPES = np.frombuffer(b'"\\/bfnrt', np.uint8)
 _QUOTE, _COMMA, _MINUS, _POINT, _ZERO, _NINE, _COLON = 34, 44, 45, 46, 48, 57, 58
 _OPEN_LIST, _CLOSE_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = 91, 93, 123, 125
 _TENTH_OF_LEAST = -922337203685477580
@@ -216,11 +227,127 @@ _NULL = np.frombuffer(b"null", np.uint8)
 
 
 @njit(cache=True)
+def scan_utf8(text: np.ndarray, i: int, end: int) -> int:
+    """The position behind a character of more than one byte, legal as RFC 3629 has it; or -1."""
+    lead = np.int64(text[i])
+    if 0xC2 <= lead <= 0xDF:
+        more = 1
+    elif 0xE0 <= lead <= 0xEF:
+        more = 2
+    elif 0xF0 <= lead <= 0xF4:
+        more = 3
+    else:
+        return -1
+    if i + more >= end:
+        return -1
+    for k in range(1, more + 1):
+        if np.int64(text[i + k]) & 0xC0 != 0x80:
+            return -1
+    second = np.int64(text[i + 1])
+    # Overlong forms, surrogates, and what lies beyond U+10FFFF.
+    if (lead == 0xE0 and second < 0xA0) or (lead == 0xED and second > 0x9F):
+        return -1
+    if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second > 0x8F):
+        return -1
+    return i + more + 1
+
+
+@njit(cache=True)
+def scan_hex(text: np.ndarray, i: int, end: int) -> int:
+    """The number that four hexadecimal digits at `i` spell, or -1."""
+    if i + 4 > end:
+        return -1
+    value = np.int64(0)
+    for at in range(i, i + 4):
+        digit = np.int64(text[at])
+        if _ZERO <= digit <= _NINE:
+            digit -= _ZERO
+        elif 65 <= (digit & 0xDF) <= 70:
+            digit = (digit & 0xDF) - 55
+        else:
+            return -1
+        value = value * 16 + digit
+    return value
+
+
+@njit(cache=True)
+def scan_text(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
+    """A string: (its span, position). Escapes of surrogates, and strings longer than a row may hold, are left."""
+    if i >= end or text[i] != _QUOTE:
+        return 0, -1
+    first = i + 1
+    i = first
+    escaped = np.int64(0)
+    while i < end and text[i] != _QUOTE:
+        if text[i] == _BACKSLASH:
+            escaped = np.int64(SPAN_ESCAPED)
+            i += 1
+            if i >= end:
+                return 0, -1
+            if text[i] == 117:
+                point = scan_hex(text, i + 1, end)
+                if point < 0 or 0xD800 <= point <= 0xDFFF:
+                    return 0, -1
+                i += 5
+            else:
+                known = False
+                for k in range(len(_ESCAPES)):
+                    known = known or text[i] == _ESCAPES[k]
+                if not known:
+                    return 0, -1
+                i += 1
+        elif text[i] < 32:
+            return 0, -1
+        elif text[i] < 128:
+            i += 1
+        else:
+            i = scan_utf8(text, i, end)
+            if i < 0:
+                return 0, -1
+    length = i - first
+    if i >= end or length > TEXT_BYTES or first >= SPAN_LENGTH:
+        return 0, -1
+    return (np.int64(first) << SPAN_START) | escaped | length, i + 1
+
+
+@njit(cache=True)
+def scan_decimal(text: np.ndarray, i: int, end: int, whole: int, fraction: int) -> tuple[int, int]:
+    """A number, or a string of one, with at most so many digits before and behind the point: (its span, position)."""
+    quoted = i < end and text[i] == _QUOTE
+    if quoted:
+        i += 1
+    first = i
+    if i < end and text[i] == _MINUS:
+        i += 1
+    begin = i
+    while i < end and _ZERO <= text[i] <= _NINE:
+        i += 1
+    if i == begin or i - begin > max(whole, 1) or (text[begin] == _ZERO and i - begin > 1):
+        return 0, -1
+    if whole == 0 and text[begin] != _ZERO:
+        return 0, -1
+    if i < end and text[i] == _POINT:
+        i += 1
+        begin = i
+        while i < end and _ZERO <= text[i] <= _NINE:
+            i += 1
+        if i == begin or i - begin > fraction:
+            return 0, -1
+    if i >= end or text[i] == 69 or text[i] == 101 or first >= SPAN_LENGTH:
+        return 0, -1
+    span = (np.int64(first) << SPAN_START) | (i - first)
+    if quoted:
+        return span, (i + 1 if text[i] == _QUOTE else -1)
+    return span, i
+
+
+@njit(cache=True)
 def scan_cell(
-    text: np.ndarray, i: int, end: int, kind: int, out: np.ndarray, doubles: np.ndarray, row: int, cell: int
+    text: np.ndarray, i: int, end: int, column: np.ndarray, out: np.ndarray, doubles: np.ndarray, row: int, cell: int
 ) -> int:
-    """A value of a kind, not null, into out (or its view of doubles) at [row, cell]; the position behind it."""
+    """A value of the column's kind, not null, into out (or doubles, its view) at [row, cell]; the position behind."""
     at = -1
+    kind = column[KIND]
     if kind == INT64:
         out[row, cell], at = scan_integer(text, i, end)
     elif kind == FLOAT64:
@@ -234,6 +361,10 @@ def scan_cell(
     elif kind == DATE and i < end and text[i] == _QUOTE:
         out[row, cell], at = scan_day(text, i + 1, end)
         at = at + 1 if 0 <= at < end and text[at] == _QUOTE else -1
+    elif kind == TEXT:
+        out[row, cell], at = scan_text(text, i, end)
+    elif kind == DECIMAL:
+        out[row, cell], at = scan_decimal(text, i, end, column[WHOLE], column[FRACTION])
     return at
 
 
@@ -242,21 +373,20 @@ def scan_column(
     text: np.ndarray,
     i: int,
     end: int,
-    kind: int,
-    nullable: int,
+    about: np.ndarray,
     out: np.ndarray,
     doubles: np.ndarray,
     nulls: np.ndarray,
     row: int,
     column: int,
 ) -> int:
-    """A value or null of column `column` of row `row`; the position behind it. See scan_row."""
+    """A value or null of column `column` of row `row`; the position behind it. about: of the column. See scan_row."""
     null = i < end and text[i] == 110
     nulls[row, column] = null
     if not null:
-        return scan_cell(text, i, end, kind, out, doubles, row, CELLS + column)
+        return scan_cell(text, i, end, about, out, doubles, row, CELLS + column)
     out[row, CELLS + column] = 0
-    return scan_word(text, i, end, _NULL) if nullable else -1
+    return scan_word(text, i, end, _NULL) if about[NULLABLE] else -1
 
 
 @njit(cache=True)
@@ -322,8 +452,8 @@ def scan_row(
 ) -> int:
     """A row of the columns low .. high-1, an array or an object with every column once; the position behind it.
 
-    columns: int64[c, 2]; kind and nullability of the columns of all sources, at most 62 of a source, whose names are
-    the last c of the pool. out: int64[n, CELLS + .], doubles its view as float64, nulls: bool[n, .]; the row's cells
+    columns: int64[c, 4]; KIND to FRACTION of the columns of all sources, at most 62 of a source, whose names are the
+    last c of the pool. out: int64[n, CELLS + .], doubles its view as float64, nulls: bool[n, .]; the row's cells
     are written to them.
     """
     count = high - low
@@ -332,8 +462,7 @@ def scan_row(
     if text[i] == _OPEN_LIST:
         i = skip_space(text, i + 1, end)
         for column in range(count):
-            kind, nullable = columns[low + column, 0], columns[low + column, 1]
-            i = scan_column(text, i, end, kind, nullable, out, doubles, nulls, row, column)
+            i = scan_column(text, i, end, columns[low + column], out, doubles, nulls, row, column)
             if i < 0:
                 return -1
             more, i = scan_next(text, i, end, _CLOSE_LIST)
@@ -359,8 +488,7 @@ def scan_row(
         i = scan_colon(text, at, end)
         if i < 0:
             return -1
-        kind, nullable = columns[low + column, 0], columns[low + column, 1]
-        i = scan_column(text, i, end, kind, nullable, out, doubles, nulls, row, column)
+        i = scan_column(text, i, end, columns[low + column], out, doubles, nulls, row, column)
         if i < 0:
             return -1
         more, i = scan_next(text, i, end, _CLOSE_OBJECT)

@@ -75,7 +75,7 @@ def _read(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tuple[int
     name = path.name.lower()
     try:
         if name.endswith((".jsonl", ".jsonl.gz")):
-            yield from read_lines(path, sources)
+            yield from read_lines(path, sources, heap)
         elif name.endswith((".parquet", ".arrow")):
             yield from read_columns(path, sources, heap)
         else:

@@ -17,14 +17,18 @@ from service.formats.messages import NO_TIME, Parsed
 from service.formats.scan import Scanner
 from service.kernels.json_messages import LINE_NAMES, scan_lines
 from service.updatefiles.problems import COLUMNS, BadUpdate, Sources, source_of
+from storage.texts import Heap
 from storage.updates import Updates
 
 _BLOCK = 1 << 24
 _MEMBERS = tuple(name.decode() for name in LINE_NAMES)
 
 
-def read_lines(path: Path, sources: Sources) -> Iterator[tuple[int, dict[str, Updates]]]:
-    """(bytes of the file read so far, the updates in them), piece by piece. Raises BadUpdate, and what gzip raises."""
+def read_lines(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tuple[int, dict[str, Updates]]]:
+    """(bytes of the file read so far, the updates in them), piece by piece. heap: takes long texts.
+
+    Raises BadUpdate, and what gzip raises.
+    """
     scanner = Scanner(sources, LINE_NAMES, _scan, lambda value: _judge(value, sources), least_bytes=0)
     lines, rest = 0, b""
     with path.open("rb") as raw:
@@ -36,7 +40,7 @@ def read_lines(path: Path, sources: Sources) -> Iterator[tuple[int, dict[str, Up
             whole, rest = whole[:end], whole[end:]
             if whole:
                 values = _lines(whole)
-                yield raw.tell(), _line_updates(scanner.decode(values), values, sources, str(path), lines + 1)
+                yield raw.tell(), _line_updates(scanner.decode(values, heap), values, sources, str(path), lines + 1)
                 lines += len(values)
             if not block:
                 return

@@ -1,5 +1,6 @@
 """The scanner's kernels never take what the judge would refuse, nor read it differently."""
 
+import base64
 import json
 import math
 from collections.abc import Mapping
@@ -10,12 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.language.decimals import Decimal
 from operators.language.schema import RowType
+from operators.language.structs import Struct
+from operators.language.texts import Binary, List, String
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
 from service.formats import FORMATS, json_lines, native
 from service.formats.messages import Format, Parsed
 from service.instants import format_instant, parse_instant
 from service.kernels import json_values
+from storage.texts import Heap
 from tests.door.log import EDGES, ROOTS, values
 
 MIXED = RowType(
@@ -27,7 +32,24 @@ MIXED = RowType(
         ("t", TimestampNs(), False),
     ]
 )
-SOURCES: list[Mapping[str, RowType]] = [{"edges": EDGES}, {"edges": EDGES, "roots": ROOTS}, {"mixed": MIXED}]
+TEXTS = RowType(
+    [("s", String(), True), ("p", Decimal(5, 2), False), ("q", Decimal(2, 2), True), ("e", String(), False)]
+)
+RECORDS = RowType(
+    [
+        ("l", List(String() | None), True),
+        ("z", Struct(a=Decimal(38, 10), b=Date() | None), False),
+        ("y", Binary(), False),
+    ]
+)
+SOURCES: list[Mapping[str, RowType]] = [
+    {"edges": EDGES},
+    {"edges": EDGES, "roots": ROOTS},
+    {"mixed": MIXED},
+    {"texts": TEXTS},
+    {"texts": TEXTS, "edges": EDGES},
+    {"records": RECORDS},
+]
 
 
 def judged(kind: str, sources: Mapping[str, RowType]) -> Format:
@@ -63,6 +85,16 @@ instants = st.one_of(
     ),
 )
 dates = st.one_of(st.dates().map(str), st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", fullmatch=True)).map(json.dumps)
+texts = st.one_of(
+    st.text(max_size=4),
+    st.text(st.characters(codec="utf-8"), min_size=12, max_size=20),
+    st.sampled_from(["\\", '"', "\x00", "\x1f", "\u2028", "\U0001f600", "é" * 8, "a" * 15, "a" * 16]),
+)
+spelt = st.one_of(
+    texts.map(json.dumps),
+    texts.map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.sampled_from(['"\\ud83d\\ude00"', '"\\ud800"', '"\\u00e9\\u0041\\/"', '"\\x41"', '"\\u12"', '"a\tb"', '"']),
+)
 cells = st.one_of(
     numbers, instants, dates, st.sampled_from(["null", "true", "false", "nul", '"NaN"', "[]", "{}", '""'])
 )
@@ -80,7 +112,15 @@ def objects(draw: st.DrawFn, members: list[tuple[str, str]]) -> str:
     return "{" + ",".join(f'{draw(space)}"{k}"{draw(space)}:{draw(space)}{v}{draw(space)}' for k, v in members) + "}"
 
 
+prices = st.decimals(-999, 999, places=2).map(str)
 PLAIN: dict[str, st.SearchStrategy[str]] = {
+    "String": st.one_of(texts.map(json.dumps), texts.map(lambda text: json.dumps(text, ensure_ascii=False))),
+    "Decimal": st.one_of(st.sampled_from(["0", "0.5", '"0.25"', "-0.1", '"-0.00"']), prices, prices.map(json.dumps)),
+    "List": st.lists(st.one_of(st.none(), texts), max_size=3).map(json.dumps),
+    "Struct": st.sampled_from(
+        ['{"a":1.10,"b":null}', '{"b":"2024-02-29","a":"-3"}', '["12345678901234567890.5",null]']
+    ),
+    "Binary": st.binary(max_size=20).map(lambda data: json.dumps(base64.b64encode(data).decode())),
     "Int64": st.one_of(st.integers(-9, 99), st.integers(-(2**63), 2**63 - 1)).map(str),
     "Bool": st.sampled_from(["true", "false"]),
     "Float64": st.one_of(st.integers(-9, 99).map(str), st.sampled_from(["1.5", "-0.25", "1e3", "0.1"])),
@@ -88,7 +128,8 @@ PLAIN: dict[str, st.SearchStrategy[str]] = {
     "TimestampNs": st.one_of(st.integers(0, 99).map(str), st.integers(0, 2**62).map(format_instant).map(json.dumps)),
 }
 ODD: dict[str, st.SearchStrategy[str]] = {
-    "Int64": numbers, "Bool": cells, "Float64": numbers, "Date": dates, "TimestampNs": instants
+    "Int64": numbers, "Bool": cells, "Float64": numbers, "Date": dates, "TimestampNs": instants, "String": spelt,
+    "Decimal": numbers, "List": spelt, "Struct": cells, "Binary": spelt,
 }  # fmt: skip
 PLAIN_TIMES = st.one_of(st.integers(0, 99).map(str), st.integers(0, 99).map(lambda time: f'"{time}"'))
 PLAIN_DIFFS = st.sampled_from(["1", "-1", "2"])
@@ -160,7 +201,12 @@ def test_scanner_and_judge_agree(data: st.DataObject) -> None:
     kind, sources = list(FORMATS)[which // len(SOURCES)], SOURCES[which % len(SOURCES)]
     batch = data.draw(st.lists(messages(kind, sources), max_size=5))
     scanner, judge = READERS[which]
-    assert_same(scanner.decode(values(*batch)), judge.decode(values(*batch)))
+    heap, other = Heap(), Heap()
+    found, expected = scanner.decode(values(*batch), heap), judge.decode(values(*batch), other)
+    assert_same(found, expected)
+    for name, row_type in sources.items():
+        words = found.words[name]
+        assert row_type.decode_rows(words, heap) == row_type.decode_rows(words, other)
 
 
 @pytest.mark.parametrize("reader", READERS[:2], ids=["one", "two"])
@@ -178,6 +224,7 @@ def test_the_kernel_takes_what_producers_write(reader: tuple[Format, Format]) ->
         (SOURCES[0], "[1,2]"),
         (SOURCES[1], '{"input":"roots","data":{"node":1}}'),
         (SOURCES[2], '[null,true,1.25,"2024-02-29","2023-11-14T22:13:20.5Z"]'),
+        (SOURCES[3], '["a text of more than 15 bytes, é and \\u00e9\\n",12.5,"0.25",""]'),
     ],
 )
 def test_the_kernel_takes_lines_that_producers_write(sources: Mapping[str, RowType], message: str) -> None:
@@ -193,7 +240,7 @@ def kernel_takes(reader: Any, message: str) -> bool:
         return []
 
     reader._scanner._judge = judge
-    return len(reader.decode(values(message)).time) > 0 and not asked
+    return len(reader.decode(values(message), Heap()).time) > 0 and not asked
 
 
 @given(st.integers(-(2**63) + 2, 2**63 - 2))
@@ -228,3 +275,19 @@ def test_chunks_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed.message.tolist() == parsed.time.tolist() == parsed.words["edges"][:, 0].tolist() == expected
     sliced = FORMATS["vernier"]({"edges": EDGES}).decode(values(*texts).slice(21, 5))
     assert sliced.time.tolist() == [21, 22, 23, 24, 25]
+
+
+def test_texts_come_as_they_were_written() -> None:
+    rows = [
+        ("é" * 20, "1.50", "0.25", 'say "hi"\n\\ \u2028 ' * 3),
+        (None, 999.99, None, ""),
+        ("a\x7fb", "-0.01", "-0.99", "\U0001f600" * 9),
+    ]
+    lines = [json.dumps(row, ensure_ascii=bool(number % 2)) for number, row in enumerate(rows)]
+    heap = Heap()
+    parsed = FORMATS["json"]({"texts": TEXTS}).decode(values(*lines), heap)
+    assert parsed.refused == []
+    found = TEXTS.decode_rows(parsed.words["texts"], heap)
+    assert [(row[0], row[3]) for row in found] == [(row[0], row[3]) for row in rows]
+    assert [str(row[1]) for row in found] == ["1.50", "999.99", "-0.01"]
+    assert [row[2] and str(row[2]) for row in found] == ["0.25", None, "-0.99"]

@@ -1,0 +1,109 @@
+"""Values of several parts in JSON: what texts, decimals, lists and structs look like, and what is wrong with one.
+
+String: a string. Binary: base64 in a string. Decimal: a number, or a string of one, which no parser rounds. List: an
+array. Struct: an object with its fields (a nullable one may be left out), or an array in their order. Inside lists and
+structs the plain types look as they do in columns.
+"""
+
+import base64
+import binascii
+import decimal
+import math
+from datetime import date
+from typing import Any
+
+from operators.errors import BadValue
+from operators.language.decimals import Decimal
+from operators.language.parts import Composed, Slot
+from operators.language.structs import Struct
+from operators.language.texts import Binary, List, String
+from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type
+from service.deadletter import Reason, Refusal, shown
+from service.instants import BadInstant, InstantOutOfRange, parse_instant
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+
+
+def judge_value(value: object, kind: Composed, what: str) -> Any:
+    """The Python value of a column of type `kind`. value: not null. Raises Refusal."""
+    found = _value(value, kind, what)
+    try:
+        kind.split_python([found])
+    except BadValue as error:
+        reason: Reason = "overflow" if isinstance(kind, Decimal) else "schema"
+        raise Refusal(reason, f"{what} is {shown(value)}: {error.problem}") from error
+    return found
+
+
+def _slot(value: object, slot: Slot, what: str) -> Any:
+    if value is None:
+        if slot.nullable:
+            return None
+        raise Refusal("schema", f"{what} is null, but its type is {slot.type}")
+    return _value(value, slot.type, what)
+
+
+def _value(value: object, kind: Type, what: str) -> Any:
+    match kind:
+        case String() if isinstance(value, str):
+            return value
+        case Binary() if isinstance(value, str):
+            try:
+                return base64.b64decode(value, validate=True)
+            except binascii.Error as error:
+                raise Refusal("schema", f"{what} is {shown(value)}, which is no base64: {error}") from error
+        case Decimal():
+            return _decimal(value, kind, what)
+        case List() if isinstance(value, list):
+            return [_slot(one, kind.element, f"element {i} of {what}") for i, one in enumerate(value)]
+        case Struct() if isinstance(value, (dict, list)):
+            return _struct(value, kind, what)
+        case Bool() if isinstance(value, bool):
+            return value
+        case Int64() if isinstance(value, int) and not isinstance(value, bool):
+            if not _LEAST <= value <= _GREATEST:
+                raise Refusal("overflow", f"{what} is {shown(value)}, which does not fit 64 bits")
+            return value
+        case Float64() if isinstance(value, str) and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        case Float64() if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        case TimestampNs() if isinstance(value, (int, str)) and not isinstance(value, bool):
+            try:
+                return parse_instant(value)
+            except (BadInstant, InstantOutOfRange) as error:
+                raise Refusal("schema", f"{what} is {shown(value)}, which is no instant") from error
+        case Date() if isinstance(value, str) and len(value) == len("1970-01-01"):
+            try:
+                return date.fromisoformat(value)
+            except ValueError as error:
+                raise Refusal("schema", f"{what} is {shown(value)}, which is no date") from error
+    raise Refusal("schema", f"{what} is {shown(value)}, which is not {kind}")
+
+
+def _decimal(value: object, kind: Decimal, what: str) -> decimal.Decimal:
+    # An integer too long to be worth converting, and a number with a point, know how they were written.
+    text = getattr(value, "text", None) or value
+    if isinstance(text, (int, str)) and not isinstance(text, bool):
+        try:
+            found = decimal.Decimal(text)
+        except decimal.InvalidOperation:
+            found = decimal.Decimal("NaN")
+        if found.is_finite():
+            return found
+    raise Refusal("schema", f"{what} is {shown(value)}, which is not {kind}")
+
+
+def _struct(value: dict[str, Any] | list[Any], kind: Struct, what: str) -> dict[str, Any]:
+    if isinstance(value, list):
+        if len(value) != len(kind.fields):
+            raise Refusal("schema", f"{what} has {len(value)} values for the {len(kind.fields)} fields of {kind}")
+        value = dict(zip(kind.fields, value, strict=True))
+    for name in value:
+        if name not in kind.fields:
+            raise Refusal("schema", f"{what} has the field {shown(name)}, which {kind} does not")
+    for name, slot in kind.fields.items():
+        if name not in value and not slot.nullable:
+            raise Refusal("schema", f"{what} has no field {name!r}")
+    return {name: _slot(value.get(name), slot, f"{name} of {what}") for name, slot in kind.fields.items()}

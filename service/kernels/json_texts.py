@@ -1,0 +1,64 @@
+"""Copy strings out of the bytes that they were scanned in, with their escapes undone."""
+
+import numpy as np
+from numba import njit
+
+from service.kernels.json_values import SPAN_ESCAPED, SPAN_LENGTH, SPAN_START, scan_hex
+
+_BACKSLASH = 92
+_SHORT = np.zeros(128, np.uint8)
+for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t'):
+    _SHORT[_letter] = _meant
+
+
+@njit(cache=True)
+def _unescape(text: np.ndarray, i: int, end: int, out: np.ndarray, at: int) -> int:
+    """Write the string text[i:end] from `at` on; returns where it ends. Scanned before, so all escapes are legal."""
+    while i < end:
+        if text[i] != _BACKSLASH:
+            out[at] = text[i]
+            i, at = i + 1, at + 1
+        elif text[i + 1] != 117:
+            out[at] = _SHORT[text[i + 1]]
+            i, at = i + 2, at + 1
+        else:
+            point = scan_hex(text, i + 2, end)
+            i += 6
+            if point < 0x80:
+                out[at] = point
+                at += 1
+            elif point < 0x800:
+                out[at] = 0xC0 | (point >> 6)
+                out[at + 1] = 0x80 | (point & 0x3F)
+                at += 2
+            else:
+                out[at] = 0xE0 | (point >> 12)
+                out[at + 1] = 0x80 | ((point >> 6) & 0x3F)
+                out[at + 2] = 0x80 | (point & 0x3F)
+                at += 3
+    return at
+
+
+@njit(cache=True)
+def copy_spans(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The strings of spans (json_values.py) as offsets[n + 1] and bytes: string k is data[offsets[k]:offsets[k + 1]].
+
+    text: uint8[.], what was scanned; spans: int64[n], 0 where there is none, which is copied as empty. O(bytes).
+    """
+    n = spans.shape[0]
+    offsets = np.zeros(n + 1, np.int64)
+    room = 0
+    for k in range(n):
+        room += spans[k] & SPAN_LENGTH
+    data = np.empty(room, np.uint8)
+    at = 0
+    for k in range(n):
+        first, length = spans[k] >> SPAN_START, spans[k] & SPAN_LENGTH
+        if spans[k] & SPAN_ESCAPED:
+            at = _unescape(text, first, first + length, data, at)
+        else:
+            for byte in range(length):
+                data[at + byte] = text[first + byte]
+            at += length
+        offsets[k + 1] = at
+    return offsets, data[:at]
