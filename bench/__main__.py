@@ -24,6 +24,7 @@ SHORT: dict[str, list[list[str]]] = {
         ["--batch", "20000", "--updates", "60000"],
         ["--program", "reachability", "--batch", "1000", "--updates", "20000"],
     ],
+    "linear": [["--rows", "1"], ["--rows", "1024"], ["--rows", "100000", "--repeat", "20"]],
     "storage": [["--edges", "1000000"]],
     "steady": [["--epochs", "2000"]],
     "commit": [[]],
@@ -35,6 +36,7 @@ FULL: dict[str, list[list[str]]] = {
         *(["--batch", str(batch), "--updates", "100000"] for batch in (100, 1000, 10_000, 100_000)),
         ["--nodes", "1000000", "--edges", "2000000", "--batch", "1000", "--updates", "100000"],
     ],
+    "linear": [["--rows", "1"], ["--rows", "1024"], ["--rows", "1000000", "--repeat", "20"]],
     "storage": [["--edges", "10000000", "--batch", "100000", "--plot", "docs/images/bench-storage.png"]],
     "steady": [
         ["--epochs", "10000", "--plot", "docs/images/bench-steady.png"],
