@@ -35,6 +35,7 @@ from service.heartbeat import Heartbeat
 from service.lag import Lag
 from service.letters import Letters
 from service.programs import Program, Registry, compiled
+from service.rebuild import check_whole
 from service.runner import Runner
 from service.settings import Settings, heartbeat_topic, load
 from service.sources import DoorConfig
@@ -66,8 +67,16 @@ class Driver:
         self.programs, self.app, self.plan = self._together(lambda plan: None)
         self.door = self._prepare_topics()
         self.epochs = Epochs(
-            StateDirectory(settings.state.place), self.plan, self.door, settings.workers, settings.state.keep
+            StateDirectory(settings.state.place),
+            self.plan,
+            self.door,
+            settings.workers,
+            settings.state.keep,
+            rebuild=settings.state.rebuild,
         )
+        if self.epochs.anew:
+            topics = {settings.topic(source) for source in self.app.sources}
+            check_whole(settings.kafka_client(), topics, self.door.partitions)
         self.lag = Lag(settings.kafka_client(), self.door.partitions)
         self.epochs.lag = self.lag
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
@@ -233,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.basicConfig(
             level=settings.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
         )
-        for noisy in ("kafka", "py4j", "numba"):
+        for noisy in ("aiobotocore", "botocore", "kafka", "py4j", "numba"):
             logging.getLogger(noisy).setLevel(logging.CRITICAL)
         made = driver = Driver(settings)
 

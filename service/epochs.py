@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from operators.adopt import plan_adoption
+from operators.failures import NeedsHistory
 from operators.planning.plan import Plan
-from service.errors import WrongState
+from service.errors import ProgramChanged, WrongState
 from service.lag import Lag, Offsets
 from service.protocol import Report, Start
 from service.sources import DoorConfig
@@ -38,7 +39,8 @@ _log = logging.getLogger("vernier.epochs")
 class Epochs:
     """The chain of committed epochs of one service, which owns its state directory from here to `close`.
 
-    keep: how many manifests stay (readers step through them). now: wall clock, ns. Not for several threads at once.
+    keep: how many manifests stay (readers step through them). now: wall clock, ns. rebuild: where the program cannot go
+    on from the state, begin anew, with all that the topics hold. Not for several threads at once.
     Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
     """
 
@@ -50,11 +52,15 @@ class Epochs:
         workers: int,
         keep: int,
         now: Callable[[], int] = time.time_ns,
+        *,
+        rebuild: bool = False,
     ) -> None:
         self.directory = directory
         self.plan, self.workers = plan, workers
         self._now = now
-        self._door, self._keep = door, keep
+        self._door, self._keep, self._rebuild = door, keep, rebuild
+        self.anew = False
+        """Whether the next epoch starts from nothing, because the program has changed too much."""
         self.newest: Manifest | None = _acquire(self.directory)
         self._commit_seconds: float | None = None
         self.lag: Lag | None = None
@@ -75,8 +81,8 @@ class Epochs:
     def start(self) -> Start:
         """What the workers of the next epoch start from."""
         newest = self.newest
-        if newest is None:
-            return Start(epoch=1, base="", door={}, offsets={})
+        if newest is None or self.anew:
+            return Start(epoch=newest.epoch + 1 if newest else 1, base="", door={}, offsets={})
         return Start(epoch=newest.epoch + 1, base=newest.attempt, door=newest.door, offsets=newest.offsets)
 
     def commit(self, reports: list[Report], seconds: Mapping[str, float]) -> Manifest:
@@ -120,12 +126,13 @@ class Epochs:
             changes={name: _present(report.changes.get(name) for report in reports) for name in self.plan.views},
             dead=_present(report.dead for report in reports),
             stats=stats.to_json(),
-            cut_at=_cut_at(newest, self.workers),
+            cut_at=None if self.anew else _cut_at(newest, self.workers),
         )
         self.directory.commit(manifest)
         self._commit_seconds = time.perf_counter() - began
         self.newest, self.stats = manifest, stats
-        if newest is not None and manifest.upper < newest.upper:
+        anew, self.anew = self.anew, False
+        if newest is not None and manifest.upper < newest.upper and not anew:
             _log.error("the frontier went back from %d to %d", newest.upper, manifest.upper)
         return manifest
 
@@ -147,7 +154,14 @@ class Epochs:
         if newest.app != self.plan.app:
             found, wanted = f"app {newest.app!r}", f"app {self.plan.app!r}"
             raise WrongState(path=self.directory.path, found=found, wanted=wanted)
-        self.check(self.plan)
+        try:
+            self.check(self.plan)
+        except NeedsHistory as error:
+            if not self._rebuild:
+                raise ProgramChanged(path=self.directory.path, what=error.what, why=error.why) from error
+            # Numbered on, so that the old epochs stay until the new ones push them out.
+            self.anew = True
+            _log.warning("the program has changed: epoch %d begins with nothing (%s)", newest.epoch + 1, error.why)
         if newest.workers != self.workers:
             _log.info("the state of %d workers is cut for %d", newest.workers, self.workers)
 

@@ -85,12 +85,24 @@ class LettersNotSent(StorageError):
 
 
 class WrongState(CallerError):
-    """The state directory belongs to another program or number of workers."""
+    """The state directory belongs to another app."""
 
     message = "state directory {path} was made by {found}, this is {wanted}; give the service another state.path"
     path: str
     found: str
     wanted: str
+
+
+class ProgramChanged(CallerError):
+    """The program is not what the state was made by, and cannot be computed from what the state holds."""
+
+    message = (
+        "the program has changed, and state {path} cannot go on under it: {what} is new and follows from what is not "
+        "kept: {why}; take the change back, or read the topics again from their beginning with `vernier up --rebuild`"
+    )
+    path: str
+    what: str
+    why: str
 
 
 class SparkFailed(StorageError):

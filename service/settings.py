@@ -116,6 +116,10 @@ class State(_Section):
     )
     cache_mb: int = Field(default=CACHE_BYTES >> 20, ge=1, description="what these copies may take")
     keep: int = Field(default=64, ge=2, description="epochs whose manifests stay for readers that follow")
+    rebuild: bool = Field(
+        default=False,
+        description="where a changed program cannot go on from the state: begin anew, with all that the topics hold",
+    )
     keep_sources: bool = Field(
         default=False, description="keep every source's rows whole, so that programs can join or change later"
     )

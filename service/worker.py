@@ -202,7 +202,7 @@ def _base(process: Process, assigned: Assign, epoch: int, attempt: str) -> Shard
     for shard in process.shards.get(index, ()):
         if (shard.epoch, shard.attempt) == (epoch, attempt):
             return shard
-    if epoch == 0:
+    if attempt == "":
         return Shard.empty(process.plan, index)
     return Shard.load(process.plan, process.directory, process.directory.manifest(epoch), index, len(assigned.peers))
 

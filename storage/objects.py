@@ -145,9 +145,9 @@ class ObjectBlob:
         return self.claims.lock(name)
 
     def owner(self, name: str) -> Owner | None:
-        """Who has the lock."""
+        """Who has the lock; if nobody has it any more, one with no time left."""
         found = self.claims.holder(name)
-        return None if found is None else Owner(found.pid, found.host, found.until_ms - self.claims.now())
+        return Owner(0, "", 0) if found is None else Owner(found.pid, found.host, found.until_ms - self.claims.now())
 
     def hold(self, stem: str) -> Held:
         """A claim under a name of its own."""

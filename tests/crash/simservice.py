@@ -202,7 +202,15 @@ class SimService:
     """A driver and its workers. Making it takes the state over. Every process of it has faults of its own."""
 
     def __init__(
-        self, machine: Machine, log: Log, workers: int, name: str, *, app: vn.App | None = None, keep: int = 3
+        self,
+        machine: Machine,
+        log: Log,
+        workers: int,
+        name: str,
+        *,
+        app: vn.App | None = None,
+        keep: int = 3,
+        rebuild: bool = False,
     ) -> None:
         self.machine, self.log, self.workers = machine, log, workers
         made = app or program()
@@ -211,7 +219,7 @@ class SimService:
         self.plan = compile_app(made)
         self.driver = machine.process()
         directory = StateDirectory(WHERE, self.driver.blob)
-        self.epochs = Epochs(directory, self.plan, door, workers, keep, now=lambda: 0)
+        self.epochs = Epochs(directory, self.plan, door, workers, keep, lambda: 0, rebuild=rebuild)
         self.letters = SimLetters(log, directory)
         self.letters.recover(self.epochs.newest)
         self.runner = Runner(
@@ -222,7 +230,7 @@ class SimService:
             lambda count, complete: SimRendezvous(count, complete, name),
         )
         self.runner.attach(self)  # type: ignore[arg-type]
-        self.job = Job(("", 0), "sim", "", "sim", self.plan.fingerprint, Place(WHERE), door, 7, 1.0)
+        self.job = Job(("", 0), "sim", (), self.plan.fingerprint, Place(WHERE), door, 7, 1.0)
         self.next = self._offsets()
         self.processes = [self._worker() for _ in range(workers)]
 

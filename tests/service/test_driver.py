@@ -57,7 +57,7 @@ class Service:
 
     def start(self, **more: object) -> None:
         """Start the driver; `more` are settings, with __ for dots."""
-        settings = {key.replace("__", "."): value for key, value in more.items()} | {
+        settings: dict[str, object] = {
             "program": self.folder / "program.py",
             "workers": 2,
             "state.path": self.folder / "state",
@@ -65,6 +65,7 @@ class Service:
             "sources.pairs.topic": self.topic,
             "sources.pairs.clock": "event",
         }
+        settings |= {key.replace("__", "."): value for key, value in more.items()}
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(

@@ -115,7 +115,7 @@ def test_a_lock_has_one_holder_until_it_is_given_back(store: SimStore, clock: Cl
     assert owner.left_ms == TTL_MS
     held.release()
     held.release()
-    assert two.owner("LOCK") is None
+    assert two.owner("LOCK") == Owner(0, "", 0)
     again = two.lock("LOCK")
     assert again is not None
     assert again.alone

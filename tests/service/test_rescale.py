@@ -1,0 +1,70 @@
+"""A service whose state is in S3 goes on with other numbers of workers, also after its driver was killed."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from service.reader import Reader
+from storage.audit import audit
+from storage.place import Place
+from storage.state import StateDirectory
+from tests.service.test_driver import PATIENCE, Service, service
+from tests.storage.s3 import BUCKET, s3_server
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
+__all__ = ["service"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with s3_server():
+        yield Place(f"s3://{BUCKET}/{uuid.uuid4().hex}/state", str(tmp_path / "cache"), 64 << 20)
+
+
+def test_other_numbers_of_workers_give_the_same_answers(service: Service, place: Place) -> None:
+    settings = {"state__path": place.uri, "state__cache": place.cache}
+    service.reader.close()
+    service.reader = Reader(place)
+    service.start(**settings, workers=2)
+    service.final(service.send(*[(key, key) for key in range(100)]))
+    # Some that wait for their time have an owner, too.
+    held = [[[7, 1], str(service.time + 1_000), 1], [[8, 1], str(service.time + 1_010), 1]]
+    service.raw(f'{{"v":1,"t":"{service.time}","u":{held}}}'.replace("'", '"').encode(), partition=1)
+    service.final(service.send((1, 1)))
+
+    # Another service on the same state is refused.
+    first = service.process
+    service.start(**settings, workers=1)
+    assert service.process is not None
+    assert service.process.wait(PATIENCE) == 1
+    said = (service.folder / "log").read_text("utf-8")
+    assert f"driver: state directory {place.uri} is in use by pid " in said
+    service.process = first
+    assert service.process is not None
+
+    # The killed driver's claim has to run out first.
+    family = psutil.Process(service.process.pid).children(recursive=True)
+    service.process.kill()
+    service.process.wait()
+    psutil.wait_procs(family, PATIENCE)
+    frontier = service.send(*[(key, 1) for key in range(50)], partition=1)
+    service.start(**settings, workers=3)
+    service.final(frontier)
+    assert service.reader.snapshot is not None
+    assert service.reader.snapshot.manifest.workers == 3
+    assert service.stop() == 0
+
+    service.start(**settings, workers=1)
+    service.totals.update({7: 1, 8: 1})
+    service.time += 2_000
+    service.final(service.send((3, 3)))
+    assert service.stop() == 0
+    state = StateDirectory(place)
+    found = audit(state)
+    assert found.problems == []
+    newest = state.latest()
+    assert newest is not None
+    assert (newest.workers, newest.cut_at is not None) == (1, True)
