@@ -206,7 +206,9 @@ class Worker:
         """Give the new layers the contents of their long texts."""
         for name, shape in self.plan.arrangements.items():
             trace = self.state.traces[name]
-            settle((*trace.layers, *trace.named), shape.texts, self.state.heap)
+            if shape.texts:
+                for layer in (*trace.layers, *trace.named):
+                    layer.settle(shape.texts, self.state.heap)
         for name, waits in self.plan.holds.items():
             settle(self.state.queues[name].runs, waits.texts, self.state.heap)
 

@@ -9,14 +9,14 @@ empty vals cost nothing. Source: seed 000, "log-structured merge trie", constrai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from storage.kernels import tries
 from storage.kernels.hashing import key_rows
-from storage.texts import Texts
+from storage.texts import Heap, Texts, unite
 from storage.updates import Ints, Updates, consolidate_rows, sort_columns
 
 COLUMNS = ("hashes", "keys", "key_offsets", "vals", "val_offsets", "times", "rounds", "diffs")
@@ -46,12 +46,12 @@ class Layer:
     identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1]. `ref` says where the layer is
     persisted, None while nowhere; `parts` are the layers that stand for it on disk until then, if it is merged and
     large. `texts` holds the contents of the long texts in its rows; None where rows have no
-    texts, or nobody has settled the layer yet (storage/texts.py).
+    texts, or nobody has settled the layer yet: then `origins` are the layers that a merged one has them from.
     """
 
     __slots__ = (
-        "address", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower", "parts", "ref", "rounds",
-        "since", "texts", "times", "updates", "upper", "val_offsets", "val_width", "vals",
+        "address", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower", "origins", "parts", "ref",
+        "rounds", "since", "texts", "times", "updates", "upper", "val_offsets", "val_width", "vals",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +78,7 @@ class Layer:
         self.rounds = arrays["rounds"]
         self.diffs = arrays["diffs"]
         self.texts = Texts.of_arrays(arrays)
+        self.origins: tuple[Layer, ...] = ()
         self.address: Ints = tries.describe(
             self.hashes, self.keys, self.key_offsets, self.vals, self.val_offsets, self.times, self.rounds, self.diffs,
             updates,
@@ -122,6 +123,22 @@ class Layer:
             "upper": self.upper,
             "since": self.since,
         }
+
+    def settle(self, positions: Sequence[int], heap: Heap) -> Texts:
+        """The contents of the long texts in its rows, which begin at these words; see `storage.texts.settle`.
+
+        A merged layer unites those of its origins, whatever of them it still needs, unless they are more than its rows
+        can need: O(texts log texts + bytes); any other is looked through, O(n log n).
+        """
+        if self.texts is None:
+            if self.origins:
+                texts = unite([origin.settle(positions, heap) for origin in self.origins])
+                if len(texts) > self.updates * len(positions):
+                    texts = texts.only(self.matrix(), positions)
+            else:
+                texts = heap.dictionary(self.matrix(), positions)
+            self.texts, self.origins = texts, ()
+        return self.texts
 
     def arrays(self) -> dict[str, Ints]:
         """The columns by name, contiguous."""

@@ -106,6 +106,8 @@ class Merge:
         arrays = {name: _fitted(column) for name, column in zip(COLUMNS, columns, strict=True)}
         since = max(self.since, older.since, newer.since)
         layer = Layer(older.key_width, older.val_width, older.depth, n, older.lower, newer.upper, since, arrays)
+        if older.texts is not None or newer.texts is not None:
+            layer.origins = (older, newer)
         if n >= APART:
             layer.parts = older.leaves + newer.leaves
         return layer

@@ -85,6 +85,14 @@ class Texts:
             return None
         return Texts(arrays["text_hashes"], arrays["text_offsets"], arrays["text_data"])
 
+    def only(self, rows: Ints, positions: Sequence[int]) -> Texts:
+        """Without what rows int64[n, w] do not need whose texts begin at these words. O(n log n + bytes)."""
+        pairs = _distinct(rows, positions)
+        places: Ints = kernels.locate(pairs, np.array([self.address], np.int64))
+        if (places[:, 1] < 0).any():
+            raise TextMissing(prefix="?", hash=_shown(pairs[int(np.argmin(places[:, 1]))]))
+        return _united(pairs, places[:, 0].copy(), places[:, 1].copy())
+
     @staticmethod
     def empty() -> Texts:
         """No texts."""
@@ -321,8 +329,27 @@ def _check_short(words: Ints) -> None:
         raise TextMissing(prefix=repr(_prefix(row)), hash=_shown(row[kernels.H0 :]))
 
 
+def unite(parts: Sequence[Texts]) -> Texts:
+    """One dictionary for all that some hold. O(n log n + bytes). Raises TextsCollide."""
+    full = [part for part in parts if len(part)]
+    if len(full) < 2:
+        return full[0] if full else Texts.empty()
+    pairs = np.concatenate([part.hashes for part in full])
+    addresses = np.concatenate([_address(part.data) + part.offsets[:-1] for part in full])
+    return _united(pairs, addresses, np.concatenate([np.diff(part.offsets) for part in full]))
+
+
+def _united(pairs: Ints, addresses: Ints, lengths: Ints) -> Texts:
+    order = order_rows(pairs, _BOTH)
+    hashes, offsets, data, fault = kernels.unite(pairs, order, addresses, lengths)
+    if fault >= 0:
+        one, other = (ctypes.string_at(int(addresses[i]), int(lengths[i])) for i in order[fault - 1 : fault + 1])
+        raise TextsCollide(hash=_shown(pairs[order[fault]]), one=_cut(one), other=_cut(other))
+    return Texts(hashes, offsets, data)
+
+
 class Holder(Protocol):
-    """Rows that are kept, such as a layer, with the dictionary of their texts; None while they have none."""
+    """Rows that are kept, such as a queue's run, with the dictionary of their texts; None while they have none."""
 
     texts: Texts | None
 

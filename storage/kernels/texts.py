@@ -255,6 +255,35 @@ def locate(pairs: np.ndarray, dictionaries: np.ndarray) -> np.ndarray:
     return out
 
 
+@njit(cache=True)
+def unite(pairs, order, addresses, lengths):  # type: ignore[no-untyped-def]
+    """One dictionary of n texts with the hashes int64[n, 2], sorted by `order`, that lie at these addresses.
+
+    Returns (hashes[m, 2], offsets[m + 1], bytes, -1), or with the position of a text in place of the -1 whose content
+    differs from that of the text before it, of the same hash.
+    """
+    n, count = order.shape[0], 0
+    hashes = np.empty((n, 2), np.int64)
+    kept = np.empty(n, np.int64)
+    offsets = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        j = order[i]
+        if count > 0 and hashes[count - 1, 0] == pairs[j, 0] and hashes[count - 1, 1] == pairs[j, 1]:
+            k = kept[count - 1]
+            if lengths[j] != lengths[k] or not _same(addresses[j], addresses[k], lengths[j]):
+                return hashes[:0], offsets[:1], np.empty(0, np.uint8), i
+            continue
+        hashes[count, 0], hashes[count, 1] = pairs[j, 0], pairs[j, 1]
+        kept[count] = j
+        offsets[count + 1] = offsets[count] + lengths[j]
+        count += 1
+    data = np.empty(offsets[count], np.uint8)
+    base = data.ctypes.data
+    for i in range(count):
+        copy_bytes(base + offsets[i], addresses[kept[i]], lengths[kept[i]])
+    return hashes[:count].copy(), offsets[: count + 1].copy(), data, -1
+
+
 @njit(cache=True, inline="always")
 def _content_less(a: int, b: int, starts: np.ndarray, base: int) -> bool:
     length_a, length_b = starts[a + 1] - starts[a], starts[b + 1] - starts[b]

@@ -11,7 +11,7 @@ from storage.contents import Contents
 from storage.kernels import texts as kernels
 from storage.layer import Layer
 from storage.merge import Merge
-from storage.texts import Heap, TextMissing, Texts, TextsCollide, decode, encode, order, settle
+from storage.texts import Heap, TextMissing, Texts, TextsCollide, decode, encode, order, unite
 from storage.updates import Ints, Updates
 
 # Near the boundary of what a prefix holds, with equal prefixes and bytes that padding could be taken for.
@@ -162,7 +162,8 @@ def test_layers_have_dictionaries_of_their_own_rows() -> None:
         return Layer.build(Updates.of(given, time, diff), 1, time, time + 1, time)
 
     one, two = layer(slice(0, 20), 1, 1), layer(slice(10, 30), -1, 2)
-    settle([one, two], (1,), heap)
+    assert one.settle((1,), heap) is one.settle((1,), heap)
+    two.settle((1,), heap)
     assert one.texts is not None
     assert len(one.texts) == 20
     reopened = Layer.open(one.meta(), one.arrays())
@@ -171,11 +172,45 @@ def test_layers_have_dictionaries_of_their_own_rows() -> None:
     cache = Heap()
     cache.attach([reopened.texts, two.texts])
     merged = Merge(reopened, two, 5).finish()
-    settle([merged], (1,), cache)
-    assert merged.texts is not None
-    assert len(merged.texts) == 20  # ten went away when both times became one
+    found = merged.settle((1,), cache)
+    assert len(found) == 20  # ten went away when both times became one, and more than its rows are looked through
+    assert len(cache) == 0
+    assert merged.origins == ()
     alone = Heap()
-    alone.attach([merged.texts])
+    alone.attach([found])
     assert sorted(alone.decode(np.ascontiguousarray(merged.to_updates().rows[:, 1:])).strings()) == sorted(
         [*texts[:10], *texts[20:]]
     )
+    last = Merge(merged, layer(slice(0, 10), -1, 6), 7).finish()
+    assert last.updates == 10
+    assert len(last.settle((1,), heap)) == 10
+
+
+def test_layers_without_texts_keep_no_origins() -> None:
+    one, two = (Layer.build(Updates.of([[1], [2]], time, 1), 1, time, time + 1, time) for time in (1, 2))
+    assert Merge(one, two, 5).finish().origins == ()
+
+
+def test_a_merge_finds_two_contents_of_one_hash() -> None:
+    layers = []
+    for time, text in ((1, b"the one text of this hash"), (2, b"the one TEXT of this hash")):
+        words = words_of(Heap(), [b"the one text of this hash"])
+        layers.append(Layer.build(Updates.of(words, time, 1), 1, time, time + 1, time))
+        layers[-1].texts = Texts(words[:, 2:].copy(), np.array([0, 25]), np.frombuffer(text, np.uint8))
+    with pytest.raises(TextsCollide, match=r"b'the one text of this hash' and b'the one TEXT of this hash'"):
+        Merge(layers[0], layers[1], 5).finish().settle((0,), Heap())
+
+
+@given(st.lists(st.lists(TEXTS, max_size=10), max_size=4))
+def test_dictionaries_unite(parts: list[list[bytes]]) -> None:
+    heaps = [Heap() for _ in parts]
+    rows = [words_of(heap, texts) for heap, texts in zip(heaps, parts, strict=True)]
+    united = unite([heap.dictionary(own, (0,)) for heap, own in zip(heaps, rows, strict=True)])
+    pairs = list(map(tuple, united.hashes.tolist()))
+    assert pairs == sorted(set(pairs))
+    heap = Heap()
+    heap.attach([united])
+    assert [heap.decode(own).strings() for own in rows] == parts
+    assert len(united) == len({text for texts in parts for text in texts if len(text) > 15})
+    for own, texts in zip(rows, parts, strict=True):
+        assert len(united.only(own, (0,))) == len({text for text in texts if len(text) > 15})
