@@ -22,7 +22,7 @@ from operators.language.texts import List, String
 from operators.language.types import Float64, Int64
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
-from storage.texts import Heap, order
+from storage.texts import Heap, order, unite
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 _MANY = 5000
@@ -160,7 +160,8 @@ def _contents() -> None:
     begin = "as long as the beginning of a text may be"
     heap, other = Heap(), Heap()
     words = row.encode_rows([(f"{begin} {i}", [begin, str(i)]) for i in range(20)], heap)
-    other.attach([heap.dictionary(words, row.text_words)])
+    parts = [heap.dictionary(part, row.text_words) for part in (words[:12], words[8:])]
+    other.attach([unite(parts).only(words, row.text_words)])
     sorted_words = words[order(words, np.arange(row.width, dtype=np.int64), row.text_words, other)]
     row.decode_rows(sorted_words, other)
 
