@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from operators.errors import WrongType
+
 if TYPE_CHECKING:
     from operators.language.expr import Expr, ExprLike
 
@@ -235,4 +237,8 @@ class Methods(TextMethods, NumberMethods, TimeMethods, PartMethods):
 
     def is_in(self, *values: ExprLike) -> Expr:
         """Whether the value equals one of `values` (three-valued: null when it is null or only a null could match)."""
+        if not values:
+            raise WrongType(problem="is_in needs at least one value")
+        if len(values) == 1 and isinstance(values[0], (list, tuple, set)):
+            raise WrongType(problem=f"is_in takes values one by one, not in a {type(values[0]).__name__}: write *[...]")
         return self._call("is_in", *values)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vernier as vn
-from operators.errors import BadLoop, NameClash, NotInThisRelease, ProgramError, UnknownColumn, UnknownName, WrongType
+from operators.errors import BadLoop, NameClash, ProgramError, UnknownColumn, UnknownName, WrongType
 
 HEAD = """\
 import vernier as vn
@@ -30,7 +30,7 @@ sales = app.source("sales", Sale)
 """
 LINE = HEAD.count("\n") + 1
 
-LATER, WRONG, NO, TYPE = NotInThisRelease, ProgramError, UnknownName, WrongType
+WRONG, NO, TYPE = ProgramError, UnknownName, WrongType
 
 CASES: list[tuple[str, type[ProgramError], str]] = [
     # columns
@@ -51,7 +51,7 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ('edges.select(["src", "dst"])', TYPE, "one by one, not in a list"),
     ('edges.select(col("src").alias("_x"))', TYPE, "'_x' is no name for a column"),
     ("edges.select(n=lit(None))", TYPE, "lit(None).cast(vn.Int64)"),
-    ('edges.with_columns(n=lit("a"))', LATER, "'a' is text"),
+    ('edges.with_columns(n=col("src") + "a")', TYPE, "cannot be computed: col(\"src\") is Int64, lit('a') is String"),
     ("edges.with_columns(n=2**70)", TYPE, "does not fit 64 bits"),
     ("edges.with_columns(n=object())", TYPE, "is no value for a column"),
     ("edges.with_columns(n=vn.count)", TYPE, "did you mean to call it?"),
@@ -66,6 +66,38 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ('edges.filter(col("src").isNull())', NO, "did you mean 'is_null'?"),
     ('edges.filter(col("src").betwen(1, 2))', NO, "did you mean 'between'?"),
     ('when(col("src") > 1, 1).otherwise(2).otherwise(3)', WRONG, "an otherwise(...) already"),
+    # functions of expressions
+    ('edges.select(n=col("src").upper())', TYPE, 'needs String, but col("src") is Int64; write .cast(vn.String)'),
+    ('edges.select(n=col("src").cast("bigint"))', TYPE, "has no Vernier type: 'bigint'; did you mean vn.Int64?"),
+    ('edges.select(n=col("src").cast(int))', TYPE, "did you mean vn.Int64?"),
+    ('edges.select(n=col("src").isin(1))', NO, "did you mean 'is_in'?"),
+    ('edges.filter(col("src").is_in([1, 2]))', TYPE, "one by one, not in a list: write *[...]"),
+    ('edges.filter(col("src").is_in())', TYPE, "is_in needs at least one value"),
+    ('edges.select(n=col("src").isNaN())', NO, "did you mean 'is_nan'?"),
+    ('edges.select(n=col("src").substring(1, 2))', NO, "did you mean 'substr'?"),
+    ('edges.select(n=col("src").getField("a"))', NO, "did you mean 'field'?"),
+    ('edges.select(n=col("src").uper())', NO, "did you mean 'upper'?"),
+    ('edges.select(n=col("src").str.upper())', NO, "methods for text are the expression's own"),
+    ('edges.select(n=col("src").over(1))', NO, "windows are methods of collections"),
+    ('edges.select(n=col("src").sum())', NO, 'agg(total=vn.sum("column"))'),
+    ('edges.select(n=col("src").is_nan())', TYPE, "needs Float64, but"),
+    ('sales.select(n=col("day").hour())', TYPE, "needs TimestampNs, but"),
+    ('sales.select(n=col("day").date_trunc("mont"))', TYPE, "has no unit 'mont'; did you mean 'month'?"),
+    ('sales.select(n=vn.struct("shop", "prise"))', UnknownColumn, "no column 'prise' in the collection; did you mean"),
+    ('sales.select(n=vn.struct("shop")["shp"])', TYPE, "has no field 'shp'; did you mean 'shop'? (it has shop)"),
+    (
+        'sales.select(n=vn.coalesce("note", lit("x")))',
+        TYPE,
+        'has values of different types (col("note") is Int64 | None;',
+    ),
+    ('sales.select(n=vn.coalesce("note", "x"))', UnknownColumn, "no column 'x' in the collection"),
+    ("sales.select(n=vn.greatest(1))", TYPE, "of a column over rows: .agg(x=vn.max(...))"),
+    ("sales.select(n=[])", TYPE, "an empty list has no element type"),
+    ('vn.upper(col("shop"))', NO, 'upper is a method of expressions: col("x").upper()'),
+    ('vn.nvl(col("shop"), 1)', NO, "did you mean 'coalesce'?"),
+    ("import random; vn.udf(lambda x: random.random(), returns=vn.Float64)", WRONG, "uses random. A retraction must"),
+    ("vn.udf(lambda x: x, returns=vn.Int64)()", TYPE, "needs columns"),
+    ("vn.udf(lambda x: x, returns=float)", TYPE, "did you mean vn.Float64?"),
     # other systems' names
     ('edges.groupBy("src")', NO, "did you mean 'group_by'?"),
     ('edges.withColumn("n", col("src"))', NO, "did you mean 'with_columns'?"),
@@ -83,7 +115,6 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ("vn.fixpont", NO, "did you mean 'fixpoint'?"),
     # a later release
     ('edges.valid_between("src", "dst")', LATER, "valid_between is not in this release"),
-    ("vn.udf", LATER, "vn.udf is not in this release; the names of vernier are"),
     ("vn.Variable", LATER, "vn.Variable is not in this release"),
     ('edges.join(nodes, left_on="src", right_on="node", how="innr")', TYPE, "did you mean 'inner'?"),
     ('edges.join(nodes, left_on="src", right_on="node", how="leftsemi")', TYPE, "did you mean 'semi'?"),

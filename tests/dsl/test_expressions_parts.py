@@ -209,7 +209,7 @@ def test_lists_and_structs_are_computed_as_in_python(rows: list[Any]) -> None:
         (N.field("a"), "needs a Struct"),
         (N[0], "needs a List"),
         (L.contains("a"), "a value of another type"),
-        (vn.array(1, "a"), "different types"),
+        (vn.array(1, lit("a")), "different types"),
         (vn.array(), "needs at least one value"),
         (vn.array(None), "null of no type"),
         (L + T, "cannot be computed"),

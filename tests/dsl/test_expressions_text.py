@@ -87,7 +87,7 @@ RULES: list[tuple[Expr, Callable[[str, str], Any]]] = [
     (S.repeat(-3), lambda s, t: ""),
     (S + T, lambda s, t: s + t),
     ("<" + S, lambda s, t: "<" + s),
-    (vn.concat(S, "|", T), lambda s, t: s + "|" + t),
+    (vn.concat("s", lit("|"), T), lambda s, t: s + "|" + t),
     (S == T, lambda s, t: s == t),
     (S != T, lambda s, t: s != t),
     (S < T, lambda s, t: s < t),
@@ -160,7 +160,7 @@ def test_bytes(rows: list[Any]) -> None:
 @given(rows=ROWS)
 def test_nulls_are_left_out_where_it_is_said(rows: list[Any]) -> None:
     assert values(vn.concat_ws("-", S, T), ROW, rows) == [t if s is None else f"{s}-{t}" for s, t, _, _ in rows]
-    assert values(vn.coalesce(S, T, "x"), ROW, rows) == [t if s is None else s for s, t, _, _ in rows]
+    assert values(vn.coalesce("s", "t", lit("x")), ROW, rows) == [t if s is None else s for s, t, _, _ in rows]
     assert values(vn.coalesce(S.upper(), T), ROW, rows) == [t if s is None else s.upper() for s, t, _, _ in rows]
     assert values(vn.greatest(S, T), ROW, rows) == [t if s is None else max(s, t) for s, t, _, _ in rows]
     assert values(vn.least(S, T), ROW, rows) == [t if s is None else min(s, t) for s, t, _, _ in rows]

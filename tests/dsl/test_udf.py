@@ -18,7 +18,7 @@ import vernier as vn
 from operators.errors import WrongType
 from operators.failures import UserCodeFailed
 from operators.language.evaluate import bind
-from operators.language.expr import col
+from operators.language.expr import col, lit
 from operators.language.functions import NotDeterministic
 from tests.dsl.values import row_type, values
 
@@ -45,7 +45,7 @@ def test_whole_columns_are_computed_and_nulls_left_out(rows: list[Any]) -> None:
         None if b is None else int(np.gcd(b + 1, 6)) for _, b, _, _ in rows
     ]
     assert values(shout(col("s")), ROW, rows) == [None if s is None else s + "!" for _, _, s, _ in rows]
-    filled = vn.coalesce(shout(col("s").upper()), "none")
+    filled = vn.coalesce(shout(col("s").upper()), lit("none"))
     assert values(filled, ROW, rows) == ["none" if s is None else s.upper() + "!" for _, _, s, _ in rows]
     assert bind(gcd(col("a"), 2), ROW).nullable is False
     assert bind(gcd(col("a"), col("b")), ROW).nullable is True
@@ -207,7 +207,7 @@ def test_a_program_with_functions_and_texts(workers: int) -> None:
     made = rows.filter(col("s").is_not_null()).select(
         name=long + col("s").upper(),
         six=gcd(col("a"), 6),
-        tags=vn.array(col("s"), "x"),
+        tags=vn.array("s", lit("x")),
         pair=vn.struct("a", t=col("s")),
     )
     app.view("made", made, key=["name"])
