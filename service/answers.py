@@ -71,7 +71,7 @@ class Page:
     @property
     def codec(self) -> RowJson:
         """Turns the rows into dicts or Arrow."""
-        return RowJson(self.view.stored, self.columns)
+        return RowJson(self.view.stored, self.columns, self.view.heap)
 
     def dicts(self) -> list[dict[str, Any]]:
         """The rows as JSON objects."""
@@ -109,7 +109,7 @@ class Answers:
         else:
             key = (view.name, view.incarnation, as_of, query)
             positions = self._orders.get(
-                key, lambda: query.positions(view.stored, run, view.name), lambda made: made.nbytes + 64
+                key, lambda: query.positions(view.stored, run, view.name, view.heap), lambda made: made.nbytes + 64
             )
             total = len(positions)
             found = positions[offset : offset + limit]
@@ -133,6 +133,9 @@ class Answers:
 
     def codec(self, view: ViewState) -> RowJson:
         """The codec of all the view's columns, kept by incarnation."""
+        if view.heap is not None:
+            # Its texts are those of one epoch's layers.
+            return RowJson(view.stored, view.schema.names, view.heap)
         codec = self._codecs.get(view.incarnation)
         if codec is None:
             codec = self._codecs[view.incarnation] = RowJson(view.stored, view.schema.names)

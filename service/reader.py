@@ -203,7 +203,8 @@ class Reader:
         width = view.stored.width
         for manifest, parts in steps:
             changes = by_time(Updates.concat([layer.to_updates() for layer in parts], width))
-            interval = Interval(view.frontier, manifest.upper, changes, manifest.committed_ns)
+            texts = tuple(layer.texts for layer in parts if layer.texts is not None)
+            interval = Interval(view.frontier, manifest.upper, changes, manifest.committed_ns, texts)
             view = view.follow(interval, entry.since, layers, self._log_bytes)
         if view.frontier < newest.upper:
             if view.frontier <= entry.since:

@@ -1,13 +1,16 @@
 """Rows as JSON values and back: what HTTP and the console show of words.
 
 Int64 is a number, TimestampNs a decimal string of nanoseconds (JSON numbers break above 2**53), Date `YYYY-MM-DD`, Bool
-a boolean, Float64 a number, or "NaN", "Infinity" and "-Infinity", which JSON has no numbers for; null is null. Columns
-come in the order of the program; a row whose multiplicity is not 1 carries it as `_diff` (no column can have that
-name).
+a boolean, Float64 a number, or "NaN", "Infinity" and "-Infinity", which JSON has no numbers for; String is a
+string, Binary base64 in a string, Decimal a string of all its digits ("1.50"), List an array, Struct an object; null is
+null. Columns come in the order of the program; a row whose multiplicity is not 1 carries it as `_diff` (no column can
+have that name).
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 from collections.abc import Sequence
 from datetime import date
@@ -16,17 +19,27 @@ from typing import Any
 import pyarrow as pa
 
 from operators.errors import BadValue
+from operators.language.decimals import Decimal
+from operators.language.parts import Composed, Slot
 from operators.language.schema import Field, RowType
+from operators.language.structs import Struct
+from operators.language.texts import Binary, List
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
+from service.deadletter import Refusal
+from service.formats.composed import Real, judge_value
 from service.instants import parse_instant
+from storage.texts import Heap
 from storage.updates import Ints
 
 DIFF = "_diff"
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
 
 
-def column_values(field: Field, words: Ints) -> list[Any]:
-    """The JSON values of one column of int64[n, width] rows. O(n)."""
+def column_values(field: Field, words: Ints, heap: Heap | None = None) -> list[Any]:
+    """The JSON values of one column of int64[n, width] rows; heap: has the contents of long texts. O(n)."""
+    if isinstance(field.type, Composed):
+        array = field.decode(words[:, field.offset : field.offset + field.words], heap)
+        return [jsonable(value, field.slot) for value in field.slot.to_python(array)]
     if field.nullable:
         block = words[:, field.value_offset : field.offset + field.words]
         values = _plain_values(field, block)
@@ -45,10 +58,31 @@ def _plain_values(field: Field, block: Ints) -> list[Any]:
             return [value != 0 for value in block[:, 0].tolist()]
         case Float64():
             return [value if math.isfinite(value) else _name(value) for value in field.type.from_words(block).tolist()]
-        case Date():
-            return [value.isoformat() for value in field.type.decode(block).to_pylist()]
         case _:
-            return list(field.type.decode(block).to_pylist())
+            return [value.isoformat() for value in field.type.decode(block).to_pylist()]
+
+
+def jsonable(value: Any, slot: Slot) -> Any:
+    """A Python value of a composed type (or inside of one) as JSON has it."""
+    if value is None:
+        return None
+    match slot.type:
+        case Binary():
+            return base64.b64encode(value).decode()
+        case Decimal():
+            return f"{value:f}"
+        case List():
+            return [jsonable(one, slot.type.element) for one in value]
+        case Struct():
+            return {name: jsonable(value[name], own) for name, own in slot.type.fields.items()}
+        case TimestampNs():
+            return str(value)
+        case Date():
+            return value.isoformat()
+        case Float64():
+            return value if math.isfinite(value) else _name(value)
+        case _:
+            return value
 
 
 def _name(value: float) -> str:
@@ -58,16 +92,16 @@ def _name(value: float) -> str:
 
 
 class RowJson:
-    """Turns rows of one stored row type into dicts of the chosen columns."""
+    """Turns rows of one stored row type into dicts of the chosen columns. heap: has the contents of long texts."""
 
-    def __init__(self, stored: RowType, columns: Sequence[str]) -> None:
-        self.columns = tuple(columns)
+    def __init__(self, stored: RowType, columns: Sequence[str], heap: Heap | None = None) -> None:
+        self.columns, self._heap = tuple(columns), heap
         self._fields = [stored.field(name) for name in columns]
 
     def dicts(self, words: Ints, counts: Ints | None = None) -> list[dict[str, Any]]:
         """One dict a row; counts: int64[n] multiplicities, None when they do not matter."""
         names = self.columns
-        columns = [column_values(field, words) for field in self._fields]
+        columns = [column_values(field, words, self._heap) for field in self._fields]
         rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         if counts is not None and bool((counts != 1).any()):
             for row, count in zip(rows, counts.tolist(), strict=True):
@@ -77,7 +111,9 @@ class RowJson:
 
     def arrow(self, words: Ints, counts: Ints | None = None) -> pa.RecordBatch:
         """The rows as an Arrow record batch; `_diff` is a column when some multiplicity is not 1."""
-        arrays = [field.decode(words[:, field.offset : field.offset + field.words]) for field in self._fields]
+        arrays = [
+            field.decode(words[:, field.offset : field.offset + field.words], self._heap) for field in self._fields
+        ]
         fields = [pa.field(field.name, field.type.arrow, nullable=field.nullable) for field in self._fields]
         if counts is not None and bool((counts != 1).any()):
             arrays.append(pa.array(counts))
@@ -85,8 +121,12 @@ class RowJson:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def encode_value(field: Field, given: object) -> tuple[int, ...]:
-    """The words of one value that a person gave, as text or JSON. Raises BadValue naming the column."""
+def encode_value(field: Field, given: object, heap: Heap | None = None) -> tuple[int, ...]:
+    """The words of one value that a person gave, as text or JSON; heap: takes a long text. Raises BadValue, naming the
+    column."""
+    if isinstance(field.type, Composed) and not (field.nullable and (given is None or given == "null")):
+        value = _composed_value(field, given, field.type)
+        return tuple(field.encode_python([value], Heap() if heap is None else heap)[0].tolist())
     if isinstance(field.type, Int64) and not field.nullable:
         return (_integer(field, given),)
     if given is None or given == "null":
@@ -95,6 +135,20 @@ def encode_value(field: Field, given: object) -> tuple[int, ...]:
         return (0,) * field.words
     array = pa.array([_python_value(field, given)], field.type.arrow)
     return tuple(field.encode(array)[0].tolist())
+
+
+def _composed_value(field: Field, given: object, kind: Composed) -> Any:
+    if isinstance(given, str) and isinstance(kind, (List, Struct)):
+        try:
+            given = json.loads(given, parse_float=Real)
+        except ValueError as error:
+            raise BadValue(column=field.name, problem=f"{given!r} is no JSON of {kind}: {error}") from error
+    if isinstance(given, float):
+        given = repr(given)
+    try:
+        return judge_value(given, kind, field.name)
+    except Refusal as refusal:
+        raise BadValue(column=field.name, problem=refusal.detail) from refusal
 
 
 def _integer(field: Field, given: object) -> int:
@@ -129,9 +183,7 @@ def _python_value(field: Field, given: object) -> object:
                 if isinstance(given, bool):
                     raise ValueError
                 return float(given if isinstance(given, (int, float)) else str(given))
-            case Date():
-                return date.fromisoformat(str(given))
             case _:
-                return given
+                return date.fromisoformat(str(given))
     except (ValueError, KeyError, OverflowError):
         raise BadValue(column=field.name, problem=f"{given!r} is not {field.type}") from None

@@ -1,6 +1,7 @@
 """Which rows of a set, and in which order: the where, order, limit and cursor of a request, on words alone.
 
-Comparing words compares values, so a filter is one vectorised comparison a condition whatever the column's type. Nulls
+Comparing words compares values (of long texts with equal beginnings once their contents were looked at), so a filter is
+one vectorised comparison a condition whatever the column's type. Nulls
 are as in Spark SQL: a comparison with null is not true; ascending order has nulls first, descending last. Order always
 ends with the row's own words, so it is total, and a page can go on where the last one ended: a cursor names the data
 time, the query and a position in an answer that never changes.
@@ -23,6 +24,7 @@ from operators.language.schema import Field, RowType
 from service.rowjson import encode_value
 from service.rowset import Run, order_keys
 from storage.errors import CallerError
+from storage.texts import Heap
 from storage.updates import Ints
 
 Operator = Literal["eq", "ne", "lt", "le", "gt", "ge", "in", "null", "notnull"]
@@ -82,8 +84,8 @@ class Condition:
             raise BadFilter(text=text, problem=f"operator {rest[0]} needs a value")
         return Condition(column, rest[0], rest[1] if len(rest) == 2 else "")
 
-    def mask(self, stored: RowType, rows: Ints, view: str) -> npt.NDArray[np.bool_]:
-        """Which rows fulfil it. Raises UnknownViewColumn, BadValue."""
+    def mask(self, stored: RowType, rows: Ints, view: str, heap: Heap | None) -> npt.NDArray[np.bool_]:
+        """Which rows fulfil it. heap: has their long texts. Raises UnknownViewColumn, BadValue."""
         field = find_column(stored, self.column, view)
         present = rows[:, field.offset] != 0 if field.nullable else np.ones(len(rows), np.bool_)
         if self.operator == "null":
@@ -91,9 +93,12 @@ class Condition:
         if self.operator == "notnull":
             return present
         texts = self.value.split(",") if self.operator == "in" else [self.value]
-        words = np.array([encode_value(field, text) for text in texts], np.int64).reshape(len(texts), field.words)
-        values = order_keys(rows[:, field.value_offset : field.offset + field.words])
-        wanted = order_keys(words[:, field.words - field.type.words :])
+        words = np.array([encode_value(field, text, heap) for text in texts], np.int64).reshape(-1, field.words)
+        block = np.concatenate(
+            (rows[:, field.value_offset : field.offset + field.words], words[:, -field.type.words :])
+        )
+        keys = order_keys(block if heap is None else heap.comparable(block, field.type.text_words))
+        values, wanted = keys[: len(rows)], keys[len(rows) :]
         match self.operator:
             case "eq":
                 hit = values == wanted[0]
@@ -134,20 +139,21 @@ class RowQuery:
         """Whether it asks for all rows in the order of the key."""
         return not self.where and not self.order
 
-    def positions(self, stored: RowType, run: Run, view: str) -> npt.NDArray[np.intp]:
+    def positions(self, stored: RowType, run: Run, view: str, heap: Heap | None = None) -> npt.NDArray[np.intp]:
         """Where in the run the answer's rows are, in the answer's order. O(n log n). Raises CallerError leaves."""
         conditions = [Condition.parse(text) for text in self.where]
         mask = np.ones(len(run), np.bool_)
         for condition in conditions:
-            mask &= condition.mask(stored, run.rows, view)
+            mask &= condition.mask(stored, run.rows, view, heap)
         chosen = np.flatnonzero(mask)
         columns: list[Ints] = []
         for name in self.order:
             descending = name.startswith("-")
             field = find_column(stored, name.lstrip("+-"), view)
-            for offset in range(field.offset, field.offset + field.words):
-                word = run.rows[chosen, offset]
-                columns.append(~word if descending else word)
+            block = run.rows[chosen, field.offset : field.offset + field.words]
+            if heap is not None:
+                block = heap.comparable(block, [at - field.offset for at in field.text_words])
+            columns += [~word if descending else word for word in block.T]
         if columns and len(chosen):
             chosen = chosen[np.lexsort(columns[::-1])]
         return chosen

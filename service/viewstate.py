@@ -20,6 +20,7 @@ from service.rowset import RowSet
 from storage.errors import CallerError, DiffOverflow
 from storage.kernels.status import OK
 from storage.layer import Layer
+from storage.texts import Heap, Texts
 from storage.updates import MIN_TIME, Ints, Updates
 
 _LOG_LENGTH = 1024
@@ -67,12 +68,16 @@ def by_time(updates: Updates) -> Updates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """The changes with lower <= time < upper, ordered by time, then row; a frontier passed from lower to upper."""
+    """The changes with lower <= time < upper, ordered by time, then row; a frontier passed from lower to upper.
+
+    texts: dictionaries of their long texts.
+    """
 
     lower: int
     upper: int
     changes: Updates
     committed_ns: int
+    texts: tuple[Texts, ...] = ()
 
     def part(self, lower: int, upper: int) -> Interval:
         """The changes of this interval inside [lower, upper)."""
@@ -80,7 +85,8 @@ class Interval:
             return self
         time = self.changes.time
         inside = slice(int(np.searchsorted(time, lower)), int(np.searchsorted(time, upper)))
-        return Interval(max(lower, self.lower), min(upper, self.upper), self.changes.take(inside), self.committed_ns)
+        lower, upper = max(lower, self.lower), min(upper, self.upper)
+        return Interval(lower, upper, self.changes.take(inside), self.committed_ns, self.texts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +95,8 @@ class ViewState:
 
     schema has the columns in the program's order; stored in that of the words: those of the key first. Times are data
     times in ns. Two states of one name and incarnation agree on every time that both know, so answers as of a time may
-    be kept.
+    be kept. heap: finds the contents of the long texts of all rows and changes that the state knows; None where the
+    view has no texts.
     """
 
     name: str
@@ -102,6 +109,7 @@ class ViewState:
     incarnation: int
     log: tuple[Interval, ...] = ()
     layers: tuple[Layer, ...] = field(default=(), repr=False)
+    heap: Heap | None = field(default=None, repr=False)
 
     @staticmethod
     def stored_type(schema: RowType, key: Sequence[str]) -> RowType:
@@ -115,7 +123,8 @@ class ViewState:
         """From the layers of its trace alone. O(n log n) for n updates in the trace."""
         stored, held = ViewState.stored_type(schema, key), tuple(layers)
         rows = sum_until(held, stored.width, frontier - 1)
-        return ViewState(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held)
+        heap = _heap_of(stored, held, ())
+        return ViewState(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held, heap)
 
     def follow(self, interval: Interval, since: int, layers: Iterable[Layer], log_bytes: int) -> ViewState:
         """The state after an interval that begins at this frontier; the log keeps its newest `log_bytes`."""
@@ -126,9 +135,9 @@ class ViewState:
             kept -= log[drop].changes.data.nbytes
             drop += 1
         rows = self.rows.apply(matrix_of(interval.changes))
-        return replace(
-            self, since=since, frontier=interval.upper, rows=rows, log=tuple(log[drop:]), layers=tuple(layers)
-        )
+        held, kept_log = tuple(layers), tuple(log[drop:])
+        heap = _heap_of(self.stored, held, kept_log)
+        return replace(self, since=since, frontier=interval.upper, rows=rows, log=kept_log, layers=held, heap=heap)
 
     @property
     def log_start(self) -> int:
@@ -184,6 +193,16 @@ class ViewState:
                 break
             parts.append(interval.part(lower, upper))
         return parts
+
+
+def _heap_of(stored: RowType, layers: Iterable[Layer], log: Iterable[Interval]) -> Heap | None:
+    """What finds the long texts of these layers and intervals. O(layers + intervals), nothing is read yet."""
+    if not stored.text_words:
+        return None
+    heap = Heap()
+    heap.attach(layer.texts for layer in layers)
+    heap.attach(texts for interval in log for texts in interval.texts)
+    return heap
 
 
 def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int) -> Updates:

@@ -25,6 +25,17 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
+class Real(float):
+    """A number with a point or an exponent, and how it was written."""
+
+    def __new__(cls, text: str) -> "Real":
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+
 def judge_value(value: object, kind: Composed, what: str) -> Any:
     """The Python value of a column of type `kind`. value: not null. Raises Refusal."""
     found = _value(value, kind, what)

@@ -17,7 +17,7 @@ from operators.language.parts import Composed
 from operators.language.schema import Field, RowType
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, spell
 from service.deadletter import Refusal, shown
-from service.formats.composed import judge_value
+from service.formats.composed import Real, judge_value
 from service.instants import BadInstant, InstantOutOfRange, parse_instant
 from storage.updates import CLOSED, MIN_TIME
 
@@ -49,17 +49,6 @@ class _Huge:
 
     def __repr__(self) -> str:
         return self.text
-
-
-class Real(float):
-    """A number with a point or an exponent, and how it was written."""
-
-    def __new__(cls, text: str) -> "Real":
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
-
-    text: str
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -51,9 +51,11 @@ def cut(interval: Interval, most: int) -> Iterator[Interval]:
         if stop >= count:
             break
         upper = int(time_column[stop])
-        yield Interval(lower, upper, interval.changes.take(slice(start, stop)), interval.committed_ns)
+        yield Interval(lower, upper, interval.changes.take(slice(start, stop)), interval.committed_ns, interval.texts)
         start, lower = stop, upper
-    yield Interval(lower, interval.upper, interval.changes.take(slice(start, count)), interval.committed_ns)
+    yield Interval(
+        lower, interval.upper, interval.changes.take(slice(start, count)), interval.committed_ns, interval.texts
+    )
 
 
 class ChangeStreams:

@@ -17,6 +17,7 @@ from storage.merge import merge_layers
 from storage.place import Place
 from storage.segment import Entry
 from storage.state import StateDirectory
+from storage.texts import Heap, settle
 from storage.updates import MIN_TIME, Updates
 
 Change = tuple[tuple[Any, ...], int, int]
@@ -46,6 +47,7 @@ class StateBuilder:
         self.epoch = latest.epoch if latest else 0
         self.frontier = latest.upper if latest else MIN_TIME
         self.stats = Stats()
+        self.heap = Heap()
         self.traces: dict[str, list[list[Layer]]] = {name: [[] for _ in range(shards)] for name in views}
         self.since = dict.fromkeys(views, MIN_TIME)
 
@@ -62,7 +64,7 @@ class StateBuilder:
         """Changes as stored updates."""
         schema, stored = self.views[view][0], self.stored(view)
         listed = list(changes)
-        rows = schema.encode_rows([row for row, _, _ in listed])[:, schema.index(stored.names)]
+        rows = schema.encode_rows([row for row, _, _ in listed], self.heap)[:, schema.index(stored.names)]
         return Updates.of(rows, [at for _, at, _ in listed], [diff for _, _, diff in listed]).consolidate()
 
     def commit(
@@ -94,6 +96,11 @@ class StateBuilder:
             for shard, layers in enumerate(self.traces[view]):
                 if merge and layers:
                     self.traces[view][shard] = [merge_layers(layers, self.since[view])]
+        for (view, _), layer in fresh.items():
+            settle([layer], self.stored(view).text_words, self.heap)
+        for view, shards in self.traces.items():
+            for layers in shards:
+                settle(layers, self.stored(view).text_words, self.heap)
         self._write(
             [*fresh.values(), *(layer for t in self.traces.values() for shard in t for layer in shard)], attempt
         )
