@@ -113,9 +113,6 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ("vn.column", NO, "did you mean 'col'?"),
     ("vn.Timestamp", NO, "did you mean 'TimestampNs'?"),
     ("vn.fixpont", NO, "did you mean 'fixpoint'?"),
-    # a later release
-    ('edges.valid_between("src", "dst")', LATER, "valid_between is not in this release"),
-    ("vn.Variable", LATER, "vn.Variable is not in this release"),
     ('edges.join(nodes, left_on="src", right_on="node", how="innr")', TYPE, "did you mean 'inner'?"),
     ('edges.join(nodes, left_on="src", right_on="node", how="leftsemi")', TYPE, "did you mean 'semi'?"),
     (
@@ -148,7 +145,7 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ("edges.row_number(by='dst', name='src')", NameClash, "two columns would have the name 'src'"),
     ("edges.lag('dst', 'x', by='src')", TYPE, "lag looks a number of places away"),
     ("edges.lead('dst', by='src', default=1.5)", TYPE, "the default of lead must fit 'dst', Int64, but is 1.5"),
-    ("sales.running_sum('day', by='price')", TYPE, "running_sum adds Int64 or Float64, but 'day' is Date"),
+    ("sales.running_sum('day', by='price')", TYPE, "running_sum adds Int64, Decimal or Float64, but 'day' is Date"),
     ("edges.running_sum('src', by='dst', within='src')", TYPE, "it is a key of within="),
     # unions
     (
