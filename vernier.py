@@ -114,7 +114,7 @@ def __getattr__(name: str) -> Any:
         return import_module("service.client").connect
     if name.startswith("_"):
         raise AttributeError(f"module 'vernier' has no attribute {name!r}")
-    raise no_function(name, [*__all__, "connect", "testing"])
+    raise no_function(name, [*__all__, "connect", "testing"], Collection._methods())
 
 
 if __name__ == "__main__":

@@ -39,10 +39,6 @@ class UnknownName(ProgramError, AttributeError):
     """A method or function that does not exist; an AttributeError, too, so that hasattr and copy keep working."""
 
 
-class NotInThisRelease(ProgramError):
-    """Something that Vernier has a name for but that this release cannot do."""
-
-
 class WrongType(ProgramError):
     """Types that do not fit one another, or an argument of the wrong kind."""
 

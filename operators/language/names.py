@@ -1,22 +1,15 @@
-"""Names that programs try: what other systems call our operators, and what this release does not have.
+"""Names that programs try: what other systems call our operators.
 
-Contract of the public API: one spelling, snake_case; a Spark or camel-case name gets "did you mean", a name of a later
-release says so, anything else gets the nearest name there is.
+Contract of the public API: one spelling, snake_case; a Spark or camel-case name gets "did you mean", anything else gets
+the nearest name there is.
 """
 
 from collections.abc import Iterable
 
-from operators.errors import NotInThisRelease, ProgramError, UnknownName, listed, meant
+from operators.errors import ProgramError, UnknownName, listed, meant
 from operators.language.expression_names import function_hint
 from operators.language.methods import Methods
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-METHODS_LATER = _names("")
-FUNCTIONS_LATER = _names("")
 JOIN_SPELLINGS = {
     "outer": "full",
     "fullouter": "full",
@@ -48,6 +41,10 @@ METHOD_SPELLINGS = {
     "drop_duplicates": "distinct",
     "unique": "distinct",
     "map": "select",
+    "flatMap": "flat_map",
+    "expand": "flat_map",
+    "arrange": "arrange_by",
+    "temporal_filter": "valid_between",
     "project": "select",
     "tumble": "window",
     "hop": "window",
@@ -101,34 +98,26 @@ FUNCTION_SPELLINGS = {
 }
 
 
-def not_yet(name: str, what: str, known: Iterable[str]) -> NotInThisRelease:
-    """The error for a name of a later release, with what there is now."""
-    return NotInThisRelease(problem=f"{name} is not in this release; {what} are {listed(sorted(known))}")
-
-
 def no_method(name: str, known: Iterable[str], columns: Iterable[str]) -> ProgramError:
     """The error for an attribute that a collection does not have: a method of elsewhere, a column, a slip."""
-    if name in METHODS_LATER:
-        return not_yet(name, "the methods of a collection", known)
     if name in METHODS_ELSEWHERE:
         return UnknownName(problem=f"a collection has no method {name!r}; {METHODS_ELSEWHERE[name]}")
     if name in METHOD_SPELLINGS:
         return UnknownName(problem=f"a collection has no method {name!r}; did you mean {METHOD_SPELLINGS[name]!r}?")
     if name in set(columns):
         return UnknownName(problem=f"a collection has no attribute {name!r}; for the column write col({name!r})")
-    later = meant(name, [*known, *METHODS_LATER])
-    return UnknownName(problem=f"a collection has no method {name!r}{later} (it has {listed(sorted(known))})")
+    return UnknownName(
+        problem=f"a collection has no method {name!r}{meant(name, known)} (it has {listed(sorted(known))})"
+    )
 
 
-def no_function(name: str, known: Iterable[str]) -> ProgramError:
-    """The error for a name that the module `vernier` does not have."""
-    if name in FUNCTIONS_LATER:
-        return not_yet(f"vn.{name}", "the names of vernier", known)
-    if name in METHODS_LATER:
-        return NotInThisRelease(problem=f"{name} is a method of collections, and not in this release")
+def no_function(name: str, known: Iterable[str], methods: Iterable[str]) -> ProgramError:
+    """The error for a name that the module `vernier` does not have; `methods`: those of collections."""
+    if name in set(methods):
+        return UnknownName(problem=f"vernier has no {name!r}; it is a method of collections: rows.{name}(...)")
     hint = function_hint(name, dir(Methods))
     if hint:
         return UnknownName(problem=f"vernier has no {name!r}{hint}")
     if name in FUNCTION_SPELLINGS:
         return UnknownName(problem=f"vernier has no {name!r}; did you mean {FUNCTION_SPELLINGS[name]!r}?")
-    return UnknownName(problem=f"vernier has no {name!r}{meant(name, [*known, *FUNCTIONS_LATER])}")
+    return UnknownName(problem=f"vernier has no {name!r}{meant(name, known)}")

@@ -159,8 +159,8 @@ class Structure(Rows):
         from operators.language.fixpoint import DEFAULT_ROUNDS, fixpoint
 
         rounds = DEFAULT_ROUNDS if max_rounds is None else max_rounds
-        limit: Self = fixpoint(max_rounds=rounds, on_limit=on_limit)(body)(self)
-        return limit
+        loop: Callable[..., Self] = fixpoint(max_rounds=rounds, on_limit=on_limit)(body)
+        return loop(self)
 
     def _require(self, node: Node, what: str) -> None:
         if node.scope is not ROOT:

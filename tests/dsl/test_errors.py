@@ -113,6 +113,8 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ("vn.column", NO, "did you mean 'col'?"),
     ("vn.Timestamp", NO, "did you mean 'TimestampNs'?"),
     ("vn.fixpont", NO, "did you mean 'fixpoint'?"),
+    ("vn.top_k", NO, "it is a method of collections: rows.top_k"),
+    ("edges.flatMap", NO, "did you mean 'flat_map'?"),
     ('edges.join(nodes, left_on="src", right_on="node", how="innr")', TYPE, "did you mean 'inner'?"),
     ('edges.join(nodes, left_on="src", right_on="node", how="leftsemi")', TYPE, "did you mean 'semi'?"),
     (
