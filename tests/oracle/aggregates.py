@@ -7,7 +7,7 @@ whatever its sign, the others look at rows that are present. Sums of doubles are
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -59,7 +59,8 @@ def total(weighed: list[tuple[Any, int]]) -> Any:
         exact = exact_sum(weighed)
         return nearest(exact) if isinstance(exact, Fraction) else exact
     if any(isinstance(value, Decimal) for value, _ in weighed):
-        return sum((value * count for value, count in weighed), Decimal(0))
+        with localcontext(prec=200):
+            return sum((value * count for value, count in weighed), Decimal(0))
     return sum(value * count for value, count in weighed)
 
 
