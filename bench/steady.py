@@ -38,7 +38,7 @@ class Edge(vn.Schema):
 
 def program() -> vn.App:
     """How many edges each node has."""
-    app = vn.App("degrees")
+    app = vn.App("degrees", retain="50us")  # times are numbers of updates, read as nanoseconds
     edges = app.source("edges", Edge)
     app.view("degrees", edges.group_by("src").agg(n=vn.count()), key=["src"])
     return app

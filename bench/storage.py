@@ -28,6 +28,7 @@ from storage.trace import Trace
 from storage.updates import Ints, Updates
 
 PEER = Path(__file__).parent / "peers" / "spine"
+BUILD = Path(__file__).resolve().parent.parent / "build" / "peers"
 TURNS = 7
 
 
@@ -122,15 +123,16 @@ def rusts(edges: Ints, keys: Ints, batch: int, folder: Path) -> dict[str, Any] |
     cargo = shutil.which("cargo")
     if cargo is None:
         return "no cargo here"
-    target = folder / "target"
-    command = [cargo, "build", "--release", "--quiet", "--target-dir", str(target)]
-    source = shutil.copytree(PEER, folder / "spine", ignore=shutil.ignore_patterns("target", "Cargo.lock"))
+    # A copy, so that cargo writes nothing into the source tree; kept, so that it builds once.
+    source = shutil.copytree(PEER, BUILD / "spine", dirs_exist_ok=True)
+    command = [cargo, "build", "--release", "--quiet", "--target-dir", str(BUILD / "target")]
     built = subprocess.run(command, cwd=source, capture_output=True, text=True)
     if built.returncode != 0:
         return (built.stderr.strip() or "cargo failed").splitlines()[-1]
     write_words(folder / "edges", edges)
     write_words(folder / "keys", keys)
-    peer = [str(target / "release" / "vernier-peer-spine"), str(folder / "edges"), str(folder / "keys"), str(batch)]
+    program = BUILD / "target" / "release" / "vernier-peer-spine"
+    peer = [str(program), str(folder / "edges"), str(folder / "keys"), str(batch)]
     run = subprocess.run(peer, capture_output=True, text=True, check=True)
     result: dict[str, Any] = json.loads(run.stdout)
     return result
