@@ -23,7 +23,7 @@ from operators.operator import Operator, Slice
 from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp
 from operators.scope import ScopeRun
 from storage.queue import Queue
-from storage.texts import Heap, settle
+from storage.texts import Heap
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
@@ -210,7 +210,9 @@ class Worker:
                 for layer in (*trace.layers, *trace.named):
                     layer.settle(shape.texts, self.state.heap)
         for name, waits in self.plan.holds.items():
-            settle(self.state.queues[name].runs, waits.texts, self.state.heap)
+            if waits.texts:
+                for run in self.state.queues[name].runs:
+                    run.settle(waits.texts, self.state.heap)
 
     def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
         self.slice.lower, self.slice.upper = start, stop

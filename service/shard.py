@@ -26,7 +26,7 @@ from storage.queue import Queue, Run
 from storage.recut import hash_range, recut
 from storage.segment import Entry, Segment
 from storage.state import StateDirectory
-from storage.texts import Heap, settle
+from storage.texts import Heap
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Updates
 
@@ -167,7 +167,8 @@ def store(
             width = plan.arrangements[about.trace].key_width
             layer = Layer.build(stored, width, interval[0], interval[1], interval[0])
             if layer.updates:
-                settle([layer], plan.arrangements[about.trace].texts, shard.state.heap)
+                if texts := plan.arrangements[about.trace].texts:
+                    layer.settle(texts, shard.state.heap)
                 changed[view] = layer
     _settle_held(plan, shard)
     waiting = [(name, i) for name, batches in shard.held.items() for i, one in enumerate(batches) if one.ref is None]

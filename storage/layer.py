@@ -125,18 +125,21 @@ class Layer:
         }
 
     def settle(self, positions: Sequence[int], heap: Heap) -> Texts:
-        """The contents of the long texts in its rows, which begin at these words; see `storage.texts.settle`.
+        """The contents of the long texts in its rows, which begin at these words (key words, then val words).
+
+        To be called before the layer is stored, and before the heap lets go of contents or of their dictionaries.
 
         A merged layer unites those of its origins, whatever of them it still needs, unless they are more than its rows
         can need: O(texts log texts + bytes); any other is looked through, O(n log n).
         """
         if self.texts is None:
+            in_keyed = [1 + at for at in positions]
             if self.origins:
                 texts = unite([origin.settle(positions, heap) for origin in self.origins])
                 if len(texts) > self.updates * len(positions):
-                    texts = texts.only(self.matrix(), positions)
+                    texts = texts.only(self.keyed(), in_keyed)
             else:
-                texts = heap.dictionary(self.matrix(), positions)
+                texts = heap.dictionary(self.keyed(), in_keyed)
             self.texts, self.origins = texts, ()
         return self.texts
 
@@ -160,10 +163,6 @@ class Layer:
         first, stop = (0, len(self.hashes)) if keys is None else keys
         rows: Ints = tries.flatten(self.address, self.key_width, self.val_width, self.depth, first, stop)
         return rows
-
-    def matrix(self) -> Ints:
-        """The rows of all updates, key words then val words and what follows them. O(n)."""
-        return self.keyed()[:, 1:]
 
     def to_updates(self) -> Updates:
         """The updates, rows as key words then val words, in trie order. O(n)."""

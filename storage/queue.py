@@ -7,12 +7,12 @@ is stored, and a run is written once. Source: DESIGN, "held updates".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from storage.texts import Texts
+from storage.texts import Heap, Texts
 from storage.updates import Ints, consolidate_rows, sort_columns
 
 
@@ -37,9 +37,10 @@ class Run:
         lower = int(self.times[0])
         return {"updates": len(self), "lower": lower, "upper": int(self.times[-1]) + 1, "since": lower}
 
-    def matrix(self) -> Ints:
-        """The rows and what follows them."""
-        return self.data
+    def settle(self, positions: Sequence[int], heap: Heap) -> None:
+        """Know the contents of the long texts in its rows, which begin at these words; see `Layer.settle`."""
+        if self.texts is None:
+            self.texts = heap.dictionary(self.data, positions)
 
     def arrays(self) -> dict[str, Ints]:
         """The columns to store."""

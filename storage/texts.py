@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +146,7 @@ class Heap:
     def trim(self, limit: int = HEAP_BYTES) -> None:
         """Between epochs: let go of all dictionaries, and of the contents where they take more than `limit` bytes.
 
-        Every layer that is still wanted has its dictionary by then (`settle`); the next epoch attaches them again.
+        Every layer that is still wanted has its dictionary by then (`Layer.settle`); the next epoch attaches it again.
         """
         with self._lock:
             self.detach()
@@ -348,30 +348,9 @@ def _united(pairs: Ints, addresses: Ints, lengths: Ints) -> Texts:
     return Texts(hashes, offsets, data)
 
 
-class Holder(Protocol):
-    """Rows that are kept, such as a queue's run, with the dictionary of their texts; None while they have none."""
-
-    texts: Texts | None
-
-    def matrix(self) -> Ints:
-        """The rows, int64[n, at least their words]."""
-        ...
-
-
-def settle(holders: Iterable[Holder], positions: Sequence[int], heap: Heap) -> None:
-    """Give each holder that has none yet its dictionary. positions: at which words of its rows a text begins.
-
-    Before it is stored, and before the heap lets go of contents or of the dictionaries that they came from.
-    """
-    if positions:
-        for holder in holders:
-            if holder.texts is None:
-                holder.texts = heap.dictionary(holder.matrix(), positions)
-
-
 def needed(heap: Heap, updates: Mapping[str, Updates], positions: Mapping[str, Sequence[int]]) -> list[Texts]:
     """What the rows of some collections need, to be attached to another heap. positions: by name, where texts begin."""
-    return [heap.dictionary(one.rows, positions[name]) for name, one in updates.items() if positions[name]]
+    return [heap.dictionary(one.data, positions[name]) for name, one in updates.items() if positions[name]]
 
 
 def order(rows: Ints, columns: Ints, positions: Sequence[int], heap: Heap | None) -> Ints:
@@ -382,10 +361,7 @@ def order(rows: Ints, columns: Ints, positions: Sequence[int], heap: Heap | None
 def _distinct(rows: Ints, positions: Sequence[int]) -> Ints:
     """The hashes of the long texts in rows, sorted, each once."""
     pairs: Ints = kernels.collect(np.ascontiguousarray(rows), np.array(positions, np.int64))
-    if len(pairs) < 2:
-        return pairs
-    found: Ints = kernels.distinct(pairs[order_rows(pairs, _BOTH)])
-    return found
+    return pairs[order_rows(pairs, _BOTH)]
 
 
 def _prefix(words: Ints) -> bytes:

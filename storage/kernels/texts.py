@@ -196,33 +196,30 @@ def decode(words, entries, starts, arena):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def collect(rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The hashes int64[m, 2] of the long texts in rows whose texts begin at these positions; as often as they occur."""
+    """The hashes int64[m, 2] of the long texts in rows whose texts begin at these positions, each once, in no order."""
+    out = np.empty((32, 2), np.int64)
+    table = np.zeros(64, np.int64)
     count = 0
     for i in range(rows.shape[0]):
         for c in range(positions.shape[0]):
             at = positions[c] + H0
-            if rows[i, at] != 0 or rows[i, at + 1] != 0:
+            h0, h1 = rows[i, at], rows[i, at + 1]
+            if h0 == 0 and h1 == 0:
+                continue
+            mask = table.shape[0] - 1
+            slot = h0 & mask
+            while table[slot] != 0 and (out[table[slot] - 1, 0] != h0 or out[table[slot] - 1, 1] != h1):
+                slot = (slot + 1) & mask
+            if table[slot] == 0:
+                out[count, 0], out[count, 1] = h0, h1
                 count += 1
-    out = np.empty((count, 2), np.int64)
-    count = 0
-    for i in range(rows.shape[0]):
-        for c in range(positions.shape[0]):
-            at = positions[c] + H0
-            if rows[i, at] != 0 or rows[i, at + 1] != 0:
-                out[count, 0], out[count, 1] = rows[i, at], rows[i, at + 1]
-                count += 1
-    return out
-
-
-@njit(cache=True)
-def distinct(pairs: np.ndarray) -> np.ndarray:
-    """Sorted pairs int64[n, 2], each once."""
-    out = np.empty_like(pairs)
-    count = 0
-    for i in range(pairs.shape[0]):
-        if count == 0 or out[count - 1, 0] != pairs[i, 0] or out[count - 1, 1] != pairs[i, 1]:
-            out[count] = pairs[i]
-            count += 1
+                table[slot] = count
+                if count == out.shape[0]:
+                    wider = np.empty((2 * count, 2), np.int64)
+                    wider[:count] = out
+                    out = wider
+                    table = np.zeros(4 * count, np.int64)
+                    rehash(out, count, table)
     return out[:count].copy()
 
 
