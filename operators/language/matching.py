@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from operators.language.expr import Cast, Column, Expr, Literal, Nullability
 from operators.language.logical import Aggregate, Distinct, Filter, Join, Negate, Node, Present, Project, Union
-from operators.language.positive import is_positive, is_set
+from operators.language.positive import is_positive, is_set, is_unique
 from operators.language.rows import conform
 from operators.language.schema import RowType
 
@@ -43,7 +43,7 @@ class Sides(NamedTuple):
         left, right = without_nulls(self.left, self.left_on), without_nulls(self.right, self.right_on)
         if self.where is None:
             keys = [f"right {name}" for name in self.right_on]
-            present: Node = Present(right, self.right_on)
+            present = right if is_unique(right, self.right_on) else Present(right, self.right_on)
             present = Project(present, tuple((key, Column(name)) for key, name in zip(keys, self.right_on)))
             node: Node = Join(left, present, self.left_on, tuple(keys))
         else:

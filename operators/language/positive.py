@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from operators.language.expr import Nullability
 from operators.language.linear_nodes import Expand, Later
 from operators.language.logical import (
     Aggregate,
@@ -33,6 +34,22 @@ def is_positive(node: Node) -> bool:
 def is_set(node: Node) -> bool:
     """Whether the structure rules out multiplicities other than 0 and 1, so that a distinct would change nothing."""
     return _holds(node, lambda one: isinstance(one, _SETS), lambda one: isinstance(one, (Filter, LoopResult)))
+
+
+def is_unique(node: Node, keys: Sequence[str]) -> bool:
+    """Whether the structure rules out that a key is there more than once: what has these columns has no others, and a
+    multiplicity of 0 or 1."""
+    if isinstance(node, (Aggregate, Present)):
+        return set(node.keys) <= set(keys)
+    if isinstance(node, (Distinct, Threshold)) and set(node.schema.names) <= set(keys):
+        return True
+    if isinstance(node, (Filter, Distinct)):
+        return is_unique(node.input, keys)
+    if isinstance(node, Project):
+        plain = {name: expr.part if isinstance(expr, Nullability) else expr for name, expr in node.exprs}
+        columns = [plain[key].column for key in keys]
+        return is_unique(node.input, [column for column in columns if column is not None])
+    return isinstance(node, LoopResult) and is_unique(node.loop.bodies[node.index], keys)
 
 
 def _makes_positive(node: Node) -> bool:

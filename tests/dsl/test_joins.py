@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -98,6 +99,23 @@ def test_joins_of_distinct_rows(how: str, where: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("how", HOW)
+@examples(15)
+@given(changes=both, cuts=cuts)
+def test_joins_with_keys_that_are_there_once(how: str, changes: dict[str, list[Change]], cuts: list[int]) -> None:
+    def build(left: vn.Collection, right: vn.Collection) -> vn.Collection:
+        counts = right.group_by("k").agg(b=vn.count()).filter(col("b") > 0)
+        return left.join(counts, on="k", how=how)
+
+    def answer(left: Collection, right: Collection) -> Pairs:
+        total: Counter[Any] = Counter()
+        for (k, _), count in right.items():
+            total[k] += count
+        return nested_loop(left, {(k, count): 1 for k, count in total.items() if count > 0}, how, False)
+
+    check(build, SCHEMAS, answer, changes, cuts)
+
+
 @examples(60)
 @given(changes=both, cuts=cuts)
 def test_except_all_and_intersect(changes: dict[str, list[Change]], cuts: list[int]) -> None:
@@ -182,6 +200,15 @@ def test_no_distinct_is_needless() -> None:
     assert (found["arrange"], found["reduce"], found["join"]) == (2, 2, 1)
     found = operators(lambda left, right: left.except_all(right.rename(b="a")))
     assert (found["arrange"], found["reduce"]) == (1, 1)
+    # Keys that are there once need not be asked whether they are present.
+    unique: list[Callable[[vn.Collection], vn.Collection]] = [
+        lambda right: right.group_by("k").agg(n=vn.count()),
+        lambda right: right.select("k").distinct(),
+        lambda right: right.group_by(j="k").agg(n=vn.count()).filter(col("n") > 1).select(k="j", m=col("n") + 1),
+    ]
+    for once in unique:
+        found = operators(lambda left, right, once=once: left.join(once(right), on="k", how="anti"))  # type: ignore[misc]
+        assert found["reduce"] == 1
     # Nothing is asked for rows apart that are known to be there at least once: the arrangement has the key alone.
     positive: list[Callable[[vn.Collection], vn.Collection]] = [
         lambda left: left.top_k(3, by="a", within="k"),
