@@ -18,6 +18,7 @@ from operators.language.location import NOWHERE, Location, at_frame, here
 from operators.language.logical import ROOT, Node, Source, walk
 from operators.language.owners import own
 from operators.language.schema import Schema
+from operators.language.variable import Delayed, delayed_below
 
 ON_LATE = ("dead_letter", "advance")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")
@@ -98,7 +99,14 @@ class App:
         """32 hexadecimal digits that change when an answer's meaning, a view's key or a source's columns do."""
         sources = sorted((name, source.fingerprint) for name, source in self.sources.items())
         views = sorted((name, view.node.fingerprint, view.key) for name, view in self.views.items())
-        return xxhash.xxh3_128_hexdigest(repr((self.name, sources, views)).encode())
+        variables = sorted((variable.name, variable.body.fingerprint) for variable in self.variables)
+        parts = (self.name, sources, views, *variables)
+        return xxhash.xxh3_128_hexdigest(repr(parts).encode())
+
+    @property
+    def variables(self) -> list[Delayed]:
+        """The delayed variables that views, checks and probes depend on. Raises ProgramError for one never set."""
+        return delayed_below([*(view.node for view in self.views.values()), *self.required])
 
     def __repr__(self) -> str:
         return f"App({self.name!r}, sources: {listed(self.sources)}, views: {listed(self.views)})"
@@ -131,6 +139,7 @@ def load_program(program: str | Path, name: str = "<program>") -> App:
         raise ProgramError(problem=f"a program builds one vn.App, but this one has {len(apps)}", where=at)
     if not apps[0].views:
         raise ProgramError(problem=f"app {apps[0].name!r} has no view: app.view(name, collection, key=[...])", where=at)
+    _ = apps[0].variables  # all of which must be set by now
     return apps[0]
 
 

@@ -40,4 +40,5 @@ def bundle(apps: Sequence[App]) -> App:
                     where=view.where,
                 )
             made.views[name] = view
+        made.required += app.required
     return made

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 def build_delayed(planner: Planner, node: Delayed) -> int:
     """What gives out the variable; `feed` builds the rest once all else stands."""
-    # Variables may be defined by one another, so the definitions of all of them say what each one means.
-    meanings = [(other.name, other.body.fingerprint) for other in planner.delayed]
-    print_ = planner.hash("delayed", node.params(), meanings)
+    print_ = planner.hash("delayed", node.params(), *planner.definitions([node]))
     queue = f"hold:{print_[:16]}"
     name = f"variable {node.name}"
     op = DelayedOp(len(planner.ops), 0, node.schema.width, name, queue, node.schema, node.ns, node.max_steps)

@@ -24,7 +24,8 @@ def build_loop(planner: Planner, loop: logical.Loop) -> int:
     assert outer_scope is not None
     outer = planner.scope(outer_scope)
     # A loop inside another one means what it does there: its print holds the print of the loop around it.
-    print_ = planner.hash("loop", loop.digest(bound), planner.scope_prints[outer])
+    meanings = planner.definitions([*loop.initials, *loop.bodies])
+    print_ = planner.hash("loop", loop.digest(bound), planner.scope_prints[outer], *meanings)
     if print_ in planner.loops:
         return planner.loops[print_]
     inner = Scope(len(planner.scopes), outer, planner.scopes[outer].depth + 1)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,7 +72,7 @@ class Planner:
         self.holds: dict[str, HoldPlan] = {}
         self.probes: list[Probe] = []
         roots = [*(view.node for view in app.views.values()), *app.required]
-        self.delayed = delayed_below(roots)
+        self.delayed = app.variables
         self.uses = count_uses([*roots, *(node.body for node in self.delayed)])
 
     def compile(self) -> Plan:
@@ -145,7 +145,12 @@ class Planner:
         """What a node computes where it stands, however it is fused: the same in every program that has it."""
         scope = node.scope
         around = tuple(one for one in reversed(scope.chain()) if one.depth > 0)
-        return self.hash("node", node.digest(around), self.scope_prints[self.scope(scope)])
+        return self.hash("node", node.digest(around), self.scope_prints[self.scope(scope)], *self.definitions([node]))
+
+    def definitions(self, nodes: Sequence[logical.Node]) -> tuple[tuple[str, str], ...]:
+        """What the delayed variables below nodes mean: their own digests do not hold it."""
+        below = delayed_below(nodes) if self.delayed else []
+        return tuple(sorted((variable.name, variable.body.fingerprint) for variable in below))
 
     def build(self, node: logical.Node) -> int:
         """The operator that gives the rows of `node`, in the node's own scope."""

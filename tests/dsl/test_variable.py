@@ -183,6 +183,26 @@ def test_mistakes_are_told_when_the_program_is_built() -> None:
         setting(rows)
 
 
+def test_a_program_whose_variable_is_never_set_does_not_load() -> None:
+    text = """
+import vernier as vn
+class Row(vn.Schema):
+    x: vn.Int64
+app = vn.App("t")
+rows = app.source("rows", Row)
+late = vn.Variable("late", Row, delay=5)
+app.view("v", rows.union(late))
+"""
+    with pytest.raises(vn.ProgramError, match=r"program>:7: the variable 'late' is used but never set"):
+        vn.load_program(text)
+
+
+def _counts() -> vn.App:
+    app = vn.App("t")
+    app.view("other", app.source("rows", Reading).group_by("sensor").agg(n=vn.count()))
+    return app
+
+
 def test_a_restart_knows_its_state_by_all_definitions() -> None:
     def traces(value: int) -> set[str]:
         app = vn.App("t")
@@ -190,8 +210,18 @@ def test_a_restart_knows_its_state_by_all_definitions() -> None:
         one, two = vn.Variable("one", Reading, delay=1), vn.Variable("two", Reading, delay=1)
         one.set(two.union(rows))
         two.set(rows.filter(col("value") > value))
-        app.view("v", one)
-        return set(compile_app(app).holds)
+        app.view("v", one.group_by("sensor").agg(n=vn.count()))
+        app.view("other", rows.group_by("sensor").agg(n=vn.count()))
+
+        @vn.fixpoint
+        def known(x: vn.Collection) -> vn.Collection:
+            return x.union(rows).distinct()
+
+        app.view("loop", known(one.distinct()))
+        plan = compile_app(app)
+        shared = compile_app(_counts()).arrangements
+        assert any(name in shared for name in plan.arrangements)  # what no variable is below of stays what it is
+        return {*plan.holds, *plan.arrangements} - set(shared)
 
     assert traces(1) == traces(1)
     assert not traces(1) & traces(2)

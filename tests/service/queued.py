@@ -8,7 +8,6 @@ manifest's shard, through a fork of it, to a segment, a report and a commit. Pri
 
 import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from service.epochs import Epochs
 from service.shard import Shard, store
 from service.sources import DoorConfig, SourceConfig
 from service.worker import report
+from storage.state import StateDirectory
 from storage.updates import MIN_TIME, Updates
 from vernier import col
 
@@ -61,7 +61,7 @@ def updates_of(epoch: int) -> Updates:
 def epoch(plan: Plan, epochs: Epochs) -> None:
     """The next epoch, from what is on disk."""
     start, newest = epochs.start, epochs.newest
-    base = Shard.empty(plan, 0) if newest is None else Shard.load(plan, epochs.directory, newest, 0)
+    base = Shard.empty(plan, 0) if newest is None else Shard.load(plan, epochs.directory, newest, 0, 1)
     lower = MIN_TIME if newest is None else newest.upper
     upper = SPAN * (start.epoch + 1)
     inputs = {"stays": updates_of(start.epoch)}
@@ -78,7 +78,7 @@ def epoch(plan: Plan, epochs: Epochs) -> None:
 def main(path: str) -> None:
     """Go on to the last epoch."""
     plan = compile_app(program())
-    epochs = Epochs(Path(path), plan, DoorConfig({"stays": SourceConfig("stays")}), 1, 1000)
+    epochs = Epochs(StateDirectory(path), plan, DoorConfig({"stays": SourceConfig("stays")}), 1, 1000)
     while epochs.start.epoch <= EPOCHS:
         epoch(plan, epochs)
         print(epochs.start.epoch, flush=True)
