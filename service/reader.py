@@ -146,7 +146,10 @@ class Reader:
     def _read(self, newest: Manifest) -> Snapshot:
         """The snapshot of a manifest on lease: from the one before if it continues that, else from the traces."""
         before = self.snapshot
-        if before is None or not _continues(before.manifest, newest):
+        steps = [] if before is None else self._steps(before.manifest, newest)
+        # Another program may have come and gone meanwhile, and its epochs know nothing of some views.
+        others = any(manifest.program != newest.program for manifest, _ in steps)
+        if before is None or others or not _continues(before.manifest, newest):
             views = {name: self._load(name, newest) for name in newest.views}
             stats = Stats.from_json(newest.stats)
             self.letters.clear()
@@ -154,7 +157,6 @@ class Reader:
                 self._collect_letters(manifest)
             return Snapshot(newest, views, stats, (_note(newest, stats, Stats(), None),))
         noticed = time.time_ns()
-        steps = self._steps(before.manifest, newest)
         views, stats, history = {}, before.stats, list(before.history)
         for name, entry in newest.views.items():
             views[name] = self._advance(before.views[name], entry, newest, [(m, parts[name]) for m, parts in steps])

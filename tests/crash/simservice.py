@@ -49,12 +49,14 @@ class Pair(vn.Schema):
     value: vn.Int64
 
 
-def program() -> vn.App:
-    """Sums by key, the same a little later, and the pairs whose value some other key has, too."""
+def program(more: bool = False) -> vn.App:
+    """Sums by key, the same a little later, the pairs whose value some other key has, too; `more`: sums by value."""
     app = vn.App("sim", retain="30ns")
     pairs = app.source("pairs", Pair)
     sums = pairs.group_by("key").agg(total=vn.sum("value"), n=vn.count())
     app.view("sums", sums, key=["key"])
+    if more:
+        app.view("values", pairs.group_by("value").agg(total=vn.sum("key")), key=["value"])
     app.view("late", sums.delay(f"{DELAY}ns"), key=["key"])
     shared = pairs.group_by("value").agg(n=vn.count()).filter(vn.col("n") > 1)
     app.view("shared", pairs.join(shared, on="value").select("key", "value").distinct(), key=["key", "value"])

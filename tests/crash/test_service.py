@@ -1,4 +1,5 @@
-"""The real runner, door, workers and store under a seeded `Random`: cuts, merges, holds, faults, workers that change.
+"""The real runner, door, workers and store under a seeded `Random`: cuts, merges, holds, faults, other workers and
+programs.
 
 After every step what readers see must be what recomputing from the log gives, at the frontier and at times before it;
 at the end, all of it; every message that cannot be read is one dead letter.
@@ -24,7 +25,7 @@ from storage.trace import Trace
 from storage.updates import MIN_TIME
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
-from tests.crash.simservice import DELAY, PARTITIONS, TOPIC, Log, SimService
+from tests.crash.simservice import DELAY, PARTITIONS, TOPIC, Log, SimService, program
 
 STEPS = 30
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)
@@ -98,9 +99,10 @@ class Simulation:
         if self.service is None:
             self.starts += 1
             self.machine.wait()
-            workers = self.rng.randint(1, 3)
-            self.service = SimService(self.machine, self.topic, workers, f"s{self.starts}")
-            self.log.append(f"start with {workers} workers at {self.service.epochs.start.epoch}")
+            workers, more = self.rng.randint(1, 3), self.rng.random() < 0.4
+            self.service = SimService(self.machine, self.topic, workers, f"s{self.starts}", app=program(more))
+            what = "the larger program" if more else "the program"
+            self.log.append(f"start {what} with {workers} workers at {self.service.epochs.start.epoch}")
         return self.service
 
     def epoch(self) -> str:
@@ -186,6 +188,9 @@ class Simulation:
         assert found["late"] == sums_of(self.pairs(manifest, time - DELAY)), f"late at {time}"
         both = {(key, value) for (key, value), count in pairs.items() if count > 0 and counts[value] > 1}
         assert found["shared"] == both, f"shared at {time}"
+        if "values" in found:
+            flipped = sums_of(Counter({(value, key): count for (key, value), count in pairs.items()}))
+            assert found["values"] == {row[:2] for row in flipped}, f"values at {time}"
 
     def pairs(self, manifest: Manifest, time: int) -> Counter[tuple[int, int]]:
         """What the messages that an epoch has consumed add up to, as of a time."""
