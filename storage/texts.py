@@ -66,6 +66,10 @@ class Texts:
         self.hashes, self.offsets, self.data = hashes, offsets, data
         self.address = (len(hashes), _address(hashes), _address(offsets), _address(data))
 
+    def __reduce__(self) -> tuple[type[Texts], tuple[Ints, Ints, Bytes]]:
+        # Addresses are those of this process.
+        return Texts, (self.hashes, self.offsets, self.data)
+
     def __len__(self) -> int:
         return len(self.hashes)
 

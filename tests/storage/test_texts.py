@@ -1,6 +1,7 @@
 """Texts: words that order and distinguish as the contents do, dictionaries, and the heap as a cache of them."""
 
 import hashlib
+import pickle
 
 import numpy as np
 import pytest
@@ -102,6 +103,16 @@ def test_dictionaries_hold_what_rows_need(one: list[bytes], two: list[bytes]) ->
         assert stored is not None
         third.add(stored)
     assert third.decode(rows).strings() == [*one, *two]
+
+
+def test_dictionaries_go_to_other_processes() -> None:
+    heap, other = Heap(), Heap()
+    words = words_of(heap, [b"a text of more than fifteen bytes"])
+    sent = pickle.dumps(heap.dictionary(words, (0,)))
+    received = pickle.loads(sent)
+    assert received.address[1] == received.hashes.__array_interface__["data"][0]
+    other.attach([received])
+    assert other.decode(words).strings() == [b"a text of more than fifteen bytes"]
 
 
 def test_a_content_that_is_nowhere_is_named() -> None:
