@@ -110,8 +110,10 @@ class Expr(Methods, Signs):
     def cast(self, kind: Any) -> Expr:
         """The value as another type, such as vn.Float64, or `vn.Int64 | None` for a column that may hold nulls.
 
-        Float64 to Int64 truncates towards zero and raises ArithmeticOverflow for NaN and what does not fit; Date to
-        TimestampNs is midnight UTC; TimestampNs and Int64 convert as nanoseconds since 1970 (Spark's are seconds).
+        Numbers that do not fit raise ArithmeticOverflow or DecimalOverflow; Float64 and Decimal to Int64 cut towards
+        zero, anything to a Decimal rounds half away from zero. Text that spells no value of the type is null, so a cast
+        from String may give null (Spark without ANSI mode; all casts: docs/expressions.md). Date to TimestampNs is
+        midnight UTC; TimestampNs and Int64 convert as nanoseconds since 1970 (Spark's are seconds).
         """
         target, nullable = as_type(kind, "the target of cast")
         return Nullability(Cast(self, target), True) if nullable else Cast(self, target)
@@ -200,7 +202,7 @@ class Literal(Expr):
             return f"lit({_EPOCH.date() + datetime.timedelta(self.value)!r})"
         if self.type == TimestampNs() and isinstance(self.value, int):
             return f"lit({_EPOCH + datetime.timedelta(microseconds=self.value // 1000)!r})"
-        return f"lit({self.value!r})" if self.type is None or level == 0 else repr(self.value)
+        return f"lit({self.value!r})" if self.type is None or level in (0, _ATOM) else repr(self.value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -76,8 +76,9 @@ def test_special_doubles(text: str, value: float | None) -> None:
 
 @given(value=st.floats())
 def test_double_to_text_and_back(value: float) -> None:
-    row = row_type(f=vn.Float64)
-    (text,) = values(col("f").cast(vn.String), row, [(value,)])
+    row = row_type(f=vn.Float64 | None)
+    text, null = values(col("f").cast(vn.String), row, [(value,), (None,)])
+    assert null is None
     if math.isnan(value):
         assert text == "NaN"
     elif math.isinf(value):

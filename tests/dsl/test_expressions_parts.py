@@ -1,6 +1,7 @@
 """Parts of dates and instants, lists and structs, against plain Python."""
 
 import datetime
+import decimal
 import math
 import re
 from collections.abc import Callable
@@ -247,3 +248,39 @@ def test_floats_in_lists_compare_as_in_spark(rows: list[tuple[list[float | None]
         None if found is False and None in some else found for found, (some, _) in zip(expected, rows, strict=True)
     ]
     assert values(col("l").contains(col("x")), row, rows) == expected
+
+
+INSIDE: dict[str, Any] = {
+    "d": vn.Date, "e": vn.Decimal(5, 2), "t": vn.TimestampNs, "l": vn.List(vn.Int64), "b": vn.Binary, "p": vn.Bool,
+    "z": vn.Struct(x=vn.Int64, y=vn.String | None), "f": vn.Float64, "s": vn.String, "g": vn.Decimal(38, 2),
+}  # fmt: skip
+VALUE: dict[str, Any] = {
+    "d": datetime.date(2020, 1, 1), "e": decimal.Decimal("1.25"), "t": 5, "l": [1, 2], "b": b"x" * 20, "p": True,
+    "z": {"x": 1, "y": None}, "f": 1.5, "s": LONG, "g": decimal.Decimal("-0.01"),
+}  # fmt: skip
+"""A value of every type."""
+
+
+def test_every_type_inside_of_what_may_be_null() -> None:
+    row, v = row_type(v=vn.Struct(**INSIDE) | None, k=vn.Int64), col("v")
+    rows = [(VALUE, 1), (None, 2)]
+    for expr, expected in [
+        (vn.when(col("k") > 0, v), [VALUE, None]),
+        (vn.when(col("k") > 1, v).otherwise(vn.when(col("k") == 1, v)), [VALUE, None]),
+        (vn.struct(a="v")["a"], [VALUE, None]),
+        (vn.array("v", v)[1], [VALUE, None]),
+        (vn.array("v").contains(v), [True, None]),
+        (v == v, [True, None]),
+        (v.eq_null_safe(v), [True, True]),
+        (v < v, [False, None]),
+        (vn.greatest("v", v), [VALUE, None]),
+        (vn.coalesce("v", v).is_null(), [False, True]),
+    ]:
+        assert values(expr, row, rows) == expected, expr
+    for name in INSIDE:
+        assert values(v[name], row, rows) == [VALUE[name], None]
+        assert values(vn.array(v[name])[0], row, rows) == [VALUE[name], None]
+        assert values(vn.array(v[name], v[name]).contains(v[name]), row, rows) == [True, None]
+    changed = {**INSIDE, "e": vn.Decimal(4, 1), "z": vn.Struct(x=vn.Float64, y=vn.String | None), "f": vn.String}
+    other = {**VALUE, "e": decimal.Decimal("1.3"), "z": {"x": 1.0, "y": None}, "f": "1.5"}
+    assert values(v.cast(vn.Struct(**changed)), row, rows) == [other, None]

@@ -96,7 +96,7 @@ def choice(expr: Case, conditions: Sequence[Bound], values: Sequence[Bound]) -> 
         return Coded(out, valid if nullable else None)
 
     # Words are chosen between when all values have words at hand: then no text is looked at.
-    by_words = not kind.plain and all(value.code is not None for value in values)
+    by_words = not kind.plain and all(value.code is not None and not value.fallible for value in values)
     fallible = any(bound.fallible for bound in (*conditions, *values))
     return Bound(expr, kind, nullable, fallible, run, code if by_words else None)
 
@@ -135,7 +135,7 @@ def first_value(expr: Expr, values: Sequence[Bound]) -> Bound:
         return Coded(out, known)
 
     nullable = all(value.nullable for value in values)
-    by_words = not kind.plain and all(value.code is not None for value in values)
+    by_words = not kind.plain and all(value.code is not None and not value.fallible for value in values)
     fallible = any(value.fallible for value in values)
     return Bound(expr, kind, nullable, fallible, run, code if by_words else None)
 

@@ -183,7 +183,7 @@ def write_float64(values: pa.Array) -> pa.Array:
     point = pc.subtract(pc.add(exponent, pc.utf8_length(whole)), leading)
     significant = pc.utf8_rtrim(significant, characters="0")
     out = _scientific(significant, point)
-    for place in (place for place in pc.unique(point).to_pylist() if -2 <= place <= 7):
+    for place in (place for place in point.drop_null().unique().to_pylist() if -2 <= place <= 7):
         out = pc.if_else(pc.equal(point, place), _plain(significant, place), out)
     return pc.if_else(number, joined(sign, out), special)
 

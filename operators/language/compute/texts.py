@@ -224,7 +224,7 @@ def _named_groups(pattern: str) -> tuple[str, int]:
             inside = True
             step = 3 if pattern[at + 1 : at + 3] == "^]" else 2 if pattern[at + 1 : at + 2] == "]" else 1
         elif sign == "(":
-            name = pattern.find(">", at) if pattern[at + 1 : at + 4] in ("?P<",) else 0
+            name = pattern.find(">", at) if pattern[at + 1 :].startswith(("?P<", "?<")) else 0
             if name or pattern[at + 1 : at + 2] != "?":
                 count += 1
                 out += f"(?P<g{count}>"
