@@ -68,6 +68,10 @@ def _remarks(op: Op) -> str:
         remarks.append(f"to its fixed point, at most {op['max_rounds']:,} rounds")
     if op["kind"] in ("reduce", "join", "arrange"):
         remarks.append("time is total" if op["time"] == "total" else "product times")
+    if "queue" in op:
+        remarks.append("keeps what lies ahead until its time")
+    if "feeds" in op:
+        remarks.append(f"comes back in #{op['feeds']} {op['delay_ns']:,} ns later")
     if not op.get("keeps_output", True):
         remarks.append("keeps no output")
     return f"  [{'; '.join(remarks)}]" if remarks else ""
@@ -94,6 +98,8 @@ def as_mermaid(plan: Plan) -> str:
             arrow = "==>" if op.get("exchange") else "-->"
             back = op["kind"] == "variable" and source != op["inputs"][0]
             lines.append(f"  op{source} {'-. next round .->' if back else arrow} op{op['id']}")
+        if "feeds" in op:
+            lines.append(f"  op{op['id']} -. later .-> op{op['feeds']}")
     lines += [f"  class op{i} arranged" for i in sorted(arranged)]
     lines.append("  classDef arranged stroke-width:3px")
     return "\n".join(lines)

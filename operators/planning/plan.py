@@ -402,8 +402,8 @@ class Plan:
             about["keeps_output"] = op.trace is not None
         if isinstance(op, (DelayedOp, HoldOp)):
             about["queue"] = op.queue
-        if isinstance(op, (DelayedOp, SetOp)):
-            about["delay_ns"] = op.ns
+        if isinstance(op, SetOp):
+            about["delay_ns"], about["feeds"] = op.ns, op.variable
         if isinstance(op, LoopOp):
             about["inner_scope"] = op.inner
             about["max_rounds"] = op.max_rounds

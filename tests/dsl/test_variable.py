@@ -8,6 +8,7 @@ import vernier as vn
 from operators.failures import DelayedCycleDidNotSettle
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
+from service.explain import as_mermaid, as_text
 from storage.updates import CLOSED, MIN_TIME, Updates
 from vernier import col
 
@@ -225,3 +226,12 @@ def test_a_restart_knows_its_state_by_all_definitions() -> None:
 
     assert traces(1) == traces(1)
     assert not traces(1) & traces(2)
+
+
+def test_explain_shows_where_it_comes_back() -> None:
+    plan = compile_app(latest_only(5)).explain()
+    variable, feed = ([op for op in plan["operators"] if op["kind"] == kind] for kind in ("delayed", "set"))
+    assert feed[0]["feeds"] == variable[0]["id"]
+    assert plan["holds"][0]["queue"] == variable[0]["queue"]
+    assert f"set gone ← #{feed[0]['inputs'][0]}  [comes back in #{variable[0]['id']} 5 ns later]" in as_text(plan)
+    assert f"op{feed[0]['id']} -. later .-> op{variable[0]['id']}" in as_mermaid(plan)
