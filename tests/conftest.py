@@ -1,24 +1,12 @@
-"""What every test gets: hypothesis profiles, options and the fixtures that are of use everywhere.
-
-Profiles (HYPOTHESIS_PROFILE): `dev` (default), `ci` (the same cases on each run) and `nightly` (many more cases).
-"""
+"""What every test gets: hypothesis profiles (tests/profiles.py), options and fixtures that are of use everywhere."""
 
 import os
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-# No deadline anywhere: the first call of a kernel compiles it, and timing never decides a test.
-settings.register_profile("dev", deadline=None)
-settings.register_profile(
-    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile(
-    "nightly", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+import tests.profiles  # noqa: F401  (loads the profile)
 
 # Spark's workers must be this interpreter, with these packages.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -15,7 +15,7 @@ from operators.language.matching import HOW
 from operators.planning.planner import compile_app
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection
-from tests.properties.engine import examples
+from tests.profiles import examples
 from vernier import col
 
 Pairs = list[tuple[tuple[Any, ...], int]]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import vernier as vn
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection, accumulate
-from tests.properties.engine import examples
+from tests.profiles import examples
 from vernier import coalesce, col
 
 Pair = tuple[int, int]

@@ -16,7 +16,7 @@ import vernier as vn
 from operators.failures import AggregateOverflow
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection
-from tests.properties.engine import examples
+from tests.profiles import examples
 from vernier import col
 
 Row = tuple[Any, ...]

@@ -14,7 +14,7 @@ import vernier as vn
 from operators.errors import ProgramError
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection
-from tests.properties.engine import examples
+from tests.profiles import examples
 
 Row = tuple[Any, ...]
 Answered = Iterable[tuple[Row, int]]

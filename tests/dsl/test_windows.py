@@ -15,7 +15,7 @@ import vernier as vn
 from operators.errors import ArithmeticOverflow, ProgramError
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection
-from tests.properties.engine import examples
+from tests.profiles import examples
 
 Answered = Iterable[tuple[tuple[Any, ...], int]]
 

@@ -16,8 +16,9 @@ from operators.logics.rows import ReduceRows
 from operators.planning.plan import WaveOp
 from operators.planning.planner import compile_app
 from storage.errors import CallerError
+from tests.profiles import examples
 from tests.properties import plans
-from tests.properties.engine import examples, run
+from tests.properties.engine import run
 from tests.properties.plans import GROUPS, InVernier, LoopStep, Steps, build
 from tests.properties.test_plans import Case, cases, in_engine, last
 from vernier import col

@@ -1,17 +1,11 @@
-"""The one place where the property tests meet the product's engine: run a program on updates, cut as a test likes.
-
-Also how hard the properties try: HYPOTHESIS_PROFILE=nightly is about a hundred times as many cases as other profiles.
-"""
+"""The one place where the property tests meet the product's engine: run a program on updates, cut as a test likes."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, settings
 
 import vernier as vn
 from operators.local import LocalEngine
@@ -24,34 +18,6 @@ from storage.trace import Trace
 from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.oracle.model import Change, collection_at, consolidate
 from tests.oracle.values import canonical
-
-NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-NIGHTLY_EXAMPLES, NIGHTLY_SEEDS = 10_000, 500
-no_timeout = pytest.mark.timeout(0 if NIGHTLY else 300)
-"""Nightly runs of one property take longer than any one test may otherwise."""
-
-F = TypeVar("F", bound=Callable[..., None])
-
-
-def examples(count: int) -> Callable[[F], F]:
-    """As many cases as this for a hypothesis test, or 10,000 at night."""
-
-    def decorate(test: F) -> F:
-        tries = settings(
-            max_examples=NIGHTLY_EXAMPLES if NIGHTLY else count,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-        )
-        decorated: F = no_timeout(tries(test))
-        return decorated
-
-    return decorate
-
-
-def seeds(count: int) -> range:
-    """As many seeds as this for a plain random test, or 500 at night."""
-    return range(NIGHTLY_SEEDS if NIGHTLY else count)
-
 
 Between = Literal["go on", "reopen", "repeat"]
 """What happens at an epoch: nothing but it; the workers start again from the layers' arrays; it is tried twice."""

@@ -75,6 +75,9 @@ LINEAR: Family = {
         lambda node: Expand(node, lambda row: [(row, row[0])]),
         lambda rows: rows.map_diff("a"),
     ),
+    "consolidate": Variant(lambda node: node, lambda rows: rows.consolidate()),
+    "arrange": Variant(lambda node: node, lambda rows: rows.arrange_by("b")),
+    "inspect": Variant(lambda node: node, lambda rows: rows.inspect(lambda row, time, diff: None, name="look")),
     "fused": Variant(
         lambda node: Expand(
             node,

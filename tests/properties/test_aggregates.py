@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import vernier as vn
 from tests.oracle.model import changes_of
 from tests.oracle.plan import Aggregate, Group, Kind, Node, Project, Row, Source, columns, item
-from tests.properties.engine import examples, run
+from tests.profiles import examples
+from tests.properties.engine import run
 from tests.properties.values import KINDS, moving, plain
 
 T = Source("t")

@@ -9,7 +9,8 @@ import pytest
 import vernier as vn
 from tests.oracle.model import Change, accumulate, changes, collection_at, evaluate
 from tests.oracle.plan import Aggregate, Distinct, Group, Join, Node, Source, Union, columns, fixpoint, item
-from tests.properties.engine import no_timeout, run, seeds
+from tests.profiles import no_timeout, seeds
+from tests.properties.engine import run
 from tests.properties.programs import KNOWN, Edge, known_programs
 from vernier import col
 

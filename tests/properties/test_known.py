@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.oracle.model import changes
-from tests.properties.engine import no_timeout, run, seeds
+from tests.profiles import no_timeout, seeds
+from tests.properties.engine import run
 from tests.properties.graphs import Motion, motion
 from tests.properties.programs import KNOWN, known_programs
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import vernier as vn
 from tests.oracle.model import Change, changes
 from tests.oracle.plan import Aggregate, Distinct, Filter, Group, Join, Node, Project, Row, Source, Union, columns, item
-from tests.properties.engine import examples, run
+from tests.profiles import examples
+from tests.properties.engine import run
 from vernier import col
 
 C = vn.Collection

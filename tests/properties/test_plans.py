@@ -13,8 +13,9 @@ import vernier as vn
 from operators.failures import LoopDidNotSettle
 from storage.updates import MIN_TIME
 from tests.oracle.model import Change, NotSettled, TooLarge, changes_of
+from tests.profiles import examples
 from tests.properties import plans
-from tests.properties.engine import Between, examples, run
+from tests.properties.engine import Between, run
 from tests.properties.plans import InOracle, InVernier, LoopStep, Step, Steps, build
 from tests.properties.time_variants import NOW
 

@@ -9,7 +9,7 @@ import pytest
 import vernier as vn
 from operators.planning.plan import ArrangeOp, ReduceOp
 from operators.planning.planner import compile_app
-from tests.oracle.model import Change, changes
+from tests.oracle.model import Change, accumulate, changes
 from tests.properties.engine import run
 from tests.properties.programs import KNOWN, Edge, Root, known_programs
 from vernier import col
@@ -56,6 +56,22 @@ def test_equal_loops_inside_different_loops_have_traces_of_their_own() -> None:
     plan = compile_app(known_programs(["core", "core3"]))
     names = Counter(op.trace for op in plan.ops if isinstance(op, (ArrangeOp, ReduceOp)) and op.trace)
     assert set(names.values()) == {1}
+
+
+def test_a_full_join_of_a_collection_with_itself() -> None:
+    """Both sides look at the presence of the same keys, under different names."""
+    app = vn.App("itself")
+    rows = app.source("rows", Edge)
+    app.view("one_name", rows.join(rows.rename(dst="other"), on="src", how="full"))
+    app.view("two_names", rows.join(rows.select(a=col("src"), b=col("dst")), left_on="src", right_on="a", how="full"))
+    found = run(app, {"rows": [((1, 2), 1, 1), ((3, 4), 1, -1)]})
+    assert found["one_name"] == [((1, 2, 2), 1, 1), ((3, 4, None), 1, -1), ((3, 4, 4), 1, 1), ((3, None, 4), 1, -1)]
+    assert accumulate((row, diff) for row, _, diff in found["two_names"]) == {
+        (1, 2, 1, 2): 1,
+        (3, 4, 3, 4): 1,
+        (3, 4, None, None): -1,
+        (None, None, 3, 4): -1,
+    }
 
 
 @pytest.mark.parametrize("cuts", [[], [12]])

@@ -31,7 +31,8 @@ from tests.oracle.plan import (
     item,
 )
 from tests.oracle.values import By, rank
-from tests.properties.engine import examples, run
+from tests.profiles import examples
+from tests.properties.engine import run
 from tests.properties.values import KINDS, moving, plain
 from vernier import col
 

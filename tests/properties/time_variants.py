@@ -6,7 +6,21 @@ import itertools
 from collections.abc import Callable
 
 import vernier as vn
-from tests.oracle.plan import Between, Coarsen, Delay, Distinct, Feedback, Filter, Negate, Node, Project, Row, Union
+from tests.oracle.plan import (
+    Between,
+    Coarsen,
+    Delay,
+    Distinct,
+    Feedback,
+    Filter,
+    Lookup,
+    Negate,
+    Node,
+    Project,
+    Row,
+    Union,
+    columns,
+)
 from tests.properties.linear_variants import Both
 from tests.properties.variants import Family, Variant
 from vernier import col
@@ -100,6 +114,12 @@ TIMED: Family = {
     "shifted": Variant(
         lambda node: Coarsen(Between(Delay(node, 1), lambda row: row[0], lambda row: row[1] + 6), 5),
         lambda rows: rows.delay(1).valid_between("a", col("b") + 6).coarsen(5),
+        loops=False,
+    ),
+    "lookup": Variant(
+        lambda one, two: Lookup(one, two, columns(0), columns(0), lambda left, right: (left[1], right[1])),
+        lambda one, two: one.lookup(two.rename(b="d"), on="a").select(a=col("b"), b=col("d")),
+        2,
         loops=False,
     ),
     "fading": fading(2),

@@ -19,7 +19,7 @@ from storage.segment import Entry
 from storage.state import StateDirectory
 from storage.trace import Trace
 from storage.updates import Updates
-from tests.properties.engine import examples
+from tests.profiles import examples
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 7, 64, 1000])

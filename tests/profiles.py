@@ -1,0 +1,49 @@
+"""How hard tests with random cases try: the hypothesis profiles, and what a single test says about itself.
+
+HYPOTHESIS_PROFILE: `dev` (the default), `ci` (the same cases on each run) and `nightly` (10,000 cases a property).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+NIGHTLY_EXAMPLES, NIGHTLY_SEEDS = 10_000, 500
+_PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+
+# No deadline anywhere: the first call of a kernel compiles it, and timing never decides a test.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=_PATIENT)
+settings.register_profile(
+    "nightly", deadline=None, max_examples=NIGHTLY_EXAMPLES, print_blob=True, suppress_health_check=_PATIENT
+)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+NIGHTLY = PROFILE == "nightly"
+settings.load_profile(PROFILE)
+
+no_timeout = pytest.mark.timeout(0 if NIGHTLY else 300)
+"""Nightly runs of one property take longer than any one test may otherwise."""
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def examples(count: int) -> Callable[[F], F]:
+    """As many cases as this for a hypothesis test, or 10,000 at night."""
+
+    def decorate(test: F) -> F:
+        tries = settings(
+            max_examples=NIGHTLY_EXAMPLES if NIGHTLY else count, deadline=None, suppress_health_check=_PATIENT
+        )
+        decorated: F = no_timeout(tries(test))
+        return decorated
+
+    return decorate
+
+
+def seeds(count: int) -> range:
+    """As many seeds as this for a plain random test, or 500 at night."""
+    return range(NIGHTLY_SEEDS if NIGHTLY else count)
