@@ -27,15 +27,12 @@ from operators.planning.plan import (
     ArrangeOp,
     DelayedOp,
     InputOp,
-    LeaveOp,
     LinearOp,
-    LoopOp,
     Move,
     Op,
     Plan,
     SetOp,
-    VariableOp,
-    inputs_of,
+    upstream,
 )
 from operators.runtime import SLICE_UPDATES, Worker, WorkerState
 from storage.layer import Layer
@@ -59,7 +56,7 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
     """What adopting a state with these traces and queues means. Raises NeedsHistory, naming what is in the way."""
     wanted = [*plan.arrangements, *plan.holds]
     fresh = [name for name in wanted if name not in held]
-    needed = _upstream(plan, [op.id for op in plan.ops if _keeps(op) in set(fresh)])
+    needed = upstream(plan, [op.id for op in plan.ops if _keeps(op) in set(fresh)])
     sources = {}
     for op in (plan.ops[i] for i in sorted(needed)):
         if isinstance(op, (DelayedOp, SetOp)) or (
@@ -129,23 +126,6 @@ def _whole(plan: Plan, source: InputOp, held: Collection[str]) -> tuple[str, tup
             if set(order) == set(range(source.width)):
                 return op.trace, tuple(order.index(word) for word in range(source.width))
     return None
-
-
-def _upstream(plan: Plan, ids: Iterable[int]) -> set[int]:
-    """These operators and all that they follow from, with the loops that run them."""
-    found: set[int] = set()
-    stack = list(ids)
-    while stack:
-        op = plan.ops[stack.pop()]
-        if op.id in found:
-            continue
-        found.add(op.id)
-        stack += inputs_of(op)
-        if isinstance(op, (LeaveOp, VariableOp)):
-            stack.append(op.loop)
-        if isinstance(op, LoopOp):
-            stack += op.variables
-    return found
 
 
 def _keeps(op: Op) -> str | None:

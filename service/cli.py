@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from service.commands import kafka, programs, reading, states
+from service.commands import joining, kafka, programs, reading, states
 from service.commands.base import Enough, Group, debug_option
 
 INTERRUPTED = 130
@@ -24,6 +24,7 @@ _COMMANDS = (
     *(kafka.send, kafka.dlq),
     *(reading.query, reading.watch, reading.status),
     states.state,
+    joining.programs,
 )
 
 

@@ -307,6 +307,7 @@ class Client:
             "frontiers": self.frontiers(),
             "sources": self.sources(),
             "latency": latency,
+            "traces": [{**one, "shards": len(one["shards"])} for one in self.traces()],
         }
 
     # --- HTTP ---------------------------------------------------------------------------------------------------------

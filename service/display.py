@@ -127,8 +127,18 @@ def status_text(status: Mapping[str, Any]) -> str:
         refused = sum((about.get("errors") or {}).values())
         known = [about.get(what) for what in ("topic", "format", "clock")]
         sources.append([name, *known, _frontier(frontier), about.get("held"), refused])
-    lines.append(table(["source", "topic", "format", "clock", "final before", "held", "refused"], sources))
+    lines += [table(["source", "topic", "format", "clock", "final before", "held", "refused"], sources), ""]
+    traces = [
+        [trace.get("label") or trace["trace"], trace["updates"], trace["bytes"], _shared(trace)]
+        for trace in sorted(status.get("traces", ()), key=lambda one: -int(one["bytes"]))
+    ]
+    lines.append(table(["arrangement", "updates", "bytes", "serves"], traces))
     return "\n".join(lines)
+
+
+def _shared(trace: Mapping[str, Any]) -> str:
+    """The views that follow from an arrangement."""
+    return ", ".join(trace.get("views") or ())
 
 
 def _frontier(frontier: object) -> str:

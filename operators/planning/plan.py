@@ -7,7 +7,7 @@ fixed point at each round of the parent. Rows are words here; columns are word p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -346,7 +346,16 @@ class Plan:
     probes: list[Probe] = field(default_factory=list)
 
     def explain(self) -> dict[str, Any]:
-        """The plan as JSON: operators with inputs, scopes, arrangements and who shares them."""
+        """The plan as JSON: operators with inputs, scopes, arrangements and who shares them.
+
+        `readers` of an arrangement are operators; `views` are all that follow from it.
+        """
+        follows = {op.view: upstream(self, [op.id]) for op in self.ops if isinstance(op, ViewOp)}
+        keeps: dict[str, set[int]] = {}
+        for op in self.ops:
+            trace = self.trace_of(op.id)
+            if trace is not None:
+                keeps.setdefault(trace, set()).add(op.id)
         return {
             "app": self.app,
             "fingerprint": self.fingerprint,
@@ -365,6 +374,7 @@ class Plan:
                     "depth": shape.depth,
                     "retained": shape.retained,
                     "readers": [op.id for op in self.ops if any(self.trace_of(i) == name for i in inputs_of(op))],
+                    "views": [view for view, ops in follows.items() if ops & keeps.get(name, set())],
                 }
                 for name, shape in self.arrangements.items()
             ],
@@ -430,3 +440,22 @@ def inputs_of(op: Op) -> Words:
             return (op.initial, op.feedback)
         case _:
             return ()
+
+
+def upstream(plan: Plan, ids: Iterable[int]) -> set[int]:
+    """These operators and all that they follow from, with the loops that run them."""
+    found: set[int] = set()
+    stack = list(ids)
+    while stack:
+        op = plan.ops[stack.pop()]
+        if op.id in found:
+            continue
+        found.add(op.id)
+        stack += inputs_of(op)
+        if isinstance(op, (LeaveOp, VariableOp)):
+            stack.append(op.loop)
+        if isinstance(op, LoopOp):
+            stack += op.variables
+        if isinstance(op, DelayedOp):
+            stack += [one.id for one in plan.ops if isinstance(one, SetOp) and one.variable == op.id]
+    return found

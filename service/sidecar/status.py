@@ -132,10 +132,16 @@ def router(context: Context) -> APIRouter:
     async def traces() -> Response:
         snapshot = follower.require()
         listed = []
+        try:
+            plan = msgspec.json.decode(follower.reader.files.get(_PLAN_FILE))
+            known = {one["trace"]: one for one in plan["arrangements"]}
+        except (StorageError, msgspec.DecodeError):
+            known = {}
         for name, trace in snapshot.manifest.traces.items():
             refs = [ref for shard in trace.shards for ref in shard]
             listed.append({
                 "trace": name,
+                **{what: known[name].get(what) for what in ("label", "readers", "views") if name in known},
                 "key_words": trace.key_width,
                 "val_words": trace.val_width,
                 "depth": trace.depth,

@@ -17,7 +17,7 @@ from storage.merge import merge_layers
 from storage.place import Place
 from storage.segment import Entry
 from storage.state import StateDirectory
-from storage.texts import Heap, settle
+from storage.texts import Heap
 from storage.updates import MIN_TIME, Updates
 
 Change = tuple[tuple[Any, ...], int, int]
@@ -97,10 +97,10 @@ class StateBuilder:
                 if merge and layers:
                     self.traces[view][shard] = [merge_layers(layers, self.since[view])]
         for (view, _), layer in fresh.items():
-            settle([layer], self.stored(view).text_words, self.heap)
+            layer.settle(self.stored(view).text_words, self.heap)
         for view, shards in self.traces.items():
-            for layers in shards:
-                settle(layers, self.stored(view).text_words, self.heap)
+            for layer in (layer for layers in shards for layer in layers if layer.ref is None):
+                layer.settle(self.stored(view).text_words, self.heap)
         self._write(
             [*fresh.values(), *(layer for t in self.traces.values() for shard in t for layer in shard)], attempt
         )

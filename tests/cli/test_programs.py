@@ -1,0 +1,82 @@
+"""`vernier programs`: who has joined, who could not, from the outside."""
+
+from pathlib import Path
+
+import pytest
+
+from service.programs import Program, Registry
+from storage.place import Place
+from tests.cli.command import ROOT, Done, vernier
+from tests.sidecar.builder import StateBuilder
+from tests.sidecar.conftest import VIEWS
+
+TEXT = """
+import vernier as vn
+
+class Edge(vn.Schema):
+    src: vn.Int64
+    dst: vn.Int64
+
+app = vn.App("degrees")
+edges = app.source("edges", Edge)
+app.view("degrees", edges.group_by("src").agg(n=vn.count()), key=["src"])
+"""
+
+
+def run(*words: object) -> Done:
+    """The command, wherever it is run."""
+    return vernier(*words, cwd=ROOT)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state directory with an epoch."""
+    builder = StateBuilder(tmp_path / "state", VIEWS)
+    builder.commit(10)
+    builder.close()
+    return builder.path
+
+
+def test_a_program_joins_and_leaves(state: Path, tmp_path: Path) -> None:
+    program = tmp_path / "degrees.py"
+    program.write_text(TEXT, "utf-8")
+    where = ("--state", str(state))
+    assert run("programs", "list", *where).out == ""
+    joined = run("programs", "add", str(program), *where)
+    assert (joined.status, joined.out.startswith("degrees joins")) == (0, True)
+    assert run("programs", "list", *where).out == "degrees\n"
+    assert "has joined this service already" in run("programs", "add", str(program), *where).err
+    registry = Registry(Place(str(state)).open())
+    assert [one.text for one in registry.joined()] == [TEXT]
+    registry.refuse(registry.joined()[0], "it needs the past")
+    assert run("programs", "list", *where).out == "degrees: refused: it needs the past\n"
+    assert run("programs", "remove", "degrees", *where).status == 0
+    assert run("programs", "list", *where).out == ""
+    gone = run("programs", "remove", "degrees", *where)
+    assert (gone.status, gone.err.strip()) == (
+        1,
+        "vernier: no program 'degrees' has joined this service (those that have: none)",
+    )
+
+
+def test_a_wrong_program_is_told_at_once(state: Path, tmp_path: Path) -> None:
+    program = tmp_path / "wrong.py"
+    program.write_text(TEXT.replace('"src").agg', '"scr").agg'), "utf-8")
+    answer = run("programs", "add", str(program), "--state", str(state))
+    assert answer.status == 1
+    assert "did you mean 'src'" in answer.err
+    assert Registry(Place(str(state)).open()).joined() == []
+    nowhere = run("programs", "list", "--state", str(tmp_path / "nowhere"))
+    assert nowhere.status == 1
+
+
+def test_a_program_may_stand_beside_its_helpers(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("KEY = 'src'\n", "utf-8")
+    program = tmp_path / "degrees.py"
+    program.write_text(
+        TEXT.replace('group_by("src")', "group_by(KEY)").replace(
+            "import vernier", "from helper import KEY\nimport vernier"
+        ),
+        "utf-8",
+    )
+    assert Program.of(program).load().name == "degrees"
