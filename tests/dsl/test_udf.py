@@ -219,3 +219,30 @@ def test_a_program_with_functions_and_texts(workers: int) -> None:
         assert sorted(row[:2] for row in t.rows("made", at=1)) == [b[:2], (b[0], 3)]
         assert t.rows("counts", at=1) == [(long + "B", 2)]
         assert t.rows("counts", at=3) == [(long + "B", 1)]
+
+
+def build(function: Callable[[Any], Any]) -> vn.App:
+    app = vn.App("changing")
+    rows = app.source("rows", Row)
+    app.view("made", rows.select("a", x=vn.udf(function, returns=vn.Int64)(col("a"))), key=["a"])
+    return app
+
+
+def test_a_changed_function_is_a_changed_program() -> None:
+    assert build(lambda x: x + 1).fingerprint == build(lambda x: x + 1).fingerprint
+    assert build(lambda x: x + 1).fingerprint != build(lambda x: x + 2).fingerprint
+
+
+def test_a_run_stops_where_a_function_fails() -> None:
+    def fail(a: Any) -> Any:
+        if (a < 0).any():
+            raise ValueError("below zero")
+        return a
+
+    with vn.testing.run(build(fail)) as t:
+        t.insert("rows", (1, "x"), at=1)
+        t.advance(2)
+        t.insert("rows", (-5, "x"), at=3)
+        with pytest.raises(UserCodeFailed, match=r"the function fail failed: ValueError: below zero; .* \(-5,\)"):
+            t.advance(4)
+        assert t.rows("made", at=1) == [(1, 1)]
