@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -213,8 +213,9 @@ class Reader:
                 return ViewState.load(view.name, view.schema, view.key, entry.since, newest.upper, layers)
             missed = changes_between(layers, width, view.frontier, newest.upper)
             interval = Interval(view.frontier, newest.upper, missed, newest.committed_ns)
-            view = view.follow(interval, entry.since, layers, self._log_bytes)
-        return view
+            return view.follow(interval, entry.since, layers, self._log_bytes)
+        # Epochs that are gone may have compacted, though nothing has become final meanwhile.
+        return view if steps else replace(view, since=entry.since, layers=tuple(layers))
 
     def _load(self, name: str, manifest: Manifest) -> ViewState:
         entry = manifest.views[name]

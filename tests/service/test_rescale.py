@@ -14,7 +14,7 @@ from storage.state import StateDirectory
 from tests.service.test_driver import PATIENCE, Service, service
 from tests.storage.s3 import BUCKET, s3_server
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 __all__ = ["service"]
 
 
