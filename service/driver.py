@@ -226,6 +226,8 @@ class Driver:
             slice_updates=self.settings.epoch.slice_updates,
             seconds=self.settings.epoch.timeout_ms / 1000,
             keep_sources=self.settings.state.keep_sources,
+            memory_bytes=self.settings.memory_bytes,
+            spill=self.settings.spill_folder,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -209,6 +210,9 @@ class Settings(BaseSettings):
     spark: Spark = Spark()
     http: Http = Http()
     log: Log = Log()
+    worker_memory_mb: int | None = Field(
+        default=None, ge=128, description="resident memory that a worker keeps to between epochs; null: as it comes"
+    )
     max_message_bytes: int = Field(default=8 << 20, ge=1024, description="longer messages are dead letters")
 
     @field_validator("workers")
@@ -233,6 +237,19 @@ class Settings(BaseSettings):
     def topic(self, name: str) -> str:
         """The topic that a source is read from."""
         return self.source(name).topic or name
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What a worker keeps to."""
+        return None if self.worker_memory_mb is None else self.worker_memory_mb << 20
+
+    @property
+    def spill_folder(self) -> str | None:
+        """Where workers that keep to a limit take room for what is larger: where the state is, or its cache."""
+        if self.worker_memory_mb is None:
+            return None
+        folder = self.state.place.folder or self.state.cache or Path(tempfile.gettempdir()) / "vernier-spill"
+        return str(folder / "spill")
 
     def door(self, app: App, partitions: Mapping[str, int]) -> DoorConfig:
         """The door's configuration for a program's sources. partitions: how many each topic has."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import sys
 import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -32,10 +32,12 @@ from service.door import Admitted, Advanced, Door
 from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
 from service.exchange import Exchange, Mailbox
 from service.link import Link
+from service.memory import relieve, resident_bytes
 from service.programs import Program, compiled
 from service.protocol import Assign, Hot, Report, TraceReport
 from service.shard import Shard, Stored, store
 from service.sources import DoorConfig
+from storage import room
 from storage.apart import Apart
 from storage.errors import CallerError, VernierError
 from storage.place import Place
@@ -52,7 +54,8 @@ plans, connections and imports that only tasks make."""
 @dataclass(frozen=True)
 class Job:
     """What a worker needs to know of its service. address, token: of the rendezvous. fingerprint: of the
-    programs' plan. seconds: how long an attempt may take. keep_sources: see operators/planning/planner.py."""
+    programs' plan. seconds: how long an attempt may take. keep_sources: see operators/planning/planner.py. memory_bytes:
+    what a worker keeps to between epochs; spill: a folder for what is larger."""
 
     address: tuple[str, int]
     token: str
@@ -63,6 +66,8 @@ class Job:
     slice_updates: int
     seconds: float
     keep_sources: bool = False
+    memory_bytes: int | None = None
+    spill: str | None = None
 
 
 @dataclass
@@ -79,6 +84,7 @@ class Process:
     @staticmethod
     def start(job: Job) -> Process:
         mailbox = Mailbox(job.token)
+        room.spill(None if job.spill is None else Path(job.spill))
         return Process(job, StateDirectory(job.state), mailbox, Link(job.address, job.token, mailbox.address))
 
     @cached_property
@@ -194,6 +200,8 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     clock.seconds["exchange"] = exchange.waited  # inside admit and dataflow
     process.link.report(report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent))
     process.keep(shard, base)
+    if job.memory_bytes is not None and resident_bytes() > job.memory_bytes:
+        relieve((one for kept in process.shards.values() for one in kept), process.directory)
 
 
 def _base(process: Process, assigned: Assign, epoch: int, attempt: str) -> Shard:
@@ -248,7 +256,7 @@ def report(
         rounds={name: int(rounds) for name, rounds in result.stats["rounds"].items()},
         merged=int(result.stats["merged"]),
         exchanged=exchanged,
-        memory=_resident_bytes(),
+        memory=resident_bytes(),
     )
 
 
@@ -262,12 +270,3 @@ class _Phases:
     def end(self, phase: str) -> None:
         now = time.perf_counter()
         self.seconds[phase], self._last = now - self._last, now
-
-
-def _resident_bytes() -> int:
-    """This process's resident memory now; its peak where the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from storage import room
 from storage.errors import DiffOverflow
 from storage.kernels.merging import (
     DONE,
@@ -52,15 +53,20 @@ class Merge:
         vals = int(older.address[VAL_COUNT] + newer.address[VAL_COUNT])
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._columns: tuple[Ints, ...] = (
-            np.empty(keys + 1, np.int64),
-            np.empty((keys if older.key_width > 1 else 0, older.key_width), np.int64),
-            np.empty(keys + 1, np.int64),
-            np.empty((vals + 1, older.val_width), np.int64),
-            np.empty(vals + 1, np.int64),
-            np.empty(n, np.int64),
-            np.empty((n, older.depth), np.int64),
-            np.empty(n, np.int64),
+            room.empty(keys + 1),
+            room.empty(keys if older.key_width > 1 else 0, older.key_width),
+            room.empty(keys + 1),
+            room.empty(vals + 1, older.val_width),
+            room.empty(vals + 1),
+            room.empty(n),
+            room.empty(n, older.depth),
+            room.empty(n),
         )
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """What is merged so far, and room for the rest."""
+        return self._columns
 
     @property
     def done(self) -> bool:

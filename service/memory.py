@@ -1,0 +1,67 @@
+"""Memory: how much a worker process has, and what it lets go of when that is too much.
+
+State is on disk and memory is a cache of it, so a worker may give back what it has written: layers go on from their
+segments, and the pages of all mapped columns leave the process. What the next epochs touch comes back, a page at a
+time. What an epoch itself needs (its updates, its slices, the layers it makes) cannot give way; the limit is held
+between epochs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from service.shard import Shard
+from storage import room
+from storage.manifest import HIGHEST, LOWEST
+from storage.segment import Segment
+from storage.state import StateDirectory
+
+
+def resident_bytes() -> int:
+    """This process's resident memory now; its peak where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def relieve(shards: Iterable[Shard], directory: StateDirectory) -> None:
+    """Let go of what is on disk of these shards. O(layers), and a mapping for each segment that was not mapped yet."""
+    opened: dict[str, Segment] = {}
+    traces = [trace for shard in shards for trace in shard.state.traces.values()]
+    for layer in {id(layer): layer for trace in traces for layer in trace.layers}.values():
+        if layer.ref is None or room.in_file(layer) or (layer.ref.low, layer.ref.high) != (LOWEST, HIGHEST):
+            continue  # not written yet, there already, or a part, which is mapped but for its offsets
+        name = layer.ref.segment
+        if name not in opened:
+            opened[name] = directory.open(name)
+        room.rebind(layer, opened[name], layer.ref.label)
+    for trace in traces:
+        trace.replace(list(trace.layers))
+    room.release(
+        (layer for trace in traces for layer in trace.layers),
+        (column for trace in traces for merge in trace.merges for column in merge.columns),
+    )
+    gc.collect()
+    _trim()
+
+
+def _trim() -> None:
+    """Give what the allocator has free back to the system, where it can."""
+    libc = _libc()
+    if libc is not None and hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+
+
+@cache
+def _libc() -> Any:
+    try:
+        return ctypes.CDLL(None)
+    except OSError:
+        return None

@@ -1,0 +1,93 @@
+"""Columns in files give way and come back, and nothing of a state is different for it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage import room
+from storage.blob import LocalBlob
+from storage.kernels.hashing import key_rows
+from storage.layer import Layer
+from storage.merge import Merge
+from storage.segment import Entry, Segment, segment_file, write_segment
+from storage.trace import Trace
+from storage.updates import MIN_TIME, Updates
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Every column is large, and there is a folder for them."""
+    monkeypatch.setattr(room, "LARGE", 64)
+    room.spill(tmp_path / "spill")
+    yield tmp_path / "spill"
+    room.spill(None)
+
+
+def edges(seed: int, n: int) -> Updates:
+    choose = random.Random(seed)
+    rows = [(choose.randrange(n // 3), choose.randrange(50)) for _ in range(n)]
+    return Updates.of(rows, [choose.randrange(1, 9) for _ in rows], [choose.choice((1, 1, -1)) for _ in rows])
+
+
+def test_room_in_a_file_is_as_any_other(small: Path) -> None:
+    column, matrix = room.empty(1000), room.empty(100, 3)
+    column[:] = np.arange(1000)
+    matrix[:] = 7
+    assert list(small.iterdir()) == []
+    assert room._pages(column) is not None
+    layer = Layer.build(edges(1, 50), 1, 0, 10, 0)
+    assert room.release([layer], [column, matrix]) == 2
+    assert column.tolist() == list(range(1000))
+    assert bool((matrix == 7).all())
+    assert room._pages(room.empty(2)) is None
+
+
+def test_a_layer_goes_on_from_its_segment(tmp_path: Path) -> None:
+    blob = LocalBlob(tmp_path / "blob")
+    blob.prepare(["epochs"])
+    older, newer = Layer.build(edges(2, 900), 1, 0, 10, 0), Layer.build(edges(3, 700), 1, 10, 20, 0)
+    expected = [layer.keyed().tolist() for layer in (older, newer)]
+    keys = np.arange(300)[:, None]
+    wanted = key_rows(np.ascontiguousarray(keys), np.array([0]), np.empty(0, np.int64), 0)
+    wanted = wanted[np.argsort(wanted[:, 0], kind="stable")]
+    trace = Trace("t", 1, 1, 0)
+    trace.replace([older, newer])
+    fork = trace.fork()
+    before = trace.select(wanted, fold=MIN_TIME)
+    merge = Merge(older, newer, MIN_TIME)
+    merge.work(300)
+    entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate((older, newer))]
+    write_segment(blob, "s", entries)
+    segment = Segment("s", blob.map(segment_file("s")))
+    for i, layer in enumerate((older, newer)):
+        assert not room.in_file(layer)
+        room.rebind(layer, segment, f"layer-{i}")
+        assert room.in_file(layer)
+    for one in (trace, fork):
+        one.replace(list(one.layers))
+    assert room.release([older, newer], merge.columns) > 2
+    assert [layer.keyed().tolist() for layer in (older, newer)] == expected
+    for one in (trace, fork):
+        after = one.select(wanted, fold=MIN_TIME)
+        assert (after.offsets.tolist(), after.entries.tolist()) == (before.offsets.tolist(), before.entries.tolist())
+    # A merge that was on its way goes on where it was.
+    whole = Merge(Layer.build(edges(2, 900), 1, 0, 10, 0), Layer.build(edges(3, 700), 1, 10, 20, 0), MIN_TIME).finish()
+    assert merge.finish().keyed().tolist() == whole.keyed().tolist()
+
+
+def test_what_was_released_takes_no_memory(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    column = room.empty(8 << 20)
+    column[:] = 1
+    full = resident()
+    room.release([], [column])
+    assert full - resident() > 32 << 20
+    assert int(column.sum()) == 8 << 20
