@@ -10,7 +10,7 @@ from operators.errors import ArithmeticOverflow, WrongType
 from operators.language.evaluate import Heap
 from operators.language.schema import Field, RowType
 from operators.language.tables import Expanded, Expansion, TableFunction, spread
-from operators.language.types import Date, Int64, TimestampNs, Type, Words
+from operators.language.types import DATE_MAX, DATE_MIN, Date, Int64, TimestampNs, Type, Words
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
@@ -40,13 +40,14 @@ class Windows(TableFunction):
         return (*range(row.width), -1, -1)
 
     def compile(self, row: RowType) -> Expansion:
-        """See TableFunction. O(rows in and out); raises ArithmeticOverflow near the ends of 64 bits."""
+        """See TableFunction. O(rows in and out); raises ArithmeticOverflow near the ends of the type."""
         field = row.field(self.on)
         size, every = self.size, self.every
 
         def expand(rows: Words, heap: Heap) -> Expanded:
             alive, times = present(rows, field)
-            low, high = LEAST + size + every, MOST - size
+            least, most = ends(field.type)
+            low, high = least + size + every, most - size
             if len(times) and (int(times.min()) < low or int(times.max()) > high):
                 sample = times[(times < low) | (times > high)][0]
                 raise ArithmeticOverflow(expression=f'the window of col("{field.name}")', sample=str(sample))
@@ -104,6 +105,11 @@ def ordinal(field: Field, what: str) -> Field:
             problem=f"{what} needs a column of TimestampNs, Date or Int64, but {field.name!r} is {field.type}"
         )
     return field
+
+
+def ends(kind: Type) -> tuple[int, int]:
+    """The least and the greatest value of a type that has distances, as words."""
+    return (DATE_MIN, DATE_MAX) if kind == Date() else (LEAST, MOST)
 
 
 def window_columns(kind: Type) -> list[tuple[str, Type, bool]]:

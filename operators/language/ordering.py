@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from operators.errors import BadValue, ProgramError, WrongType
-from operators.language.expr import Call, Column, Expr, Literal
+from operators.errors import ProgramError, WrongType
+from operators.language.evaluate import bind
+from operators.language.expr import Call, Cast, Column, Expr, Literal, as_expr
 from operators.language.joins import Joins
 from operators.language.logical import Node, Project
 from operators.language.order import Order, Orders
 from operators.language.reducing import Reduce
 from operators.language.rows import column_name
 from operators.language.schema import RowType, check_name
-from operators.language.types import Int64, spell
+from operators.language.types import Int64
 from operators.logic import LogicSpec
 from operators.logics.ordered import DenseRank, Rank, RowNumber, Shift, TopK
 from operators.logics.running import RunningSum
@@ -22,6 +23,8 @@ ByList = By | Sequence[By]
 
 _ALL = "_all"
 """The constant key where no key is given; no program can name it."""
+_OF_INTEGERS = ("Float64", "Decimal", "TimestampNs")
+"""Types whose columns take an integer for a default."""
 _PARTS = 256
 """Parts of all rows whose first ones are found before those of all."""
 MOST = 2**31
@@ -106,9 +109,9 @@ class Ordering(Joins):
             raise WrongType(problem=f"{what} looks a number of places away, {-MOST} to {MOST}, not {n!r}")
         grouped, order = self._group(by, within, what)
         value = self._summand(column, grouped, what)
-        words = None if default is None else self._default(value, default, what)
+        given = None if default is None else self._default(value, default, what)
         step = n if what == "lag" else -n
-        return self._along(Shift(order, name, value, step, words), grouped, name)
+        return self._along(Shift(order, name, value, step, given), grouped, name)
 
     def _summand(self, column: str | Expr, grouped: tuple[str, ...], what: str) -> str:
         name = self.schema.field(column_name(column, what)).name
@@ -116,17 +119,15 @@ class Ordering(Joins):
             raise WrongType(problem=f"{what} of {name!r}: it is a key of within=, so all its values are equal")
         return name
 
-    def _default(self, column: str, value: Any, what: str) -> tuple[int, ...]:
-        """The words of a default for a column, without a null word."""
-        field = self.schema.field(column)
-        try:
-            words = RowType([(column, field.type, False)]).encode_rows([(value,)])
-        except BadValue as error:
-            expected = spell(field.type, field.nullable)
-            raise WrongType(
-                problem=f"the default of {what} must fit {column!r}, {expected}, but is {value!r}"
-            ) from error
-        return tuple(words[0].tolist())
+    def _default(self, column: str, value: Any, what: str) -> Expr:
+        """A default for a column, of its type."""
+        kind, expr = self.schema.field(column).type, as_expr(value)
+        found = bind(expr, self.schema)
+        if found.kind in (None, kind):
+            return expr if found.kind else Cast(expr, kind)
+        if type(found.type) is not type(kind) and not (found.type == Int64() and kind.name in _OF_INTEGERS):
+            raise WrongType(problem=f"the default of {what} must fit {column!r}, {kind}, but is {value!r}")
+        return Cast(expr, kind)
 
     def _in_parts(self, spec: LogicSpec) -> Self:
         """What the logic gives of parts of all rows, which a hash of the row makes: a change costs one part's rows."""

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from operators.failures import AggregateOverflow
+from operators.language.evaluate import bind
+from operators.language.expr import Expr
 from operators.language.order import Orders
 from operators.language.schema import RowType
 from operators.language.types import Int64, Type
@@ -173,13 +175,13 @@ class RowNumber(OrderedSpec):
 class Shift(OrderedSpec):
     """The value of `column` in the copy `step` places in front (behind, where negative); `default` where there is none.
 
-    `default` has the words of a value of the column's type, None is null.
+    `default` is of the column's type; None is null.
     """
 
     name: ClassVar[str] = "lag"
     column: str
     step: int
-    default: tuple[int, ...] | None
+    default: Expr | None
 
     @property
     def title(self) -> str:
@@ -187,11 +189,11 @@ class Shift(OrderedSpec):
         return f"{way} of {self.column} {_in_order(self.by)}"
 
     def key(self) -> tuple[Any, ...]:
-        return (*super().key(), self.column, self.step, self.default)
+        return (*super().key(), self.column, self.step, None if self.default is None else self.default.key())
 
     def added(self, val: RowType) -> tuple[Type, bool]:
         field = val.field(self.column)
-        return field.type, field.nullable or self.default is None
+        return field.type, field.nullable or self.default is None or bind(self.default, val).nullable
 
     def answer(self, rows: Ordered, val: RowType) -> Produced:
         distance = abs(self.step)
@@ -209,9 +211,9 @@ class Shift(OrderedSpec):
         else:
             wanted = rows.before[parents] + rows.counts[parents] - 1 - nth + distance
         sources = np.where(inside, parents, _row_at(rows, parents, wanted))
-        return rows.produce(parents, self._values(rows, sources, val), counts)
+        return rows.produce(parents, self._values(rows, parents, sources, val), counts)
 
-    def _values(self, rows: Ordered, sources: Ints, val: RowType) -> Ints:
+    def _values(self, rows: Ordered, parents: Ints, sources: Ints, val: RowType) -> Ints:
         """The words of the new column; a source of -1 is none."""
         field = val.field(self.column)
         none = sources < 0
@@ -219,10 +221,13 @@ class Shift(OrderedSpec):
         _, nullable = self.added(val)
         if nullable and not field.nullable:
             words = np.concatenate((np.ones((len(words), 1), np.int64), words), axis=1)
-        if self.default is None:
-            words[none] = 0
-        else:
-            words[none] = (1, *self.default) if nullable else self.default
+        words[none] = 0
+        if self.default is not None and bool(none.any()):
+            default = bind(self.default, val)
+            value = default.words(rows.words[parents[none]], rows.groups.heap)
+            words[none, words.shape[1] - value.shape[1] :] = value
+            if nullable and not default.nullable:
+                words[none, 0] = 1
         return words
 
 

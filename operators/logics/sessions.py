@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from operators.errors import ArithmeticOverflow
-from operators.language.buckets import MOST, ordinal, window_columns
+from operators.language.buckets import ends, ordinal, window_columns
 from operators.language.schema import RowType
 from operators.logic import Groups, Logic, LogicSpec, Produced
 
@@ -47,7 +47,7 @@ class Sessions(LogicSpec):
             times, n = vals[:, field.value_offset], len(vals)
             if n == 0:
                 return Produced(groups.offsets, np.empty((0, val.width + 2), np.int64), counts)
-            if int(times.max()) > MOST - self.gap:
+            if int(times.max()) > ends(field.type)[1] - self.gap:
                 raise ArithmeticOverflow(expression=f'the session of col("{self.on}")', sample=str(times.max()))
             fresh = np.ones(n, np.bool_)
             # As unsigned numbers differences of int64 always fit.

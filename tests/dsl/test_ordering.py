@@ -245,6 +245,7 @@ def test_texts_and_decimals() -> None:
     texts = [LONG + letter for letter in "hdbgaecf"]
     app.view("first", notes.top_k(3, by="text", within="who"))
     app.view("next", notes.lead("text", by="text", within="who", default="none").drop("paid"))
+    app.view("other", notes.lag("paid", 99, by="text", default=7).lag("who", 99, by="text", name="w", default=LONG))
     app.view("sums", notes.running_sum("paid", by=["who", col("text").desc()]).drop("text"))
     with vn.testing.run(app, workers=2) as t:
         for place, text in enumerate(texts):
@@ -253,6 +254,7 @@ def test_texts_and_decimals() -> None:
         t.advance(2)
         ordered = sorted(texts)
         assert [row[1] for row in t.rows("first") if row[0] == "ann"] == ordered[:3]
+        assert {(row[3], row[4]) for row in t.rows("other")} == {(Decimal("7.00"), LONG)}
         following = sorted(row[1:] for row in t.rows("next") if row[0] == "ann")
         assert following == list(zip(ordered, [*ordered[1:], "none"]))
         down = [Decimal(texts.index(text)) for text in reversed(ordered)]

@@ -104,6 +104,16 @@ def test_windows_have_the_type_of_their_column() -> None:
         ]
 
 
+@pytest.mark.parametrize("window", [{"tumble": 7}, {"hop": 7, "every": 2}, {"session": 5}])
+def test_windows_beyond_the_calendar_are_an_error(window: dict[str, Any]) -> None:
+    app = vn.App("t")
+    app.view("v", app.source("visits", Visit).window("day", **window))
+    with vn.testing.run(app) as t:
+        t.insert("visits", (0, date(9999, 12, 29)), at=1)
+        with pytest.raises(ArithmeticOverflow, match=r'col\("day"\)'):
+            t.finish()
+
+
 @pytest.mark.parametrize("window", [{"tumble": 5}, {"hop": 5, "every": 2}, {"session": 5}])
 def test_windows_beyond_64_bits_are_an_error(window: dict[str, Any]) -> None:
     app = vn.App("t")
