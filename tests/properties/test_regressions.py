@@ -65,7 +65,7 @@ def test_a_full_join_of_a_collection_with_itself() -> None:
     app.view("one_name", rows.join(rows.rename(dst="other"), on="src", how="full"))
     app.view("two_names", rows.join(rows.select(a=col("src"), b=col("dst")), left_on="src", right_on="a", how="full"))
     found = run(app, {"rows": [((1, 2), 1, 1), ((3, 4), 1, -1)]})
-    assert found["one_name"] == [((1, 2, 2), 1, 1), ((3, 4, None), 1, -1), ((3, 4, 4), 1, 1), ((3, None, 4), 1, -1)]
+    assert found["one_name"] == [((1, 2, 2), 1, 1), ((3, None, 4), 1, -1), ((3, 4, None), 1, -1), ((3, 4, 4), 1, 1)]
     assert accumulate((row, diff) for row, _, diff in found["two_names"]) == {
         (1, 2, 1, 2): 1,
         (3, 4, 3, 4): 1,
