@@ -59,6 +59,8 @@ METHOD_SPELLINGS = {
     "minus": "except_all",
     "merge": "join",
 }
+_ORDER = "collections have no order; the reader of a view asks for one, and top_k, rank, lag and others take by="
+_FIRST = 'the first rows of an order are .top_k(10, by="column")'
 METHODS_ELSEWHERE = {
     "agg": 'aggregates follow group_by: .group_by("key").agg(n=vn.count())',
     "count": "a count is an aggregate: .group_by(...).agg(n=vn.count())",
@@ -67,9 +69,21 @@ METHODS_ELSEWHERE = {
     "max": 'a maximum is an aggregate: .group_by(...).agg(high=vn.max("column"))',
     "collect": "a program only builds the query; read the answer through a view: app.view(name, collection, key=[...])",
     "show": "a program only builds the query; read the answer through a view: app.view(name, collection, key=[...])",
-    "order_by": "collections have no order; the reader of a view asks for one",
-    "orderBy": "collections have no order; the reader of a view asks for one",
-    "sort": "collections have no order; the reader of a view asks for one",
+    "order_by": _ORDER,
+    "orderBy": _ORDER,
+    "sort": _ORDER,
+    "limit": _FIRST,
+    "head": _FIRST,
+    "take": _FIRST,
+    "first": _FIRST,
+    "over": 'windows of rows are methods: .rank(by="column", within="key"), row_number, lag, lead, running_sum',
+    "dropna": 'nulls are filtered: .filter(col("a").is_not_null())',
+    "fillna": 'nulls are replaced: .with_columns(a=vn.coalesce(col("a"), 0))',
+    "crossJoin": "all pairs are those of one key: give both sides a constant column and join on it",
+    "cross_join": "all pairs are those of one key: give both sides a constant column and join on it",
+    "cumsum": 'sums along an order are .running_sum("column", by="column")',
+    "shift": 'values of rows before and behind are .lag("column", by="column") and .lead(...)',
+    "resample": 'times are cut into windows by .window("column", tumble="1m")',
     "fixpoint": "loops are functions: decorate the body with @vn.fixpoint",
 }
 FUNCTION_SPELLINGS = {
