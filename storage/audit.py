@@ -4,7 +4,7 @@ Reads all bytes once, layer by layer, through the mapped files; needs memory for
 data. It takes no lock: while a service runs, an epoch is audited under a lease.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -13,11 +13,13 @@ import numpy.typing as npt
 
 from storage.errors import EpochGone, StorageError
 from storage.kernels.hashing import key_rows, owner
+from storage.kernels.texts import H0, encode
 from storage.layer import Layer
 from storage.manifest import HIGHEST, LOWEST, LayerRef, Manifest, TraceEntry
 from storage.recut import NotThatLayer, open_layer
-from storage.segment import Segment
+from storage.segment import Entry, Segment
 from storage.state import StateDirectory
+from storage.texts import Texts
 from storage.updates import Ints
 
 Flags = npt.NDArray[np.bool_]
@@ -102,12 +104,10 @@ def _manifest_problems(
         for shard, refs in enumerate(trace.shards):
             where = f"epoch {manifest.epoch}: {name}: shard {shard}"
             yield from (f"{where}: {problem}" for problem in _order_problems(refs, manifest))
-            for ref in refs:
-                if ref in checked or ref.segment not in opened or ref.label not in opened[ref.segment].labels:
-                    continue
+            for ref, segment in _unchecked(refs, opened, checked):
                 found.layers += 1
                 try:
-                    layer = open_layer(opened[ref.segment], ref)
+                    layer = open_layer(segment, ref)
                 except NotThatLayer as problem:
                     yield f"{where}: {problem}"
                     continue
@@ -115,7 +115,44 @@ def _manifest_problems(
                 if not problems and len(layer.hashes) and manifest.workers > 1:
                     problems += _owner_problems(layer, shard, manifest.workers)
                 yield from (f"{where}: segment {ref.segment}: {ref.label}: {problem}" for problem in problems)
+    for name, refs in manifest.changes.items():
+        for ref, segment in _unchecked(refs, opened, checked):
+            found.layers += 1
+            where = f"epoch {manifest.epoch}: changes of {name}: segment {ref.segment}: {ref.label}"
+            yield from (f"{where}: {problem}" for problem in _change_problems(segment, ref))
+    for name, shards in manifest.held.items():
+        for ref, segment in _unchecked([ref for refs in shards for ref in refs], opened, checked):
+            where = f"epoch {manifest.epoch}: what waits of {name}: segment {ref.segment}: {ref.label}"
+            yield from (f"{where}: {problem}" for problem in _waiting_problems(segment.entry(ref.label), ref))
     checked.update(manifest.refs())
+
+
+def _unchecked(
+    refs: Iterable[LayerRef], opened: dict[str, Segment], checked: set[LayerRef]
+) -> Iterator[tuple[LayerRef, Segment]]:
+    """The references that are not known yet and whose entries are there, with their segments."""
+    for ref in refs:
+        if ref not in checked and ref.segment in opened and ref.label in opened[ref.segment].labels:
+            yield ref, opened[ref.segment]
+
+
+def _change_problems(segment: Segment, ref: LayerRef) -> list[str]:
+    try:
+        return layer_problems(open_layer(segment, ref))
+    except NotThatLayer as problem:
+        return [str(problem)]
+
+
+def _waiting_problems(entry: Entry, ref: LayerRef) -> Iterator[str]:
+    """Updates that wait, at the door or inside an operator, are sorted by time."""
+    data = entry.arrays["data"]
+    times = entry.arrays.get("times", data[:, -2])
+    if not len(data) == len(times) == ref.updates:
+        yield f"has {len(data)} rows and {len(times)} times, expected {ref.updates}"
+    elif len(times) and ((times[1:] < times[:-1]).any() or times[0] < ref.lower or times[-1] >= ref.upper):
+        yield f"times do not ascend within [{ref.lower}, {ref.upper})"
+    elif not data[:, -1].all():
+        yield f"diff {_first(data[:, -1] == 0)} is zero"
 
 
 def _ref_problems(ref: LayerRef, segment: Segment) -> Iterator[str]:
@@ -169,7 +206,22 @@ def layer_problems(layer: Layer) -> list[str]:
     problems = list(_shape_problems(layer))
     if not problems and layer.updates:
         problems = [*_order_of_keys(layer), *_order_of_vals(layer), *_order_of_times(layer), *_time_problems(layer)]
-    return problems
+    return problems + ([] if layer.texts is None else list(_text_problems(layer.texts)))
+
+
+def _text_problems(texts: Texts) -> Iterator[str]:
+    """A dictionary's contents have the hashes that it says, each once, in order."""
+    offsets = texts.offsets
+    if len(offsets) != len(texts) + 1 or offsets[0] != 0 or offsets[-1] != len(texts.data):
+        yield f"text_offsets has {len(offsets)} entries, expected {len(texts) + 1} from 0 to {len(texts.data)}"
+    elif (offsets[1:] < offsets[:-1]).any():
+        yield f"text_offsets does not ascend at {_first(offsets[1:] < offsets[:-1]) + 1}"
+    elif len(texts):
+        yield from _ascending("text", list(texts.hashes.T))
+        found = encode(texts.data.__array_interface__["data"][0], np.ascontiguousarray(offsets))[:, H0:]
+        wrong = (found != texts.hashes).any(axis=1)
+        if wrong.any():
+            yield f"text {_first(wrong)} does not have the hash that it is kept under"
 
 
 def _shape_problems(layer: Layer) -> Iterator[str]:

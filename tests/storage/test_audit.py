@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.audit import audit, layer_problems
+from storage.contents import Contents
 from storage.errors import NothingCommitted
 from storage.kernels.hashing import owner
 from storage.layer import Layer
@@ -17,6 +18,7 @@ from storage.merge import merge_layers
 from storage.segment import Entry, segment_file
 from storage.state import StateDirectory
 from storage.survey import survey
+from storage.texts import Heap
 from storage.updates import Updates
 
 
@@ -196,6 +198,46 @@ def test_what_a_manifest_says_must_be_so(tmp_path: Path) -> None:
     for name, (trace, says) in cases.items():
         assert says in commit_wrong(tmp_path / name, traces={"rows": trace}), name
     assert "covers [0, 5), the epoch ends at 4" in commit_wrong(tmp_path / "upper", upper=4)
+
+
+def test_what_waits_and_what_changed_is_looked_at_too(tmp_path: Path) -> None:
+    data = np.array([[1, 4, 1], [2, 3, 1]], np.int64)
+    meta = {"updates": 2, "lower": 3, "upper": 5, "since": 3}
+    layer = layer_of(0)
+    unsorted = {**layer.arrays(), "hashes": layer.hashes[::-1].copy()}
+    with StateDirectory(tmp_path) as state:
+        sound = commit(state, [[layer_of(0)], [layer_of(1)]])
+        entries = [
+            Entry("held", meta, {"data": data}),
+            Entry("run", meta, {"data": data[::-1].copy(), "times": np.array([3, 4, 4])}),
+            Entry("zero", meta, {"data": np.array([[1, 3, 1], [2, 4, 0]])}),
+            Entry("changes", dict(layer.meta()), unsorted),
+        ]
+        *held, changes = state.write(2, "a", 0, entries)
+        waiting = {"door": [held[:1], held[1:2]], "operator": [held[2:], []]}
+        state.commit(msgspec.structs.replace(sound, epoch=2, held=waiting, changes={"all": [changes]}))
+    says = "\n".join(audit(StateDirectory(tmp_path)).problems)
+    assert "what waits of door: segment 000000000002-a-0: held: times do not ascend within [3, 5)" in says
+    assert "run: has 2 rows and 3 times, expected 2" in says
+    assert "what waits of operator: segment 000000000002-a-0: zero: diff 1 is zero" in says
+    assert "changes of all: segment 000000000002-a-0: changes: key 1 " in says
+
+
+def test_texts_are_held_to_their_hashes() -> None:
+    heap = Heap()
+    words = heap.encode(Contents.of([b"a text that is long enough", b"another one that is long", b"short"]))
+    layer = Layer.build(Updates.of(words, 1, 1), 4, 0, 2, 0)
+    texts = layer.settle([0], heap)
+    assert len(texts) == 2
+    assert layer_problems(layer) == []
+    for name, at, value, says in (
+        ("text_data", 3, 0, "does not have the hash that it is kept under"),
+        ("text_offsets", 1, 10**6, "text_offsets does not ascend at 2"),
+        ("text_offsets", 2, 5, "text_offsets has 3 entries, expected 3 from 0 to 50"),
+        ("text_hashes", 0, 2**62, "text 1"),
+    ):
+        arrays = {**layer.arrays(), name: change(layer.arrays()[name], at, value)}
+        assert any(says in problem for problem in layer_problems(Layer.open(layer.meta(), arrays))), name
 
 
 def test_a_survey_counts(tmp_path: Path) -> None:
