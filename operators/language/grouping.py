@@ -27,7 +27,8 @@ class Grouping(Linear):
 
     def distinct(self) -> Self:
         """Each row that is present (multiplicity above 0) exactly once."""
-        return self if is_set(self.node) else self._of(Distinct(self.node))
+        made = Distinct(self.node)  # whose loop must still be open, needed or not
+        return self if is_set(self.node) else self._of(made)
 
     def threshold(self, copies: int | Callable[[Any], Any]) -> Self:
         """Each row whose multiplicity is at least `copies`, once; or with a multiplicity that a function makes of it.

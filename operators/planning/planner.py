@@ -51,7 +51,8 @@ def compile_app(app: App, *, keep_sources: bool = False) -> Plan:
     later from what is there (operators/adopt.py).
     """
     planner = Planner(app, keep_sources=keep_sources)
-    return planner.compile()
+    with logical.planning():
+        return planner.compile()
 
 
 class Planner:

@@ -179,3 +179,19 @@ def test_a_loop_that_does_not_settle_shows_rows_as_the_program_knows_them() -> N
         said = rf"loop dearer .* at round 3 .*item \(3.0, '{name}', datetime.date\(2026, 1, 2\)\) \(\+1\) at 7"
         with pytest.raises(LoopDidNotSettle, match=said):
             t.finish()
+
+
+def test_aggregates_of_computed_values_have_a_place_in_loops() -> None:
+    loops = vn.App("t")
+    steps = loops.source("edges", Edge)
+
+    @vn.fixpoint
+    def farthest(at: vn.Collection) -> vn.Collection:
+        best = at.group_by("src").agg(dst=vn.arg_max("dst", by=col("dst") * 2), s=vn.sum(col("dst") + 1))
+        return vn.union(steps, best.select("src", "dst").filter(col("dst") < 0)).distinct()
+
+    loops.view("v", farthest(steps))
+    with vn.testing.run(loops) as t:
+        t.update("edges", [((1, 2), 1, 1), ((1, 3), 2, 1)])
+        t.finish()
+        assert t.rows("v") == [(1, 2), (1, 3)]
