@@ -14,6 +14,7 @@ import vernier as vn
 from operators.exchange import Threads
 from operators.local import LocalEngine
 from operators.parcels import swap_parcels
+from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
 from storage.contents import Contents
 from storage.texts import Heap
@@ -178,3 +179,38 @@ def test_rows_with_lists_are_counted_and_sorted() -> None:
         t.advance(10)
         assert t.rows("items") == [([2], None), ([2, 1], one), ([2, 1], one), ([2, 1], two)]
         assert t.counts("items", at=3) == {((2, 1), (1.0, "one")): 2, ((2,), None): 1}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_another_program_goes_on_with_the_texts_that_are_there(workers: int) -> None:
+    def plan(*views: str) -> Plan:
+        app = vn.App("adopted")
+        edges, roots = app.source("edges", Edge), app.source("roots", Root)
+        if "reach" in views:
+            app.view("reach", reached(roots, edges=edges, roots=roots), key=["node"])
+        if "about" in views:
+            app.view("about", edges.select("about", "src").distinct())
+        return compile_app(app, keep_sources=True)
+
+    whole = plan("reach", "about")
+    edges, roots = whole.sources["edges"], whole.sources["roots"]
+    rows = [row_of(number) for number in range(0, 99, 7)]
+    found: dict[str, list[str]] = {}
+    for first in (whole, plan("reach")):
+        with LocalEngine(first, workers) as engine:
+            for lower, upper in ((0, 10), (10, 20)):
+                inputs = {
+                    "edges": Updates.of(edges.encode_rows(rows[lower // 10 :: 2], engine.heap), lower, 1),
+                    "roots": Updates.of(roots.encode_rows([(NAMES[lower // 10],)], engine.heap), lower, 1),
+                }
+                changes = engine.run_epoch(lower, upper, inputs)
+                for worker in engine.workers:
+                    worker.state.heap.trim(0)
+                if lower == 0:
+                    engine.adopt(whole)
+            for view in ("reach", "about"):
+                words = changes[view]
+                decoded = whole.views[view].schema.decode_rows(words.rows, engine.heap)
+                said = sorted(map(repr, zip(decoded, words.time.tolist(), words.diff.tolist(), strict=True)))
+                assert found.setdefault(view, said) == said
+                assert said
