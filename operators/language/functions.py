@@ -211,7 +211,7 @@ def _form(value: Any, seen: dict[int, int]) -> object:
         case np.generic():
             return (value.dtype.str, value.tobytes())
         case types.ModuleType():
-            return ("module", value.__name__, str(getattr(value, "__version__", "")))
+            return ("module", value.__name__)
         case types.CodeType():
             return _code(value, seen)
         case staticmethod() | classmethod():

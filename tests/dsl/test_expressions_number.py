@@ -167,9 +167,11 @@ def test_functions_of_integers(i: int, digits: int) -> None:
     assert values(col("i").sign(), row, [(i,)]) == [float((i > 0) - (i < 0))]
 
 
-@given(f=FLOATS, digits=st.integers(0, 20))
+@given(f=FLOATS | st.integers(-(10**6), 10**6).map(lambda n: n / 1000), digits=st.integers(-20, 20))
 @example(f=2.675, digits=2)
 @example(f=1e300, digits=3)
+@example(f=6.728789107928805e16, digits=-2)
+@example(f=0.285, digits=2)
 def test_functions_of_doubles(f: float, digits: int) -> None:
     row, rows, x = row_type(f=vn.Float64), [(f,)], col("f")
     whole = math.isfinite(f)

@@ -97,30 +97,60 @@ def _round(expr: Call, arguments: Sequence[Bound]) -> Bound:
             return Vector(values.astype(np.int64), vector.valid)
 
         return _vectors(expr, INT, part, whole, True)
-    target = Decimal(38, max(digits, 0))
-    to_decimal, to_float = conversion(FLOAT, target), conversion(target, FLOAT)
+    if digits < 0:
+
+        def tens(vector: Vector) -> Vector:
+            data = vector.data if vector.valid is None else np.where(vector.valid, vector.data, 0.0)
+            return Vector(_round_tens(data, -digits, expr), vector.valid)
+
+        return _vectors(expr, FLOAT, part, tens, False)
 
     def compute(vector: Vector) -> Vector:
-        # What has no digits behind those asked for stays as it is: whole doubles from 2**52 on, inf and NaN.
-        some = np.abs(vector.data) < 2.0**52
-        if vector.valid is not None:
-            some &= vector.valid
-        if to_decimal is None or to_float is None or (not some.any() and digits >= 0):
-            return vector
-        if digits < 0:
-            return Vector(_round_tens(vector.data, -digits), vector.valid)
-        rounded = to_float.run(to_decimal.run(Vector(np.where(some, vector.data, 0.0), None), expr), expr)
-        return Vector(np.where(some, rounded.data, vector.data), vector.valid)
+        data, power = vector.data, 10.0**digits
+        magnitude = np.abs(data)
+        # Doubles from 2**52 on are whole; they, inf and NaN stay as they are, and so do nulls.
+        some = magnitude < 2.0**52 if vector.valid is None else (magnitude < 2.0**52) & vector.valid
+        scaled = np.where(some, magnitude, 0.0) * power
+        # Whole numbers below 2**53 and powers of ten up to the 22nd are exact, so one division rounds once. Near the
+        # middle between two, where the product's last bits decide, the digits themselves are looked at.
+        near = np.abs(scaled - np.floor(scaled) - 0.5) <= scaled * 2.0**-50
+        sure = some & (scaled < 2.0**50) & ~near
+        out = np.where(sure, np.copysign(np.rint(scaled) / power, data), data)
+        rest = some & ~sure
+        if rest.any():
+            out[rest] = _round_digits(data[rest], digits, expr)
+        return Vector(out, vector.valid)
 
     return _vectors(expr, FLOAT, part, compute, False)
 
 
-def _round_tens(data: Values, digits: int) -> Values:
-    """Doubles rounded before the point; exact where they are whole numbers of up to 15 digits."""
+def _round_digits(data: Values, digits: int, expr: Call) -> Values:
+    """Doubles rounded by their shortest decimal spelling, which fits 38 digits."""
+    target = Decimal(38, max(digits, 0))
+    there, back = conversion(FLOAT, target), conversion(target, FLOAT)
+    if there is None or back is None:
+        raise WrongType(problem=f"{expr} cannot be computed")
+    vector = there.run(Vector(data, None), expr)
+    if digits < 0:
+        values = decimals.rescaled(decimals.rescaled(decimals.unscaled(vector), digits), -digits)
+        vector = Vector(decimals.packed(values, target), None)
+    rounded: Values = back.run(vector, expr).data
+    return rounded
+
+
+def _round_tens(data: Values, digits: int, expr: Call) -> Values:
+    """Doubles rounded before the point, halves away from zero; what is not finite stays."""
     power = 10.0**digits
-    with np.errstate(all="ignore"):
-        half_up = np.floor(np.abs(data) / power + 0.5) * power
-    return np.where(np.isfinite(half_up), np.copysign(half_up, data), data)
+    magnitude = np.abs(data)
+    whole = magnitude < 2.0**53
+    rest = np.fmod(np.where(whole, magnitude, 0.0), power)  # exact
+    rounded = np.where(whole, magnitude, 0.0) - rest + np.where(2 * rest >= power, power, 0.0)
+    out = np.where(whole, np.copysign(rounded, data), data)
+    # Between larger doubles are several integers: their spelling decides. From 10**37 on it has no digits to round.
+    large = ~whole & (magnitude < 1e37)
+    if large.any():
+        out[large] = _round_digits(data[large], -digits, expr)
+    return out
 
 
 def _round_decimal(expr: Call, part: Bound, kind: Decimal, digits: int) -> Bound:
