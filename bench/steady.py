@@ -20,6 +20,7 @@ import numpy as np
 
 import vernier as vn
 from bench.edges import random_edges
+from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
 from operators.runtime import Worker, WorkerState
 from storage.apart import Apart
@@ -88,6 +89,17 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
+def recount(plan: Plan, worker: Worker, edges: Ints, window: int, moved: int, upper: int) -> None:
+    """End the program when the view is not what counting the window anew says after `moved` updates."""
+    found = worker.state.traces[plan.views["degrees"].trace].cursor_through(upper).range()
+    sources, counts = np.unique(edges[(moved + np.arange(window)) % len(edges), 0], return_counts=True)
+    total: dict[tuple[int, int], int] = {}
+    for row in found.tolist():
+        total[row[1], row[2]] = total.get((row[1], row[2]), 0) + row[-1]
+    if {row: n for row, n in total.items() if n} != dict.fromkeys(zip(sources.tolist(), counts.tolist()), 1):
+        raise SystemExit("the degrees differ from a recount")
+
+
 def plot(result: dict[str, Any], series: dict[str, list[float]], path: Path) -> None:
     """Time of each epoch and memory over the epochs."""
     from matplotlib.figure import Figure
@@ -136,13 +148,7 @@ def main() -> None:
                 series["merged"].append(sum(trace.spent for trace in worker.state.traces.values()) - spent)
                 if epoch % 100 == 0:
                     series["resident_mb"].append(resident() / 2**20)
-    found = worker.state.traces[plan.views["degrees"].trace].cursor_through(at + 1).range()
-    sources, counts = np.unique(edges[(at + np.arange(args.window)) % len(edges), 0], return_counts=True)
-    total: dict[tuple[int, int], int] = {}
-    for row in found.tolist():
-        total[row[1], row[2]] = total.get((row[1], row[2]), 0) + row[-1]
-    if {row: n for row, n in total.items() if n} != dict.fromkeys(zip(sources.tolist(), counts.tolist()), 1):
-        raise SystemExit("the degrees differ from a recount")
+    recount(plan, worker, edges, args.window, at, at + 1)
     cpu_ms, memory = np.array(series["cpu_ms"]), np.array(series["resident_mb"])
     median = float(np.median(cpu_ms))
     quarter = max(1, len(memory) // 4)

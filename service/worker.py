@@ -54,8 +54,8 @@ plans, connections and imports that only tasks make."""
 @dataclass(frozen=True)
 class Job:
     """What a worker needs to know of its service. address, token: of the rendezvous. fingerprint: of the
-    programs' plan. seconds: how long an attempt may take. keep_sources: see operators/planning/planner.py. memory_bytes:
-    what a worker keeps to between epochs; spill: a folder for what is larger."""
+    programs' plan. seconds: how long an attempt may take. keep_sources: see operators/planning/planner.py.
+    memory_bytes: what a worker keeps to between epochs; spill: a folder for what is larger."""
 
     address: tuple[str, int]
     token: str
