@@ -16,7 +16,9 @@ from service.errors import EpochFailed
 from service.held import Held
 from service.reader import Reader
 from service.viewstate import ViewState
+from storage import merge as merge_module
 from storage import recut
+from storage import trace as trace_module
 from storage.audit import audit
 from storage.errors import EpochConflict, OwnershipLost, StorageError
 from storage.manifest import HIGHEST, LOWEST, Manifest
@@ -30,6 +32,14 @@ from tests.crash.simservice import DELAY, PARTITIONS, TOPIC, Log, SimService, pr
 STEPS = 30
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)
 Update = tuple[int, int, int, int]
+
+
+@pytest.fixture(autouse=True)
+def _slow_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let merges of small layers take several epochs, and be written beside these, as large ones are."""
+    monkeypatch.setattr(trace_module, "LEAST", 3)
+    monkeypatch.setattr(trace_module, "FUEL", 1)
+    monkeypatch.setattr(merge_module, "APART", 8)
 
 
 class Simulation:

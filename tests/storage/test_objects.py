@@ -379,3 +379,30 @@ def test_any_file_system_of_fsspec_will_do(tmp_path: Path) -> None:
         assert state.gc(2).manifests == 0
     with StateDirectory(uri, opened(uri, tmp_path)) as state:
         assert (state.epochs(), state.head()) == ([1, 2], 2)
+
+
+@pytest.mark.parametrize("name", ["epochs/000000000003.json", "epochs/000000000003-a-0.seg"])
+@pytest.mark.parametrize("damage", ["cut", "bit", "gone"])
+def test_damage_in_a_store_is_named_and_the_epoch_before_it_taken(
+    store: SimStore, clock: Clock, name: str, damage: str
+) -> None:
+    with StateDirectory("sim://state", blob_of(store, clock)) as state:
+        refs = commit(state, 1)
+        for epoch in (2, 3):
+            refs = commit(state, epoch, refs)
+    data = bytearray(store.read(name))
+    if damage == "gone":
+        store.remove(name)
+    elif damage == "cut":
+        store.put(name, bytes(data[:-9]))
+    else:
+        data[40] ^= 16
+        store.put(name, bytes(data))
+    with StateDirectory("sim://state", blob_of(store, clock)) as state:
+        latest = state.latest()
+        assert latest is not None
+        assert (latest.epoch, numbers(state, latest)) == (2, [1, 2])
+        if not (damage == "gone" and name.endswith(".json")):
+            assert "000000000003" in str(state.damaged[0])
+            assert ("epochs/000000000003.json.damaged" in store.objects) == (damage != "gone" or ".seg" in name)
+        assert "epochs/000000000003-a-0.seg" not in store.objects
