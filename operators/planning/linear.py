@@ -19,6 +19,7 @@ from operators.planning.plan import (
     Take,
     UnionOp,
 )
+from operators.planning.pushing import below_choice
 from operators.planning.sharing import identity
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def build_linear(planner: Planner, node: RowWise) -> int:
     elif isinstance(node, logical.Filter):
         if isinstance(child, logical.Join) and alone:
             return build_filtered_join(planner, node, child)
+        if (moved := below_choice(planner, node)) is not None:
+            return build_linear(planner, moved)
         stages = [Keep(node.predicate, child.schema)]
     elif isinstance(node, linear_nodes.Expand):
         stages = [Expand(node.table, child.schema, node.schema.width)]

@@ -286,6 +286,25 @@ def test_conditions_on_a_join_run_where_they_cost_least() -> None:
         assert t.rows("v") == sorted(wanted)
 
 
+def test_conditions_behind_a_choice_of_columns_reach_the_join() -> None:
+    app = vn.App("t")
+    left, right = app.source("l", Span), app.source("r", Word)
+    chosen = left.join(right, left_on="low", right_on="key").select(top="high", part="part", twice=col("low") * 2)
+    app.view("v", chosen.filter(vn.when(col("top") > 2, col("top")).otherwise(0) > 3, col("part") > col("top")))
+    pairs = app.source("l2", Span).join(app.source("r2", Word), left_on="low", right_on="key").select("high", "part")
+    app.view("w", pairs.filter(col("part").is_null()))
+    names = [op.name for op in compile_app(app).ops if type(op).__name__ in ("LinearOp", "JoinOp")]
+    assert names == ["filter", "join on low = key → compute → filter", "filter", "join on low = key → select"]
+    with vn.testing.run(app, workers=2) as t:
+        for name in ("l", "l2"):
+            t.update(name, [((low, high), 1, 1) for low in range(3) for high in (None, 1, 4)])
+        for name in ("r", "r2"):
+            t.update(name, [((key, part), 2, 1) for key in range(5) for part in (None, 2, 4, 9)])
+        t.finish()
+        assert t.rows("v") == [(4, 9, 0), (4, 9, 2), (4, 9, 4)]
+        assert t.rows("w") == [(high, None) for high in (None, 1, 4) for _ in range(3)]
+
+
 def test_conditions_stay_where_others_read_the_side_or_they_can_raise() -> None:
     app = vn.App("t")
     left, right = app.source("l", Span), app.source("r", Word)

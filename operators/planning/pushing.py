@@ -1,0 +1,50 @@
+"""Conditions moved towards where rows come from: through a choice of columns, so that they reach the join below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from operators.language import logical
+from operators.language.expr import Column, Expr
+from operators.planning.sharing import identity
+
+if TYPE_CHECKING:
+    from operators.planning.planner import Planner
+
+
+def below_choice(planner: Planner, node: logical.Filter) -> logical.Project | None:
+    """The same rows as those of a condition on a choice of columns of a join, with the condition on the join itself.
+
+    None where it is something else, or where somebody else reads what is in between.
+    """
+    chosen = node.input
+    if not isinstance(chosen, logical.Project) or not isinstance(chosen.input, logical.Join):
+        return None
+    if planner.uses[identity(chosen)] != 1 or planner.uses[identity(chosen.input)] != 1:
+        return None
+    names = {name: expr.column for name, expr in chosen.exprs if expr.column is not None}
+    if not node.predicate.columns() <= names.keys():
+        return None
+    condition = logical.Filter(chosen.input, renamed(node.predicate, names), where=node.where)
+    result = logical.Project(condition, chosen.exprs, where=chosen.where)
+    planner.uses[identity(condition)] = planner.uses[identity(result)] = 1
+    return result
+
+
+def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with other names for its columns."""
+    if isinstance(expr, Column):
+        return Column(names[expr.name])
+    tree: Any = expr  # every other expression is a dataclass
+    made: Expr = replace(tree, **{field.name: _renamed(getattr(tree, field.name), names) for field in fields(tree)})
+    return made
+
+
+def _renamed(part: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(part, Expr):
+        return renamed(part, names)
+    if isinstance(part, tuple):
+        return tuple(_renamed(one, names) for one in part)
+    return part
