@@ -38,6 +38,7 @@ from tests.crash.machines import Process as MachineProcess
 
 TOPIC = "pairs"
 PARTITIONS = 2
+NAME = "what is called by the number "
 DELAY = 9
 """Nanoseconds by which one view is late: its changes wait in a queue."""
 
@@ -50,7 +51,8 @@ class Pair(vn.Schema):
 
 
 def program(more: bool = False) -> vn.App:
-    """Sums by key, the same a little later, the pairs whose value some other key has, too; `more`: sums by value."""
+    """Sums by key, the same a little later, the pairs whose value some other key has, too, and the keys by names, which
+    are longer than words, late, too; `more`: sums by value."""
     app = vn.App("sim", retain="30ns")
     pairs = app.source("pairs", Pair)
     sums = pairs.group_by("key").agg(total=vn.sum("value"), n=vn.count())
@@ -58,6 +60,8 @@ def program(more: bool = False) -> vn.App:
     if more:
         app.view("values", pairs.group_by("value").agg(total=vn.sum("key")), key=["value"])
     app.view("late", sums.delay(f"{DELAY}ns"), key=["key"])
+    names = pairs.select("key", name=vn.concat(vn.lit(NAME), vn.col("value").cast(vn.String)))
+    app.view("named", names.delay(f"{DELAY}ns").distinct(), key=["name"])
     shared = pairs.group_by("value").agg(n=vn.count()).filter(vn.col("n") > 1)
     app.view("shared", pairs.join(shared, on="value").select("key", "value").distinct(), key=["key", "value"])
     return app

@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
 import pytest
 
 from service import intake, shard
@@ -23,11 +24,12 @@ from storage.audit import audit
 from storage.errors import EpochConflict, OwnershipLost, StorageError
 from storage.manifest import HIGHEST, LOWEST, Manifest
 from storage.state import StateDirectory
+from storage.texts import TextMissing, Texts
 from storage.trace import Trace
 from storage.updates import MIN_TIME
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
-from tests.crash.simservice import DELAY, PARTITIONS, TOPIC, Log, SimService, program
+from tests.crash.simservice import DELAY, NAME, PARTITIONS, TOPIC, Log, SimService, program
 
 STEPS = 30
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)
@@ -198,6 +200,10 @@ class Simulation:
         assert found["late"] == sums_of(self.pairs(manifest, time - DELAY)), f"late at {time}"
         both = {(key, value) for (key, value), count in pairs.items() if count > 0 and counts[value] > 1}
         assert found["shared"] == both, f"shared at {time}"
+        late = self.pairs(manifest, time - DELAY)
+        stored = np.array(list(found["named"]), np.int64).reshape(-1, views["named"].stored.width)
+        named = views["named"].stored.decode_rows(stored, views["named"].heap)
+        assert set(named) == {(f"{NAME}{value}", key) for (key, value), count in late.items() if count > 0}
         if "values" in found:
             flipped = sums_of(Counter({(value, key): count for (key, value), count in pairs.items()}))
             assert found["values"] == {row[:2] for row in flipped}, f"values at {time}"
@@ -282,6 +288,11 @@ def anywhere(plan: object, queue: str) -> None:
     """What operators hold stays with whoever comes first when the number of workers changes."""
 
 
+def forget_texts(arrays: object) -> Texts:
+    """Contents of long texts do not survive a restart."""
+    return Texts.empty()
+
+
 def compact_all(trace: Trace, since: int) -> None:
     """Compaction goes past what readers are told."""
     _close(trace, since + 20)
@@ -296,9 +307,10 @@ def compact_all(trace: Trace, since: int) -> None:
         (Held, "open", staticmethod(forget_held)),
         (shard, "_placement", anywhere),
         (Trace, "close_slice", compact_all),
+        (Texts, "of_arrays", staticmethod(forget_texts)),
         (shard, "read_letters", None),
     ],
-    ids=["offsets", "ranges", "held", "queues", "since", "letters"],
+    ids=["offsets", "ranges", "held", "queues", "since", "texts", "letters"],
 )
 def test_a_planted_bug_is_found(
     owner: object, name: str, bug: Callable[..., object] | None, monkeypatch: pytest.MonkeyPatch
@@ -307,5 +319,6 @@ def test_a_planted_bug_is_found(
         monkeypatch.setattr("tests.crash.simservice.read_letters", lambda entry: [])
     else:
         monkeypatch.setattr(owner, name, bug)
-    with pytest.raises((AssertionError, StorageError, EpochFailed, EpochConflict, OwnershipLost, RecursionError)):
+    found = (AssertionError, StorageError, EpochFailed, EpochConflict, OwnershipLost, RecursionError, TextMissing)
+    with pytest.raises(found):
         run_all(range(30))
