@@ -46,7 +46,8 @@ class TimeJoins(Windowing):
         left_time, at most `tolerance` away ("5s"; for Date in days); forward, of the least right_time at or after it.
         Among several at one time it is the greatest row in the order of the columns. Left rows come as often as they
         are there, those that meet none only with how="left", with nulls. Null keys and null times meet nothing.
-        Answers are revised when either side changes. Columns as of `join`. Cost: O(rows of the key) a change.
+        Answers are revised when either side changes. Columns as of `join`. Cost: O(rows of the key) a change; with a
+        tolerance O(rows of the key that are near), however long the key has been there.
         """
         left_keys, right_keys = self._time_join(other, on, left_on, right_on, how, _HOW_AS_OF, "as_of_join")
         if direction not in ("backward", "forward"):
@@ -64,19 +65,28 @@ class TimeJoins(Windowing):
             row.take([n for n in row.names if not (merged and n in left_keys)]) for row in (left.schema, right.schema)
         ]
         keys = left_keys if merged else tuple(f"key {name}" for name in left_keys)
-        both = Union((_tagged(left, left_keys, keys, rows, 0), _tagged(right, right_keys, keys, rows, 1)))
+        alone = [name for name in left_keys if self.schema.field(name).nullable]
+        left_on, right_on = left_keys, right_keys
+        if most is not None:
+            # Then rows meet by stretches of time, too: a right row in those from which it is near enough.
+            before, after = (0, most) if direction == "backward" else (-most, 0)
+            left = Expand(left, Buckets(times[0], 0, 0, most + 1, _BUCKET))
+            right = Expand(right, Buckets(times[1], before, after, most + 1, _BUCKET))
+            keys, left_on, right_on = (*keys, _BUCKET), (*left_keys, _BUCKET), (*right_keys, _BUCKET)
+            alone += [times[0]] if self.schema.field(times[0]).nullable else []
+        both = Union((_tagged(left, left_on, keys, rows, 0), _tagged(right, right_on, keys, rows, 1)))
         outer = how == "left"
         spec = AsOf(rows[0], rows[1], *times, direction == "backward", most, outer)
         found = pick(grouped_by(both, keys, spec), pairs.names)
-        if not outer or left is self.node:
+        if not outer or not alone:
             return self._of(found)
-        # Rows with a null key meet nothing.
+        # Rows with a null key, or here a null time, meet nothing.
         target = RowType(
             (f.name, f.type, self.schema.field(f.name).nullable if f.name in self.schema else True)
             for f in found.schema.fields
         )
-        lonely: Expr = Column(left_keys[0]).is_null()
-        for name in left_keys[1:]:
+        lonely: Expr = Column(alone[0]).is_null()
+        for name in alone[1:]:
             lonely = lonely | Column(name).is_null()
         return self._of(Union((conform(found, target, "the join"), padded(Filter(self.node, lonely), target))))
 
