@@ -79,11 +79,14 @@ class FileCache:
         return self._folder / name
 
     def _make(self, folder: Path) -> None:
-        """Make a folder that only we can write to: what is in it becomes state. Raises CacheUnsafe."""
+        """Make a folder that only we can write to, or replace: what is in it becomes state. Raises CacheUnsafe."""
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = self._folder.stat()
-        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        found, above = self._folder.stat(), self._folder.parent.stat()
+        others = stat.S_IWGRP | stat.S_IWOTH
+        ours = found.st_uid == os.getuid() and not found.st_mode & others
+        stays = above.st_uid in (os.getuid(), 0) and (not above.st_mode & others or above.st_mode & stat.S_ISVTX)
+        if not ours or not stays:
             raise CacheUnsafe(path=str(self._folder))
 
     def _open(self, name: str) -> memoryview | None:
