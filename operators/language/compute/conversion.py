@@ -56,7 +56,7 @@ def conversion(source: Type, target: Type) -> Conversion | None:
 
 
 def _texts(source: Type, target: Type) -> Conversion | None:
-    """Casts that read or write text, by Arrow arrays."""
+    """Casts that read or write text, by Arrow arrays; what is read may be no value, and bytes may be no text."""
     change: Callable[[pa.Array], pa.Array] | None = None
     if source.name == "String":
         change = spelling.READ.get(target.name)
@@ -64,14 +64,12 @@ def _texts(source: Type, target: Type) -> Conversion | None:
         change = spelling.WRITE.get(source.name)
     if change is None:
         return None
-    made = change
-    nulls = source.name == "String" or source.name == "Binary"
-    reads = source.name == "String" and target.name != "Binary"
+    spell = change
 
     def run(vector: Vector, expr: Expr) -> Vector:
-        return from_arrow(made(as_arrow(vector, source)), target)
+        return from_arrow(spell(as_arrow(vector, source)), target)
 
-    return Conversion(run, nulls=reads or (nulls and target.name == "String"))
+    return Conversion(run, nulls=source.name in ("String", "Binary") and target.name != "Binary")
 
 
 # --- decimals ---------------------------------------------------------------------------------------------------------
