@@ -13,11 +13,11 @@ import numpy as np
 
 from storage.errors import DiffOverflow
 from storage.kernels import tries
-from storage.kernels.cursors import AS_STORED, seek, select_keys
+from storage.kernels.cursors import AS_STORED, LINK, seek, select_keys
 from storage.layer import Layer, keyed_columns
 from storage.updates import Ints, consolidate_rows
 
-_NO_STEPS = (np.zeros((2, 3), np.int64), np.empty((1, 4), np.int64))
+_NO_STEPS = (np.zeros((2, 3), np.int64), np.empty((1, LINK), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Cursor:
         count = len(self.layers)
         offsets, entries, status = select_keys(
             self._table, keyed, self.key_width, self.val_width, self.depth, count, count, AS_STORED, *_NO_STEPS,
-            np.zeros(2, np.int64),
+            np.zeros(3, np.int64),
         )  # fmt: skip
         if status != 0:
             raise DiffOverflow(operation="adding")

@@ -26,7 +26,7 @@ from storage.cursor import Cursor, Selection
 from storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from storage.holds import Hold, Holds
 from storage.kernels import tries
-from storage.kernels.cursors import select_keys
+from storage.kernels.cursors import AS_STORED, LINK, select_keys
 from storage.layer import Layer, keyed_columns
 from storage.merge import Merge
 from storage.updates import MIN_TIME, Ints, consolidate_rows
@@ -39,6 +39,10 @@ LEAST = 1 << 9
 """Updates that it goes on by in any case, so that merges end when nothing comes in, and small ones end at once."""
 _INDEX = 1 << 10
 """Room for runs of keys in a new index of a slice's steps."""
+_KEPT_INDEX = 1 << 16
+"""Room that an index keeps from slice to slice."""
+_REMEMBERED = 1 << 26
+"""Bytes of selections that are kept for the slice, so that histories are taken up where they were left."""
 
 
 class Trace:
@@ -53,7 +57,7 @@ class Trace:
     """
 
     __slots__ = (
-        "_heads", "_index", "_interval", "_links", "_sealed", "_table",
+        "_given", "_given_bytes", "_heads", "_index", "_interval", "_links", "_sealed", "_table",
         "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent", "steps",
         "val_width",
     )  # fmt: skip
@@ -69,6 +73,8 @@ class Trace:
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
         self._sealed = 0
+        self._heads, self._links = np.empty((0, 3), np.int64), np.empty((0, LINK), np.int64)
+        self._given: list[Ints] = []
         self._clear_index(_INDEX)
 
     def fork(self) -> Trace:
@@ -88,7 +94,7 @@ class Trace:
             self.steps = []
             self._sealed = 0
             if self._index[0]:
-                self._clear_index(_INDEX)
+                self._clear_index(min(len(self._links), _KEPT_INDEX))
         while len(self._table) < len(layers):
             self._grow()
         for place, layer in enumerate(layers):
@@ -112,9 +118,14 @@ class Trace:
 
     def _clear_index(self, links: int) -> None:
         """An empty index of the steps with room for `links` runs of keys (a power of two)."""
-        self._heads = np.zeros((2 * links, 3), np.int64)
-        self._links = np.empty((links, 4), np.int64)
-        self._index = np.zeros(2, np.int64)
+        if links == len(self._links):
+            self._heads[:] = 0
+        else:
+            self._heads = np.zeros((2 * links, 3), np.int64)
+            self._links = np.empty((links, LINK), np.int64)
+        self._index = np.zeros(3, np.int64)
+        self._given.clear()
+        self._given_bytes = 0
 
     def _grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)))
@@ -143,7 +154,8 @@ class Trace:
         """The histories of many keys, one kernel call.
 
         keyed: int64[q, >= 1 + key_width], each row `[hash | key words …]`, distinct, sorted by hash. Layers of
-        earlier slices read as time `fold`. `before`: only what was there at this mark. Raises DiffOverflow.
+        earlier slices read as time `fold`. `before`: only what was there at this mark. The entries must not be changed:
+        later selections of the slice start from them. Raises DiffOverflow.
         """
         if self._sealed > len(self._links):
             self._clear_index(1 << self._sealed.bit_length())
@@ -153,7 +165,18 @@ class Trace:
         )  # fmt: skip
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
+        if self.steps:
+            self._remember(entries)
         return Selection(offsets, entries)
+
+    def _remember(self, entries: Ints) -> None:
+        """Keep what the index remembers of a selection alive for the rest of the slice, unless it gets too much."""
+        self._given.append(entries)
+        self._given_bytes += entries.nbytes
+        if self._given_bytes > _REMEMBERED:
+            self._index[2] = AS_STORED  # of another fold: forgotten by the next selection
+            self._given.clear()
+            self._given_bytes = 0
 
     def advance_by(self, frontier: Antichain) -> Hold:
         """A reader that needs the times at or after `frontier` told apart: `since` stays before it while it is held.

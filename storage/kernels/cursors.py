@@ -29,6 +29,11 @@ AS_STORED = -(2**63)
 """The fold that leaves times as they are."""
 
 
+MEMO_AT, MEMO_SIZE, MEMO_LINK, LINK = 4, 5, 6, 7
+"""Of a link: where a history lies that has been given already, its entries (-1: none), the newest link + 1 in it; and
+how many words a link has."""
+
+
 @njit(cache=True)
 def seek(address: int, stride: int, lo: int, hi: int, hashed: int) -> int:
     """First position in [lo, hi) of the sorted words at `address`, `stride` apart, that is >= hashed, or hi.
@@ -112,8 +117,9 @@ def _place(table: np.ndarray, layer: int, lo: int, keyed: np.ndarray, i: int, k:
 def _index_step(table, layer, k, step, heads, links, count):  # type: ignore[no-untyped-def]
     """Put the keys of a step (a FLAT layer) into the index; returns how many links there are then.
 
-    heads[2**m, 3]: `[hash, oldest link + 1 or 0, newest link + 1]`, open addressing; links: `[next link + 1 or 0, step,
-    start, stop]`. Keys of one hash share a chain, oldest first: later steps mostly sort behind earlier ones.
+    heads[2**m, 3]: `[hash, oldest link + 1 or 0, newest link + 1]`, open addressing; links[n, LINK]: `[next link + 1 or
+    0, step, start, stop, memo]`. Keys of one hash share a chain, oldest first: later steps mostly sort behind earlier
+    ones. A key's memo stands at its oldest link.
     """
     mask = heads.shape[0] - 1
     n, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
@@ -136,7 +142,7 @@ def _index_step(table, layer, k, step, heads, links, count):  # type: ignore[no-
         while heads[slot, 1] != 0 and heads[slot, 0] != hashed:
             slot = (slot + 1) & mask
         links[count, 0], links[count, 1] = 0, step
-        links[count, 2], links[count, 3] = start, stop
+        links[count, 2], links[count, 3], links[count, MEMO_SIZE] = start, stop, -1
         count += 1
         if heads[slot, 1] == 0:
             heads[slot, 0], heads[slot, 1] = hashed, count
@@ -188,7 +194,9 @@ def select_keys(table, keyed, k, v, d, settled, before, fold, heads, links, inde
     table[l, FIELDS]; keyed[q, >= 1 + k] begins with hash and key words: distinct, sorted by hash. Layers
     `0 .. settled-1` are older than the slice: their times read as `fold`. Those behind are the slice's steps. They are
     many and small, so they are not searched one by one but found by an index, which this call brings up to date:
-    heads, links as in `_index_step`, large enough; index: `[steps in the index, links]`. Returns (offsets[q + 1],
+    heads, links as in `_index_step`, large enough; index: `[steps in the index, links, fold of the memos]`.
+    A key is asked for again in most rounds of a slice; so its history is remembered where this call gave it (the caller
+    keeps that alive), and the next call adds the steps that have come since. Returns (offsets[q + 1],
     entries[n, v + 1 + d + 1], status): rows `[val words | time | rounds | diff]` by key, sorted by (val, rounds, time).
     O(history x log history).
     """
@@ -203,42 +211,72 @@ def select_keys(table, keyed, k, v, d, settled, before, fold, heads, links, inde
     firsts = np.empty(q, np.int64)  # where a key's second run begins
     rows = np.empty((8 * q + 64, last + 1), np.int64)
     positions = np.zeros(older, np.int64)
+    homes, tails = np.zeros(q, np.int64), np.zeros(q, np.int64)  # a key's oldest and newest link + 1, 0: none
+    if index[2] != fold:
+        for link in range(index[1]):
+            links[link, MEMO_SIZE] = -1
+        index[2] = fold
     n = 0
     for i in range(q):
         offsets[i] = firsts[i] = n
-        for layer in range(older):
-            positions[layer] = _advance(table, layer, positions[layer], keyed[i, 0], q - i)
-            at = _place(table, layer, positions[layer], keyed, i, k)
-            if at < 0:
-                continue
-            val = at if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at)
-            end = at + 1 if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at + 1)
-            start = val if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], val)
-            stop = end if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], end)
-            rows = _room(rows, n, stop - start)
-            first = n
-            n = _read(table, layer, val, start, stop, v, d, rows, n)
-            if fold != AS_STORED:
-                for e in range(first, n):
-                    rows[e, v] = fold
-            if first == offsets[i]:
-                firsts[i] = n
+        link = 0
         if before > settled:
             slot = keyed[i, 0] & mask
             while heads[slot, 1] != 0 and heads[slot, 0] != keyed[i, 0]:
                 slot = (slot + 1) & mask
             link = heads[slot, 1]
-            while link != 0:
-                step, start, stop = links[link - 1, 1], links[link - 1, 2], links[link - 1, 3]
+            while link != 0 and not _is_key(table, settled + links[link - 1, 1], links[link - 1, 2], keyed, i, k):
                 link = links[link - 1, 0]
-                if settled + step >= before:
-                    break
-                if _is_key(table, settled + step, start, keyed, i, k):
-                    rows = _room(rows, n, stop - start)
-                    first = n
-                    n = _read(table, settled + step, start, start, stop, v, d, rows, n)
-                    if first == offsets[i]:
-                        firsts[i] = n
+            if link != 0 and settled + links[link - 1, 1] >= before:
+                link = 0
+        remembered = False
+        if link != 0:
+            homes[i] = tails[i] = link
+            tail = links[link - 1, MEMO_LINK]
+            if links[link - 1, MEMO_SIZE] >= 0:
+                remembered = settled + links[tail - 1, 1] < before
+                if not remembered:
+                    homes[i] = 0  # it is of more than is asked for: it stays
+        if remembered:
+            at, size = links[link - 1, MEMO_AT], links[link - 1, MEMO_SIZE]
+            rows = _room(rows, n, size)
+            for e in range(size):
+                for c in range(last + 1):
+                    rows[n + e, c] = load(at, e * (last + 1) + c)
+            n += size
+            firsts[i] = n
+            tails[i] = tail
+            link = links[tail - 1, 0]
+        else:
+            for layer in range(older):
+                positions[layer] = _advance(table, layer, positions[layer], keyed[i, 0], q - i)
+                at = _place(table, layer, positions[layer], keyed, i, k)
+                if at < 0:
+                    continue
+                val = at if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at)
+                end = at + 1 if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at + 1)
+                start = val if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], val)
+                stop = end if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], end)
+                rows = _room(rows, n, stop - start)
+                first = n
+                n = _read(table, layer, val, start, stop, v, d, rows, n)
+                if fold != AS_STORED:
+                    for e in range(first, n):
+                        rows[e, v] = fold
+                if first == offsets[i]:
+                    firsts[i] = n
+        while link != 0:
+            step, start, stop = links[link - 1, 1], links[link - 1, 2], links[link - 1, 3]
+            if settled + step >= before:
+                break
+            if _is_key(table, settled + step, start, keyed, i, k):
+                rows = _room(rows, n, stop - start)
+                first = n
+                n = _read(table, settled + step, start, start, stop, v, d, rows, n)
+                if first == offsets[i]:
+                    firsts[i] = n
+                tails[i] = link
+            link = links[link - 1, 0]
     offsets[q] = n
 
     columns = np.empty(v + d + 1, np.int64)
@@ -282,4 +320,10 @@ def select_keys(table, keyed, k, v, d, settled, before, fold, heads, links, inde
                 out[count, last] = sum_
                 count += 1
     offsets[q] = count
+    for i in range(q):
+        if homes[i] != 0:
+            home = homes[i] - 1
+            links[home, MEMO_AT] = out.ctypes.data + 8 * offsets[i] * (last + 1)
+            links[home, MEMO_SIZE] = offsets[i + 1] - offsets[i]
+            links[home, MEMO_LINK] = tails[i]
     return offsets, out[:count], 0

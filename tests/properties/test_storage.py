@@ -207,10 +207,11 @@ def colliding(draw: st.DrawFn) -> list[Entry]:
 @given(colliding(), colliding())
 def test_keys_that_collide_stay_apart(one: list[Entry], two: list[Entry]) -> None:
     trace = Trace("t", 2, 1, 0)
-    for some in (one, two):
-        trace.seal(keyed_rows(matrix(some, 3, 0), 2), 0, 10)
     asked = keyed({(first, int(mix(first)) ^ target) for first in range(7) for target in (0, 1)}, 2)
     assert len(set(asked[:, 0].tolist())) == 2
+    for some in (one, two):
+        trace.seal(keyed_rows(matrix(some, 3, 0), 2), 0, 10)
+        selected(trace, asked[::2], MIN_TIME, None)
     assert selected(trace, asked, MIN_TIME, None) == history([*one, *two])
     trace.close_slice(0)
     assert selected(trace, asked, 0, None) == history((row, 0, rounds, diff) for row, _, rounds, diff in [*one, *two])
@@ -259,6 +260,16 @@ def test_a_trace_reads_as_all_its_updates(
     trace = Trace("t", key_width, val_width, depth)
     old: list[Entry] = []
     universe = {row[:key_width] for part in life for step in part for row, _, _, _ in step} | {(9,) * key_width}
+
+    def check(trace: Trace, marks: list[int], steps: list[list[Entry]], seen: int | None) -> None:
+        """Select some keys, before the mark that follows the first `seen` steps of the last slice."""
+        asked_keys = data.draw(st.sets(st.sampled_from(sorted(universe)))) if key_width else universe
+        expected = [(row, lower, rounds, diff) for row, _, rounds, diff in old]
+        expected += [entry for step in steps[: len(marks) - 1][:seen] for entry in step]
+        wanted = history(entry for entry in expected if entry[0][:key_width] in asked_keys)
+        mark = None if seen is None else marks[seen]
+        assert selected(trace, keyed(asked_keys, key_width), lower, mark) == wanted
+
     for number, steps in enumerate(life):
         lower = 10 * number
         kept, before_this = trace.fork(), list(old)
@@ -267,14 +278,12 @@ def test_a_trace_reads_as_all_its_updates(
             updates = matrix(step, key_width + val_width, depth)
             trace.seal(keyed_rows(updates, key_width), lower, lower + 10)
             marks.append(trace.mark)
-        asked_keys = data.draw(st.sets(st.sampled_from(sorted(universe)))) if key_width else universe
-        asked = keyed(asked_keys, key_width)
-        for seen, mark in enumerate(marks):
-            expected = [(row, lower, rounds, diff) for row, _, rounds, diff in old]
-            expected += [entry for step in steps[:seen] for entry in step]
-            wanted = history(entry for entry in expected if entry[0][:key_width] in asked_keys)
-            assert selected(trace, asked, lower, mark) == wanted
-        assert selected(trace, asked, lower, None) == wanted
+            # Histories are taken up where an earlier selection left them, for whatever keys and marks come.
+            for _ in range(data.draw(st.integers(0, 2))):
+                check(trace, marks, steps, data.draw(st.integers(0, len(marks) - 1)))
+        for seen in range(len(marks)):
+            check(trace, marks, steps, seen)
+        check(trace, marks, steps, None)
         old += [entry for step in steps for entry in step]
         trace.close_slice(lower + 10)
         whole = history((row, lower + 10, rounds, diff) for row, _, rounds, diff in old)
