@@ -256,3 +256,36 @@ def test_hashes_tell_rows_apart_and_are_for_ever(a: list[tuple[int | None, str |
     assert values(vn.hash("i", "s"), row, [(1, "a"), (None, None)]) == [-4629314497803638595, 701279491252118104]
     same = row_type(i=vn.Int64, s=vn.String)
     assert values(vn.hash("i", "s"), same, [(1, "a")]) == [-4629314497803638595]
+
+
+def rank(value: float) -> tuple[bool, float]:
+    """Spark's order of doubles: NaN is the greatest, and equal to itself."""
+    return (True, 0.0) if math.isnan(value) else (False, value)
+
+
+MAYBE = st.none() | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -2.0]) | st.floats()
+
+
+@given(rows=st.lists(st.tuples(MAYBE, MAYBE), max_size=6))
+def test_choices_among_doubles_and_nulls(rows: list[tuple[float | None, float | None]]) -> None:
+    row = row_type(x=vn.Float64 | None, y=vn.Float64 | None)
+
+    def check(expr: Expr, rule: Callable[[list[float]], float | bool | None]) -> None:
+        found = values(expr, row, rows)
+        expected = [rule([one for one in some if one is not None]) for some in rows]
+        assert [None if one is None else rank(one) for one in found] == [
+            None if one is None else rank(one + 0.0) for one in expected
+        ]
+
+    check(vn.greatest("x", "y"), lambda some: max(some, key=rank, default=None))
+    check(vn.least("x", "y"), lambda some: min(some, key=rank, default=None))
+    check(vn.coalesce("x", "y"), lambda some: some[0] if some else None)
+    equal = [None if None in some else rank(some[0] + 0.0) == rank(some[1] + 0.0) for some in rows]  # type: ignore[operator]
+    assert values(col("x") == col("y"), row, rows) == equal
+    assert values(col("x").eq_null_safe(col("y")), row, rows) == [
+        some == (None, None) if found is None else found for some, found in zip(rows, equal, strict=True)
+    ]
+    wanted = [
+        None if x is None else True if math.isnan(x) or x == 0 else None if y is None else x == y for x, y in rows
+    ]
+    assert values(col("x").is_in(0, math.nan, col("y")), row, rows) == wanted
