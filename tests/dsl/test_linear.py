@@ -168,7 +168,7 @@ def test_functions_are_the_same_when_they_do_the_same() -> None:
 
 class Basket(vn.Schema):
     buyer: vn.Int64
-    items: vn.List(vn.String | None) | None
+    items: vn.List(vn.String | None) | None  # type: ignore[valid-type]
     day: vn.Int64
 
 

@@ -60,16 +60,13 @@ def test_a_product_that_does_not_fit_is_an_error() -> None:
 WORD = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 1, -1, 2**31, -(2**31), 2**32, 2**62, -(2**63)])
 
 
+_product: Any = njit(lambda a, b: multiply(a, b))
+
+
 @given(WORD, WORD)
 def test_products_of_a_kernel_are_exact_or_told(a: int, b: int) -> None:
     fits = -(2**63) <= a * b < 2**63
     assert _product(a, b) == (a * b if fits else 0, not fits)
-
-
-@njit
-def _product(a: int, b: int) -> tuple[int, bool]:
-    found: tuple[int, bool] = multiply(a, b)
-    return found
 
 
 def test_a_join_whose_product_does_not_fit_is_an_error() -> None:

@@ -148,7 +148,8 @@ def test_inside_a_loop_times_are_products(updates: list[Update], cuts: list[int]
             up = seen.filter(col("guest") < 2).with_columns(guest=col("guest") + 1)
             return vn.union(up, stays.distinct()).distinct()
 
-        return counting(stays.distinct())
+        found: vn.Collection = counting(stays.distinct())
+        return found
 
     changes = answer(build, updates, cuts)
     for at in range(15):
