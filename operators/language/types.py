@@ -10,6 +10,8 @@ structs.py). Contents of long texts are not in words but in a Heap (storage/text
 from __future__ import annotations
 
 import ast
+import datetime
+import decimal
 import math
 import types
 import typing
@@ -236,7 +238,18 @@ _SPARK = {
     "array": "List",
     "numeric": "Decimal",
 }
-_PYTHON = {int: "Int64", float: "Float64", bool: "Bool", str: "String", bytes: "Binary"}
+_PYTHON: dict[object, str] = {
+    int: "Int64",
+    float: "Float64",
+    bool: "Bool",
+    str: "String",
+    bytes: "Binary",
+    datetime.date: "Date",
+    datetime.datetime: "TimestampNs",
+    decimal.Decimal: "Decimal",
+    list: "List",
+    dict: "Struct",
+}
 
 
 def as_type(annotation: object, what: str) -> tuple[Type, bool]:
@@ -265,10 +278,12 @@ def _hint(annotation: object) -> str:
     """The hint "; did you mean vn.Int64?" for a Python type, or for the name of a type here or in Spark; or ""."""
     if isinstance(annotation, str):
         spelled = annotation.partition("(")[0].strip().lower()
-        known = {name.lower(): kind.usage or name for name, kind in _BY_NAME.items()}
-        found = known.get(_SPARK.get(spelled, spelled).lower())
+        name = _SPARK.get(spelled, spelled)
     else:
-        found = _PYTHON.get(annotation) if isinstance(annotation, type) else None
+        # list of list[int], too; what is no type at all may not be hashable.
+        plain = typing.get_origin(annotation) or annotation
+        name = _PYTHON.get(plain, "") if isinstance(plain, type) else ""
+    found = next((kind.usage or kind.name for kind in _BY_NAME.values() if kind.name.lower() == name.lower()), None)
     return f"; did you mean vn.{found}?" if found else ""
 
 
