@@ -73,6 +73,7 @@ class Driver:
             settings.workers,
             settings.state.keep,
             rebuild=settings.state.rebuild,
+            collect_beside=settings.state.place.folder is None,
         )
         if self.epochs.anew:
             topics = {settings.topic(source) for source in self.app.sources}

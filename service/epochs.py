@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,7 +23,7 @@ from service.lag import Lag, Offsets
 from service.protocol import Report, Start
 from service.sources import DoorConfig
 from service.stats import Stats
-from storage.errors import StateInUse
+from storage.errors import StateInUse, StorageError
 from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
 from storage.state import StateDirectory
 from storage.updates import CLOSED, MIN_TIME
@@ -40,7 +41,8 @@ class Epochs:
     """The chain of committed epochs of one service, which owns its state directory from here to `close`.
 
     keep: how many manifests stay (readers step through them). now: wall clock, ns. rebuild: where the program cannot go
-    on from the state, begin anew, with all that the topics hold. Not for several threads at once.
+    on from the state, begin anew, with all that the topics hold. collect_beside: collect in a thread, because each
+    delete is a request far away. Not for several threads at once.
     Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
     """
 
@@ -54,11 +56,14 @@ class Epochs:
         now: Callable[[], int] = time.time_ns,
         *,
         rebuild: bool = False,
+        collect_beside: bool = False,
     ) -> None:
         self.directory = directory
         self.plan, self.workers = plan, workers
         self._now = now
         self._door, self._keep, self._rebuild = door, keep, rebuild
+        self._beside = collect_beside
+        self._collector: threading.Thread | None = None
         self.anew = False
         """Whether the next epoch starts from nothing, because the program has changed too much."""
         self.newest: Manifest | None = _acquire(self.directory)
@@ -74,7 +79,9 @@ class Epochs:
         self.stats = Stats.from_json(self.newest.stats if self.newest else None)
 
     def close(self) -> None:
-        """Let go of the state directory."""
+        """Let go of the state directory, once a collection that runs has ended."""
+        if self._collector is not None:
+            self._collector.join()
         self.directory.release()
 
     @property
@@ -142,8 +149,19 @@ class Epochs:
 
     def collect(self) -> None:
         """Drop what no kept epoch needs, every now and then. Failures to delete are tried again later."""
-        if self.newest is not None and self.newest.epoch % GC_EVERY == 0:
+        if self.newest is None or self.newest.epoch % GC_EVERY:
+            return
+        if not self._beside:
             self.directory.gc(self._keep)
+        elif self._collector is None or not self._collector.is_alive():
+            self._collector = threading.Thread(target=self._collect, name="vernier-collect", daemon=True)
+            self._collector.start()
+
+    def _collect(self) -> None:
+        try:
+            self.directory.gc(self._keep)
+        except StorageError as problem:
+            _log.warning("old epochs are not collected yet: %s", problem)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

@@ -217,6 +217,7 @@ class SimService:
         app: vn.App | None = None,
         keep: int = 3,
         rebuild: bool = False,
+        collect_beside: bool = False,
     ) -> None:
         self.machine, self.log, self.workers = machine, log, workers
         made = app or program()
@@ -225,7 +226,16 @@ class SimService:
         self.plan = compile_app(made)
         self.driver = machine.process()
         directory = StateDirectory(WHERE, self.driver.blob)
-        self.epochs = Epochs(directory, self.plan, door, workers, keep, lambda: 0, rebuild=rebuild)
+        self.epochs = Epochs(
+            directory,
+            self.plan,
+            door,
+            workers,
+            keep,
+            lambda: 0,
+            rebuild=rebuild,
+            collect_beside=collect_beside,
+        )
         self.letters = SimLetters(log, directory)
         self.letters.recover(self.epochs.newest)
         self.runner = Runner(

@@ -94,6 +94,21 @@ def test_views_come_and_go_with_other_numbers_of_workers() -> None:
     world.check()
 
 
+def test_collection_may_run_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.epochs.GC_EVERY", 2)
+    world = World()
+    world.start("s", collect_beside=True)
+    for until in range(5, 60, 5):
+        world.send(until)
+    assert world.service is not None
+    world.service.epochs.close()
+    left = StateDirectory(WHERE, world.machine.process().blob)
+    newest = left.epochs()[-1]
+    assert newest > 8
+    assert left.epochs()[0] >= newest - 4
+    world.check()
+
+
 def test_what_needs_history_says_so_and_is_rebuilt() -> None:
     world = World()
     world.start("s")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import pytest
 
+from service import epochs as epochs_module
 from service import intake, shard
 from service.errors import EpochFailed
 from service.held import Held
@@ -38,10 +39,11 @@ Update = tuple[int, int, int, int]
 
 @pytest.fixture(autouse=True)
 def _slow_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let merges of small layers take several epochs, and be written beside these, as large ones are."""
+    """Let merges of small layers take several epochs, and be written beside these, as large ones are; collect often."""
     monkeypatch.setattr(trace_module, "LEAST", 3)
     monkeypatch.setattr(trace_module, "FUEL", 1)
     monkeypatch.setattr(merge_module, "APART", 8)
+    monkeypatch.setattr(epochs_module, "GC_EVERY", 2)
 
 
 class Simulation:
