@@ -20,7 +20,7 @@ from operators.language.compute.vector import Bound, Heap, Vector, as_arrow, bot
 from operators.language.expr import Expr, Key, as_expr
 from operators.language.functions import check_function, function_key, function_name
 from operators.language.location import Location, here
-from operators.language.types import Type, Values, Words, as_type, spell
+from operators.language.types import DATE_MAX, DATE_MIN, Date, Type, Values, Words, as_type, spell
 
 _SAMPLE = 3
 """Rows of input that an error shows."""
@@ -143,23 +143,31 @@ def _called(expr: UserCall, columns: Sequence[Any], n: int) -> Vector:
     except Exception as error:
         raise _failed(expr, columns, f"{type(error).__name__}: {error}") from error
     try:
-        if np.ndim(result) == 0 and not isinstance(result, (pa.Array, pa.ChunkedArray)):
-            raise BadValue(column=own.name, problem=f"it gave {result!r}, not an array of {n} values")
-        array = own.returns.to_arrow(result if isinstance(result, (pa.Array, pa.ChunkedArray)) else _array(result))
+        if not isinstance(result, (pa.Array, pa.ChunkedArray)):
+            if not isinstance(result, (list, tuple)) and getattr(result, "ndim", 0) != 1:
+                raise BadValue(column=own.name, problem=f"it gave {result!r}, not an array of {n} values")
+            result = pa.array(result, from_pandas=False)
+        array = own.returns.to_arrow(result)
         if len(array) != n:
             raise BadValue(column=own.name, problem=f"it gave {len(array)} values for {n} rows")
         if array.null_count and not own.nullable:
             said = f"it gave null, but returns={own.returns}; say returns={own.returns} | None"
             raise BadValue(column=own.name, problem=said)
+        array.validate(full=True)  # text that is no UTF-8
+        vector = from_arrow(array, own.returns)
+        if own.returns == Date():
+            _check_days(own.name, vector)
     except BadValue as error:
         raise _failed(expr, columns, error.problem) from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
         raise _failed(expr, columns, f"what it gave is not {own.returns}: {error}") from error
-    return from_arrow(array, own.returns)
+    return vector
 
 
-def _array(result: Any) -> pa.Array:
-    return pa.array(result, from_pandas=False)
+def _check_days(name: str, vector: Vector) -> None:
+    days = vector.data if vector.valid is None else vector.data[vector.valid]
+    if len(days) and (days.min() < DATE_MIN or days.max() > DATE_MAX):
+        raise BadValue(column=name, problem="it gave a date outside the years 1 to 9999")
 
 
 def _failed(expr: UserCall, columns: Sequence[Any], cause: str) -> UserCodeFailed:

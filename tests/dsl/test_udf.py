@@ -88,6 +88,7 @@ def test_each_type_comes_as_it_is_said() -> None:
         (vn.String, lambda a: np.array(["x"] * len(a)), "x"),
         (vn.Decimal(5, 2), lambda a: pa.array([Exact("1.5")] * len(a)), Exact("1.50")),
         (vn.List(vn.Int64), lambda a: [[1, 2]] * len(a), [1, 2]),
+        (vn.List(vn.Int64 | None), lambda a: [[], [1, None], [1]][: len(a)], []),
         (vn.Struct(x=vn.Int64), lambda a: [{"x": 1}] * len(a), {"x": 1}),
         (vn.TimestampNs, lambda a: a.astype("datetime64[ns]"), 7),
         (vn.Bool, lambda a: a > 3, True),
@@ -99,17 +100,24 @@ def test_what_can_be_returned(returns: Any, result: Callable[[Any], Any], value:
     assert values(vn.udf(result, returns=returns)(col("a")), ROW, [(7, None, None, 0.0)]) == [value]
 
 
+NO_TEXT = (pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
+
+
 @pytest.mark.parametrize(
     ("returns", "result", "said"),
     [
         (vn.Int64, lambda a: 1 // (a - a), None),
         (vn.Int64, lambda a: a[1:], "it gave 0 values for 1 rows"),
+        (vn.Int64, lambda a: "5", "not an array of 1 values"),
+        (vn.Int64, lambda a: np.array([[5]]), "not an array of 1 values"),
         (vn.Int64, lambda a: 5, "not an array of 1 values"),
         (vn.Int64, lambda a: None, "not an array of 1 values"),
         (vn.Int64, lambda a: ["x"], "are not Int64"),
         (vn.Int64, lambda a: a + 0.5, "are not Int64"),
         (vn.Int64, lambda a: [None], "say returns=Int64 | None"),
         (vn.String, lambda a: [b"\xff"], "are not String"),
+        (vn.String, lambda a: pa.Array.from_buffers(pa.string(), 1, [None, *NO_TEXT]), "not String"),
+        (vn.Date, lambda a: np.array(["10000-01-01"], "datetime64[D]"), "outside the years 1 to 9999"),
         (vn.Decimal(2, 0), lambda a: pa.array([Exact("1.5")]), "not Decimal(2, 0)"),
         (vn.Int64, lambda a: a.nope, "AttributeError"),
         (vn.List(vn.Int64), lambda a: [["a"]], "are not Int64"),
