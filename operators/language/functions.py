@@ -40,7 +40,9 @@ _NOW = {"now", "utcnow", "today"}
 """Methods of classes of dates, whichever library has them."""
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST"}
 _STORES = {"STORE_FAST", "STORE_DEREF", "STORE_NAME"}
-_MEMBERS = {"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"}
+_MEMBERS = {"LOAD_ATTR", "LOAD_METHOD"}
+_PASSING = {"CACHE", "PUSH_NULL", "EXTENDED_ARG", "NOP"}
+"""What lies between a name and its member and changes nothing."""
 _STDLIB = sysconfig.get_path("stdlib")
 
 
@@ -129,24 +131,33 @@ def _used(fn: types.FunctionType) -> Iterator[tuple[str, object]]:
     outside = _names(fn)
     for code in _codes(fn.__code__):
         local: dict[str, object] = {}
+        imported: tuple[str, object] = ("", None)
         held: tuple[str, object] | None = None
         for step in dis.get_instructions(code):
-            name = str(step.argval)
+            name, before = str(step.argval), held
+            if step.opname in _PASSING:
+                continue
+            held = None
             if step.opname in _LOADS:
                 known = local if step.opname == "LOAD_FAST" else outside
                 held = (name, known[name]) if name in known else None
             elif step.opname == "IMPORT_NAME":
-                held = (name, sys.modules.get(name, types.ModuleType(name)))
-            elif step.opname in _MEMBERS:
-                held = (f"{held[0]}.{name}", getattr(held[1], name)) if held and hasattr(held[1], name) else None
-            elif step.opname in _STORES:
-                if held is not None and isinstance(held[1], types.ModuleType):
-                    local[name] = held[1]
-                continue
-            else:
-                continue
+                held = imported = (name, sys.modules.get(name, types.ModuleType(name)))
+            elif step.opname == "IMPORT_FROM":
+                held = _member(imported, name)
+            elif step.opname in _MEMBERS and before is not None:
+                held = _member(before, name)
+            elif step.opname in _STORES and before is not None:
+                local[name] = before[1]
             if held is not None:
                 yield held
+
+
+def _member(of: tuple[str, object], name: str) -> tuple[str, object] | None:
+    """A member of a module or class; those of other objects are not asked for, since that could run anything."""
+    if not isinstance(of[1], (types.ModuleType, type)) or not hasattr(of[1], name):
+        return None
+    return f"{of[0]}.{name}", getattr(of[1], name)
 
 
 def _is_programs(fn: types.FunctionType) -> bool:

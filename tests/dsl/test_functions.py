@@ -49,6 +49,17 @@ def imports_a_name(x: Any) -> Any:
     return urandom(x)
 
 
+def imports_two_names(x: Any) -> Any:
+    from os import path, urandom
+
+    return path.join(urandom(x))
+
+
+def renames(x: Any) -> Any:
+    clock = datetime.datetime
+    return clock.now(datetime.UTC)
+
+
 def nested(x: Any) -> Any:
     return [datetime.datetime.now(datetime.UTC) for _ in x]
 
@@ -64,6 +75,8 @@ SEEDED = np.random.default_rng(1)
         (imports_inside, "secrets"),
         (imports_a_name, "urandom"),
         (nested, "datetime.datetime.now"),
+        (imports_two_names, "urandom"),
+        (renames, "now"),
         (lambda x: time.time(), "time.time"),
         (lambda x: time.gmtime().tm_year, "time.gmtime"),
         (lambda x: uuid.uuid4(), "uuid.uuid4"),
