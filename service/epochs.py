@@ -68,6 +68,8 @@ class Epochs:
         """Whether the next epoch starts from nothing, because the program has changed too much."""
         self.newest: Manifest | None = _acquire(self.directory)
         self._commit_seconds: float | None = None
+        self.due: int | None = None
+        """The next data time at which something happens by itself, if any worker has such a thing."""
         self.lag: Lag | None = None
         """Who knows the ends of the partitions, if anybody does."""
         try:
@@ -138,6 +140,7 @@ class Epochs:
         self.directory.commit(manifest)
         self._commit_seconds = time.perf_counter() - began
         self.newest, self.stats = manifest, stats
+        self.due = min((report.due for report in reports if report.due is not None), default=None)
         anew, self.anew = self.anew, False
         if newest is not None and manifest.upper < newest.upper and not anew:
             _log.error("the frontier went back from %d to %d", newest.upper, manifest.upper)

@@ -88,11 +88,12 @@ class TraceReport(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     """A worker has done its part and written it.
 
-    worker: its process. lower, upper, door, offsets, frontiers: of the door's step, the same on all workers. held: by
-    source. changes, signs: by view, where they are, and how many insert and delete. received_ms, received_count: broker
-    times of the updates admitted, and how many of each. counters: the door's, by source. waiting: updates held, by
-    source. times: distinct data times. phases: seconds by phase. operators: seconds and updates out, by operator.
-    rounds: by loop. merged: updates through merges. exchanged: bytes sent to peers. memory: resident bytes.
+    worker: its process. lower, upper, door, offsets, frontiers: of the door's step, the same on all workers. held:
+    by source. changes, signs: by view, where they are, and how many insert and delete. received_ms, received_count:
+    broker times of the updates admitted, and how many of each. counters: the door's, by source. waiting: updates
+    held, by source. times: distinct data times. phases: seconds by phase. operators: seconds and updates out, by
+    operator. due: the next time that something waits for. rounds: by loop. merged: updates through merges.
+    exchanged: bytes sent to peers. memory: resident bytes.
     """
 
     attempt: str
@@ -112,6 +113,7 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     received_count: list[int]
     counters: dict[str, dict[str, int]]
     waiting: dict[str, int]
+    due: int | None = None
     times: int
     phases: dict[str, float]
     operators: dict[str, tuple[float, int]]

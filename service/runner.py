@@ -186,10 +186,17 @@ class Runner:
             self._troubled = False
 
     def _wanted_in(self) -> float | None:
-        """When an epoch should follow even without input: at once, if updates wait for the arrival clock to move."""
+        """When an epoch should follow even without input: at once, if updates wait for the arrival clock to move; when
+        it is time for what the program has put at a later one."""
         sources = self.epochs.stats.facts.get("sources", {})
         waits = any(sources[name]["held"] for name in self._arrival if name in sources)
-        return SOON_SECONDS if waits else None
+        if waits:
+            return SOON_SECONDS
+        newest, due = self.epochs.newest, self.epochs.due
+        # Only clocks of arrival move with a beat; any other source may stand still for as long as it likes.
+        if newest is None or due is None or len(self._arrival) < len(self.epochs.plan.sources):
+            return None
+        return beat_in(newest.upper, due, self._settings.epoch.heartbeat_ms / 1000)
 
     def _tell(self, manifest: Manifest, attempt: Attempt, took: float) -> None:
         if not _log.isEnabledFor(logging.INFO):
@@ -213,6 +220,13 @@ class Runner:
             attempt.opened_seconds * 1000,
             told,
         )
+
+
+def beat_in(upper: int, due: int, pause: float) -> float | None:
+    """Seconds until an epoch from the frontier `upper` on would reach the data time `due`, if that is before the usual
+    beat after `pause` seconds. Data time goes as fast as the clock."""
+    left = max(0.0, (due - upper) / 1e9) + SOON_SECONDS
+    return left if left < pause else None
 
 
 def _total(report: Report, what: str) -> int:

@@ -250,6 +250,7 @@ def report(
         received_count=received_count.tolist(),
         counters={name: dict(counted) for name, counted in admitted.counters.items()},
         waiting={name: sum(batch.since(step.upper) for batch in batches) for name, batches in shard.held.items()},
+        due=min((at for one in shard.state.queues.values() if (at := one.next(step.upper)) is not None), default=None),
         times=len(np.unique(np.concatenate(times))) if times else 0,
         phases=phases,
         operators={name: (float(seconds), int(out)) for name, (seconds, out) in result.stats["operators"].items()},

@@ -9,10 +9,14 @@ import numpy as np
 
 import vernier as vn
 from operators.planning.planner import compile_app
+from service.epochs import Epochs
+from service.runner import SOON_SECONDS, beat_in
+from service.shard import Shard
+from service.sources import DoorConfig, SourceConfig
 from storage.audit import audit
 from storage.layer import Layer
 from storage.state import StateDirectory
-from tests.service.queued import EPOCHS, SPAN, program, updates_of
+from tests.service.queued import EPOCHS, SPAN, epoch, program, updates_of
 
 Change = tuple[str, tuple[int, ...], int, int]
 
@@ -68,6 +72,27 @@ def test_killed_again_and_again_it_ends_as_one_that_was_not(tmp_path: Path) -> N
     assert set(waiting) == {"stays", *compile_app(program()).holds}
     assert any(waiting.values())
     assert not audit(state).problems
+
+
+def test_the_next_epoch_comes_when_something_is_due(tmp_path: Path) -> None:
+    plan = compile_app(program())
+    epochs = Epochs(StateDirectory(tmp_path / "state"), plan, DoorConfig({"stays": SourceConfig("stays")}), 1, 10)
+    assert epochs.due is None
+    for _ in range(3):
+        epoch(plan, epochs)
+        newest = epochs.newest
+        assert newest is not None
+        state = Shard.load(plan, epochs.directory, newest, 0, 1).state
+        waits = [time for run in (run for one in state.queues.values() for run in one.runs) for time in run.times]
+        assert epochs.due == min(time for time in waits if time >= newest.upper)
+    epochs.close()
+
+
+def test_a_beat_is_early_when_it_is_needed() -> None:
+    second = 10**9
+    assert beat_in(5 * second, 5 * second + second // 4, 1.0) == 0.25 + SOON_SECONDS
+    assert beat_in(5 * second, 4 * second, 1.0) == SOON_SECONDS
+    assert beat_in(5 * second, 7 * second, 1.0) is None
 
 
 def test_a_queue_that_is_read_back_is_the_same(tmp_path: Path) -> None:
