@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from operators.errors import BadValue, WrongType
+from operators.language.evaluate import bind
 from operators.language.expr import Expr, col, lit
+from storage.texts import Heap, TextMissing
 from tests.dsl.values import FEW, row_type, values
 
 ROW = row_type(s=vn.String | None, t=vn.String, n=vn.Int64 | None, b=vn.Binary | None)
@@ -188,6 +190,13 @@ def test_long_texts_with_one_prefix_are_ordered_by_their_contents() -> None:
     assert values(S < T, ROW, rows) == [s < t for s, t, _, _ in rows]
     assert values(S >= T, ROW, rows) == [s >= t for s, t, _, _ in rows]
     assert values(vn.greatest(S, T), ROW, rows) == [max(s, t) for s, t, _, _ in rows]
+
+
+def test_long_texts_are_not_ordered_without_their_contents() -> None:
+    words = ROW.encode_rows([("x" * 20, "y" * 20, None, None)], Heap())
+    assert bind(S == T, ROW).words(words).tolist() == [[1, 0]]
+    with pytest.raises(TextMissing):
+        bind(S < T, ROW).words(words)
 
 
 @pytest.mark.parametrize(

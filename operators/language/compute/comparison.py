@@ -84,7 +84,11 @@ def compare_coded(op: str, kind: Type, a: Coded, b: Coded, heap: Heap) -> Values
 
 def order(kind: Type, a: Words, b: Words, heap: Heap) -> Values:
     """For each row -1, 0 or 1: the value with the words `a` is less than, equal to or greater than that of `b`."""
-    if heap is not None and kind.text_words:
+    if heap is None:
+        # Words order short texts alone; for others this raises TextMissing.
+        if any(words[:, at + 2].any() for at in kind.text_words for words in (a, b)):
+            kind.from_words(np.concatenate((a, b)))
+    elif kind.text_words:
         rows = heap.comparable(np.concatenate((a, b)), kind.text_words)
         a, b = rows[: len(a)], rows[len(a) :]
     sign = np.zeros(len(a), np.int64)
