@@ -56,7 +56,7 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
     """What adopting a state with these traces and queues means. Raises NeedsHistory, naming what is in the way."""
     wanted = [*plan.arrangements, *plan.holds]
     fresh = [name for name in wanted if name not in held]
-    needed = upstream(plan, [op.id for op in plan.ops if _keeps(op) in set(fresh)])
+    needed = upstream(plan, [op.id for op in plan.ops if _keeps(op) & set(fresh)])
     sources = {}
     for op in (plan.ops[i] for i in sorted(needed)):
         if isinstance(op, (DelayedOp, SetOp)) or (
@@ -128,9 +128,9 @@ def _whole(plan: Plan, source: InputOp, held: Collection[str]) -> tuple[str, tup
     return None
 
 
-def _keeps(op: Op) -> str | None:
-    """The trace or queue that an operator keeps."""
-    return getattr(op, "trace", None) or getattr(op, "queue", None)
+def _keeps(op: Op) -> set[str]:
+    """The traces and the queue that an operator keeps."""
+    return {name for part in ("trace", "state", "queue") for name in [getattr(op, part, None)] if name is not None}
 
 
 def _shown(plan: Plan, names: Iterable[str]) -> str:

@@ -62,6 +62,10 @@ class Keyed(Operator):
         rows, visits = self.correct(keys, inputs, outputs, np.array(now, np.int64), fold)
         if len(visits):
             self._schedule(visits)
+        self.give(rows)
+
+    def give(self, rows: Ints) -> None:
+        """Put out corrections, each once, and keep them where the output is kept."""
         if len(rows) == 0:
             return
         if self.trace is not None:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from operators import arrange, hold, join, linear, lookup, loop, reduce, slices, watch, waves
+from operators import arrange, follow, hold, join, linear, lookup, loop, reduce, slices, watch, waves
 from operators.exchange import Exchange, Single
 from operators.failures import DelayedCycleDidNotSettle, VisitLeft
 from operators.operator import Operator, Slice
@@ -37,6 +37,7 @@ for _family in (
     join.KINDS,
     lookup.KINDS,
     reduce.KINDS,
+    follow.KINDS,
     waves.KINDS,
     loop.KINDS,
     hold.KINDS,

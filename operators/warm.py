@@ -60,6 +60,7 @@ def _groups() -> App:
         often=mode("weight"), late=median("dst"), every=collect_list("dst"), first=arg_min("dst", "weight"), n=count()
     )
     app.view("whole", whole, key="src")
+    app.view("followed", edges.group_by("dst").agg(n=count(), total=sum("weight")), key="dst")
     return app
 
 

@@ -26,7 +26,7 @@ from storage.cursor import Cursor, Selection
 from storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from storage.holds import Hold, Holds
 from storage.kernels import tries
-from storage.kernels.cursors import AS_STORED, LINK, select_keys
+from storage.kernels.cursors import AS_STORED, LINK, count_rows, select_keys
 from storage.layer import Layer, keyed_columns
 from storage.merge import Merge
 from storage.updates import MIN_TIME, Ints, consolidate_rows
@@ -204,6 +204,18 @@ class Trace:
             if layer.lower < upper:
                 raise CutLost(trace=self.name, upper=upper, first=layer.lower, last=layer.upper)
         return Cursor(older, self.key_width, self.val_width, self.depth)
+
+    def count_rows(self, rows: Ints) -> Ints:
+        """How often each of n rows was there before this slice: int64[n].
+
+        rows: int64[n, >= 1 + key_width + val_width], each `[hash | key words … | val words …]`, sorted. O(log n) a row
+        for each layer, whatever else its key has. Raises DiffOverflow.
+        """
+        counts, status = count_rows(self._table[: len(self.layers)], rows, self.key_width, self.val_width)
+        if status != 0:
+            raise DiffOverflow(operation=f"adding in {self.name}")
+        found: Ints = counts
+        return found
 
     def close_slice(self, since: int) -> None:
         """Make a layer of this slice's steps, compact to `since` (or what readers hold), go on with merging neighbours.

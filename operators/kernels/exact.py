@@ -57,14 +57,21 @@ def add_float(acc: np.ndarray, word: int, diff: int) -> bool:
         exponent -= 1
     if fraction == 0 or diff == 0:
         return False
-    # |fraction * diff| < 2**116 as 32-bit digits, moved to where the exponent says.
+    # |fraction * diff| < 2**116.
     negative = (word < 0) != (diff < 0)
     hi, lo = multiply_wide(fraction, diff)
     if diff < 0:
         lo = -lo
         hi = ~hi + (1 if lo == 0 else 0)
-    at = exponent >> 5
-    shift = exponent & 31
+    add_bits(acc, exponent, hi, lo, negative)
+    return False
+
+
+@njit(cache=True)
+def add_bits(acc: np.ndarray, bit: int, hi: int, lo: int, negative: bool) -> None:
+    """Add or take away hi * 2**64 + lo (below 2**116, lo unsigned) times 2**bit units of 2**-1074."""
+    at = bit >> 5
+    shift = bit & 31
     sign = -1 if negative else 1
     carried = np.int64(0)
     for i in range(5):
@@ -81,7 +88,12 @@ def add_float(acc: np.ndarray, word: int, diff: int) -> bool:
     acc[_ADDED] += 1
     if acc[_ADDED] >= _LAZY:
         _carry(acc)
-    return False
+
+
+@njit(cache=True)
+def add_odd(acc: np.ndarray, which: int, count: int) -> None:
+    """Say that NaN (0), inf (1) or -inf (2) is so often in a sum."""
+    acc[_NANS + which] = count
 
 
 @njit(cache=True)
@@ -174,7 +186,7 @@ def divide_wide(hi: int, lo: int, count: int) -> int:
 
 
 @njit(cache=True)
-def _add_at(acc: np.ndarray, place: int, hi: int, lo: int) -> None:
+def add_at(acc: np.ndarray, place: int, hi: int, lo: int) -> None:
     """Add hi * 2**64 + lo (lo unsigned) at word `place` of 256 bits."""
     rest = np.int64(-1) if hi < 0 else np.int64(0)
     carry = np.uint64(0)
@@ -190,11 +202,11 @@ def _add_at(acc: np.ndarray, place: int, hi: int, lo: int) -> None:
 def add_decimal(acc: np.ndarray, hi: int, lo: int, diff: int) -> None:
     """Add `diff` copies of hi * 2**64 + lo (lo unsigned) to a sum."""
     p, q = multiply_wide(lo, diff)
-    _add_at(acc, 0, p, q)
+    add_at(acc, 0, p, q)
     if lo < 0:  # as unsigned it is 2**64 more than multiply_wide has seen
-        _add_at(acc, 1, np.int64(-1) if diff < 0 else np.int64(0), diff)
+        add_at(acc, 1, np.int64(-1) if diff < 0 else np.int64(0), diff)
     p, q = multiply_wide(hi, diff)
-    _add_at(acc, 1, p, q)
+    add_at(acc, 1, p, q)
 
 
 @njit(cache=True)
@@ -249,7 +261,7 @@ def divide_decimal(acc: np.ndarray, shift: int, count: int, digits: int) -> tupl
             rest -= divisor
             quotient[bit >> 6] |= np.int64(np.uint64(1) << np.uint64(bit & 63))
     if rest != 0 and divisor - rest <= rest:
-        _add_at(quotient, 0, 0, 1)
+        add_at(quotient, 0, 0, 1)
     hi, lo, fits = read_decimal(quotient, digits)
     if negative == (count > 0):
         hi, lo = add_wide(~hi, ~lo, 0, 1)

@@ -38,7 +38,7 @@ from storage.kernels.wide import add_wide, fits, multiply_wide
 
 
 @njit(cache=True)
-def _sorted_by_time(times: np.ndarray, picked: np.ndarray, count: int) -> None:
+def sorted_by_time(times: np.ndarray, picked: np.ndarray, count: int) -> None:
     """Sort picked[:count] (positions into times) by time, stably, in place."""
     if count > 48:
         chosen = np.empty(count, np.int64)
@@ -219,7 +219,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
             continue
         if orders > 0:
             rank_vals(aggregations, ordered, by_content, head, vals, rank, ranked)
-        _sorted_by_time(in_time, in_fresh, fresh)
+        sorted_by_time(in_time, in_fresh, fresh)
         out_fresh_count = 0
         for e in range(obase, ostop):
             i = e - obase
@@ -240,7 +240,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 size, wrapped = _add_live(live, live_acc, live_exact, size, outputs, e, w, outputs[e, diff_out], exact)
                 if wrapped:
                     return out[:0], visits[:0], OVERFLOW, key
-        _sorted_by_time(out_time, out_fresh, out_fresh_count)
+        sorted_by_time(out_time, out_fresh, out_fresh_count)
 
         # Sweep: first all that is old, then every touched data time in order.
         cursor, out_cursor = 0, 0

@@ -22,6 +22,7 @@ _OF_INTEGERS = {
 }
 _OF_DOUBLES = _OF_INTEGERS | {"sum": kernel.SUM_FLOAT, "avg": kernel.AVG_FLOAT}
 _OF_DECIMALS = _OF_INTEGERS | {"sum": kernel.SUM_DECIMAL, "avg": kernel.AVG_DECIMAL}
+_LINEAR = frozenset(range(kernel.COUNT, kernel.AVG_DECIMAL + 1)) | {kernel.PRESENT}
 INCREMENTAL = frozenset(_OF_INTEGERS)
 """The aggregates that follow each change of a group; others look at whole groups."""
 
@@ -63,6 +64,11 @@ def present(least: int = 1) -> Row:
 def copies() -> Row:
     """The aggregation that is the key as often as its one val has copies, when it has any."""
     return (kernel.COPIES, -1, 0, -1, -1, -1, 0, 0)
+
+
+def follows(rows: Sequence[Row]) -> bool:
+    """Whether the aggregations need no more than their own numbers and how often a changed row was there."""
+    return all(row[kernel.KIND] in _LINEAR for row in rows)
 
 
 def compared_texts(items: Sequence[Item], val: RowType) -> Row:

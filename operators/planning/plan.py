@@ -177,6 +177,15 @@ class ReduceOp(KeyedOp):
 
 
 @dataclass
+class FollowOp(KeyedOp):
+    """Counts and sums where time is total; aggregations: rows of kernels/aggregating.py; state: the trace of the
+    numbers of each key."""
+
+    aggregations: tuple[Words, ...]
+    state: str
+
+
+@dataclass
 class WaveOp(KeyedOp):
     """What a logic makes of the rows of each key; val: the columns behind the key's in the arrangement."""
 
@@ -373,7 +382,7 @@ class Plan:
                     "val_words": shape.val_width,
                     "depth": shape.depth,
                     "retained": shape.retained,
-                    "readers": [op.id for op in self.ops if any(self.trace_of(i) == name for i in inputs_of(op))],
+                    "readers": [op.id for op in self.ops if self._reads(op, name)],
                     "views": [view for view, ops in follows.items() if ops & keeps.get(name, set())],
                 }
                 for name, shape in self.arrangements.items()
@@ -383,6 +392,10 @@ class Plan:
                 for name, shape in self.holds.items()
             ],
         }
+
+    def _reads(self, op: Op, trace: str) -> bool:
+        own = isinstance(op, FollowOp) and op.state == trace
+        return own or any(self.trace_of(i) == trace for i in inputs_of(op))
 
     def trace_of(self, op_id: int) -> str | None:
         """The trace that an operator keeps, if any."""
@@ -410,6 +423,8 @@ class Plan:
         if isinstance(op, KeyedOp):
             about["form"] = "total" if op.total else "general"
             about["keeps_output"] = op.trace is not None
+        if isinstance(op, FollowOp):
+            about["state"] = op.state
         if isinstance(op, (DelayedOp, HoldOp)):
             about["queue"] = op.queue
         if isinstance(op, SetOp):

@@ -29,6 +29,7 @@ from operators.planning.plan import (
     ArrangeOp,
     DelayedOp,
     EnterOp,
+    FollowOp,
     HoldOp,
     HoldPlan,
     InputOp,
@@ -132,6 +133,7 @@ class Planner:
     def _arrangements(self) -> dict[str, ArrangementPlan]:
         """The traces, each told where its rows have texts."""
         texts = {op.trace: op.texts for op in self._keepers()}
+        texts |= {op.state: op.key.text_words for op in self.ops if isinstance(op, FollowOp)}
         return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
 
     def _holds(self) -> dict[str, HoldPlan]:

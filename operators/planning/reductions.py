@@ -12,9 +12,11 @@ from operators.language.reducing import Copies, Reduce, Threshold
 from operators.language.schema import RowType
 from operators.logic import LogicSpec
 from operators.logics.aggregates import Aggregates
-from operators.planning.aggregations import INCREMENTAL, Item, compared_texts, copies, kernel_rows, present
+from operators.planning.aggregations import INCREMENTAL, Item, compared_texts, copies, follows, kernel_rows, present
 from operators.planning.arrangements import arrange, keep
 from operators.planning.plan import (
+    ArrangementPlan,
+    FollowOp,
     KeyedOp,
     ReduceOp,
     WaveOp,
@@ -27,15 +29,15 @@ if TYPE_CHECKING:
 
 
 def _add(planner: Planner, op: KeyedOp, print_: str) -> int:
-    """The reduction, once: nodes that differ in the names of columns alone may ask for the same of one arrangement.
-
-    One that does not know from its input what it has said keeps that.
-    """
+    """A reduction, once for all who mean the same. One that cannot tell from its input what it has said keeps that."""
     memo = ("reduction", op.scope, print_)
     if memo not in planner.memo:
         planner.memo[memo] = planner.add(op, print_)
         if not op.total:
             keep(planner, op)
+        if isinstance(op, FollowOp):
+            shape = ArrangementPlan(op.state, f"{op.name} state", op.key_width, 1, 0, False)
+            planner.arrangements[op.state] = shape
     return planner.memo[memo]
 
 
@@ -52,10 +54,18 @@ def reduce(
     print_ = planner.hash("reduce", planner.prints[arranged], key.to_json(), aggregations)
     scope, width = planner.scope(node.scope), node.schema.width
     total = planner.scopes[scope].depth == 0
-    op = ReduceOp(
-        len(planner.ops), scope, width, name,
-        input=arranged, key=key, total=total, trace=None, aggregations=aggregations, compared=compared,
-    )  # fmt: skip
+    op: KeyedOp
+    if total and follows(aggregations) and planner.ops[arranged].width > key.width:
+        # A few numbers a key instead of a look at all of its rows.
+        op = FollowOp(
+            len(planner.ops), scope, width, name,
+            input=arranged, key=key, total=total, trace=None, aggregations=aggregations, state=f"state-{print_[:16]}",
+        )  # fmt: skip
+    else:
+        op = ReduceOp(
+            len(planner.ops), scope, width, name,
+            input=arranged, key=key, total=total, trace=None, aggregations=aggregations, compared=compared,
+        )  # fmt: skip
     return _add(planner, op, print_)
 
 

@@ -327,3 +327,71 @@ def select_keys(table, keyed, k, v, d, settled, before, fold, heads, links, inde
             links[home, MEMO_SIZE] = offsets[i + 1] - offsets[i]
             links[home, MEMO_LINK] = tails[i]
     return offsets, out[:count], 0
+
+
+@njit(cache=True, inline="always")
+def _compare_val(table, layer, val, rows, i, first, v):  # type: ignore[no-untyped-def]
+    """How the layer's val compares with the words rows[i, first : first + v]: -1, 0 or 1."""
+    address, stride = table[layer, VALS], table[layer, VAL_STRIDE]
+    for c in range(v):
+        here, there = load(address, val * stride + c), rows[i, first + c]
+        if here != there:
+            return -1 if here < there else 1
+    return 0
+
+
+@njit(cache=True)
+def count_rows(table, rows, k, v):  # type: ignore[no-untyped-def]
+    """How often each of n rows is in all layers together: (int64[n], status).
+
+    rows[n, >= 1 + k + v]: `[hash | key | val | …]`, sorted, equal ones side by side. O(layers x log vals of the key) a
+    row, so the other rows of a key cost nothing.
+    """
+    n, layers = rows.shape[0], table.shape[0]
+    counts = np.empty(n, np.int64)
+    positions = np.zeros(layers, np.int64)
+    places = np.empty(layers, np.int64)
+    for i in range(n):
+        new_key = i == 0
+        new_val = new_key
+        if not new_key:
+            for c in range(1 + k + v):
+                if rows[i, c] != rows[i - 1, c]:
+                    new_val = True
+                    new_key = c < 1 + k
+                    break
+        if not new_val:
+            counts[i] = counts[i - 1]
+            continue
+        total = np.int64(0)
+        for layer in range(layers):
+            if new_key:
+                positions[layer] = _advance(table, layer, positions[layer], rows[i, 0], n - i)
+                places[layer] = _place(table, layer, positions[layer], rows, i, k)
+            at = places[layer]
+            if at < 0:
+                continue
+            lo = at if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at)
+            end = at + 1 if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at + 1)
+            hi = end
+            while lo < hi:
+                middle = (lo + hi) >> 1
+                if _compare_val(table, layer, middle, rows, i, 1 + k, v) < 0:
+                    lo = middle + 1
+                else:
+                    hi = middle
+            if lo == end or _compare_val(table, layer, lo, rows, i, 1 + k, v) != 0:
+                continue
+            start = lo if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], lo)
+            stop = lo + 1 if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], lo + 1)
+            # Without offsets every update has a val of its own, equal ones side by side.
+            while stop < end and table[layer, VAL_OFFSETS] == 0:
+                if _compare_val(table, layer, stop, rows, i, 1 + k, v) != 0:
+                    break
+                stop += 1
+            for e in range(start, stop):
+                total, wrapped = add_checked(total, load(table[layer, DIFFS], e * table[layer, DIFF_STRIDE]))
+                if wrapped:
+                    return counts[:0], OVERFLOW
+        counts[i] = total
+    return counts, 0

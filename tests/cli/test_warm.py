@@ -73,6 +73,7 @@ app.view("groups", edges.group_by("src").agg(n=vn.count(), s=vn.sum("dst"), a=vn
 app.view("whole", edges.group_by("src").agg(s=vn.count_distinct("dst"), a=vn.arg_max("dst", "dst"), b=vn.mode("dst"),
                                             c=vn.median("dst"), m=vn.avg("dst")))
 app.view("often", edges.threshold(2))
+app.view("followed", edges.group_by("dst").agg(n=vn.count(), s=vn.sum("src"), m=vn.avg("src")))
 app.view("found", nodes.lookup(edges, left_on="node", right_on="src").valid_between(to="dst"))
 gone = vn.Variable("gone", Node, delay=50)
 gone.set(nodes.union(edges.select(node="src").coarsen(100)).consolidate())
