@@ -110,10 +110,11 @@ def test_a_plan_as_json(tmp_path: Path) -> None:
 
 def test_settings_are_shown_with_where_they_come_from(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text("workers: 3\nhttp: {port: 1234}\n")
-    words = ["up", BFS, "--config", "settings.yaml", "--set", "workers=2", "--print-config"]
+    words = ["up", BFS, "--config", "settings.yaml", "--set", "workers=2", "--rebuild", "--print-config"]
     lines = [line.split() for line in vernier(*words, cwd=tmp_path).out.splitlines()]
     assert ["workers", "=", "2", "#", "--set", "workers"] in lines
     assert ["http.port", "=", "1234", "#", "settings.yaml"] in lines
+    assert ["state.rebuild", "=", "true", "#", "--set", "state.rebuild"] in lines
     assert ["http.host", "=", "127.0.0.1", "#", "default"] in lines
 
 

@@ -9,6 +9,7 @@ from operators.language.app import App
 from operators.language.schema import Schema
 from operators.language.types import Int64
 from service.settings import MASK, BadSettings, Settings, load, masked
+from storage.place import Place
 
 
 class Row(Schema):
@@ -105,3 +106,14 @@ def test_a_file_that_is_no_yaml_or_not_there(tmp_path: Path) -> None:
         load(write(tmp_path, "- 1"), {}, {})
     with pytest.raises(BadSettings, match="cannot read the settings"):
         load(tmp_path / "none.yaml", {}, {})
+
+
+def test_state_is_a_directory_or_somewhere_else(tmp_path: Path) -> None:
+    near = load(None, {"state.path": str(tmp_path / "state")}, {}).settings
+    assert near.state.place.folder == tmp_path / "state"
+    assert near.log_directory == tmp_path / "logs"
+    relative = load(None, {"state.path": "here/state"}, {}).settings
+    assert relative.state.place.uri == str(Path("here/state").absolute())
+    far = load(None, {"state.path": "s3://bucket/a", "state.cache": str(tmp_path), "state.cache_mb": "5"}, {}).settings
+    assert (far.state.place, far.state.place.folder) == (Place("s3://bucket/a", str(tmp_path), 5 << 20), None)
+    assert (far.log_directory, far.broker_data) == (Path(".run/logs"), Path(".run/kafka"))
