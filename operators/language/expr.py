@@ -161,6 +161,9 @@ class Expr(Methods, Signs):
     def _unary(self, op: str) -> Expr:
         return Unary(op, self)
 
+    def __rpow__(self, other: ExprLike) -> Expr:
+        return Call("pow", (as_expr(other), self))
+
     def _call(self, name: str, *arguments: object) -> Expr:
         return Call(name, (self, *map(as_expr, arguments)))
 

@@ -239,6 +239,8 @@ def test_nulls_and_constants() -> None:
     assert values(col("i").abs(), row, rows) == [None, 3]
     assert values(col("f").round(), row, rows) == [None, 3.0]
     assert values(col("f").is_nan(), row, rows) == [False, False]
+    assert values(2 ** col("i"), row, rows) == [None, 8.0]
+    assert values(abs(col("i") - 5), row, rows) == [None, 2]
     assert values(col("d").round(), row, rows) == [None, D("-2")]
     assert values(lit(D("1E+3")) + col("d"), row, rows) == [None, D("998.50")]
     assert values(vn.least(col("i"), col("f")), row, rows) == [None, 2.5]
