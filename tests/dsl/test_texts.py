@@ -19,6 +19,7 @@ from operators.planning.planner import compile_app
 from storage.contents import Contents
 from storage.texts import Heap
 from storage.updates import Updates
+from vernier import col
 
 # Short ones, long ones, and long ones that words alone do not put in order.
 NAMES = ["", "a", "n" * 15, "n" * 16, "n" * 15 + "z", *(f"a node of the graph, number {i}" for i in range(5))]
@@ -68,13 +69,17 @@ Change = tuple[int, int, int]
 """The number of an edge, time, diff."""
 
 
+def drop_everything(heap: Heap) -> None:
+    """Let a heap let go of all it holds whenever it may let go of something."""
+    setattr(heap, "trim", partial(heap.trim, 0))  # noqa: B010 - mypy takes no assignment to a method
+
+
 def answer(changes: Sequence[Change], *, workers: int, epochs: Iterable[int], drop: bool) -> dict[str, list[Any]]:
     """The changes of all views; drop: heaps let go of everything between epochs."""
     with vn.testing.run(program(), workers=workers, epochs=sorted(set(epochs))) as t:
         if drop:
             for worker in t._engine.workers:
-                heap = worker.state.heap
-                setattr(heap, "trim", partial(heap.trim, 0))  # noqa: B010 - mypy takes no assignment to a method
+                drop_everything(worker.state.heap)
         t.update("roots", [((NAMES[0],), 0, 1), ((NAMES[9],), 5, 1), ((NAMES[9],), 15, -1)])
         t.update("edges", [(row_of(number), time, diff) for number, time, diff in changes])
         t.finish()
@@ -214,3 +219,61 @@ def test_another_program_goes_on_with_the_texts_that_are_there(workers: int) -> 
                 said = sorted(map(repr, zip(decoded, words.time.tolist(), words.diff.tolist(), strict=True)))
                 assert found.setdefault(view, said) == said
                 assert said
+
+
+class Pair(vn.Schema):
+    a: vn.Int64
+    b: vn.Int64
+
+
+class Named(vn.Schema):
+    name: vn.String
+    b: vn.Int64
+
+
+def every_operator() -> vn.App:
+    """All names are long and begin alike."""
+    app = vn.App("every")
+    pairs, begin = app.source("pairs", Pair), vn.lit("a name that is longer than words are: ")
+    one = pairs.select("b", name=vn.concat(begin, col("a").cast(vn.String))).select("name", "b")
+    two = pairs.select(other=vn.concat(begin, col("b").cast(vn.String)), w="a")
+    same = two.select(name="other", b="w")
+    on: Any = {"left_on": "name", "right_on": "other"}
+    app.view("lookup", one.lookup(two, **on))
+    app.view("as-of", one.as_of_join(two, **on, left_time="b", right_time="w"))
+    app.view("full", one.join(two, **on, how="full"))
+    app.view("anti", one.join(two, **on, how="anti"))
+    app.view("numbered", one.row_number(by="name", within=["b"]))
+    app.view("top", one.top_k(1, by="name", within=["b"]))
+    app.view("sessions", one.window("b", session=2, by=["name"]))
+    app.view("less", one.except_all(same))
+    app.view("both", one.intersect(same))
+    app.view("totals", one.group_by("name").agg(total=vn.sum("b"), n=vn.count()), key=["name"])
+    groups = one.group_by("b").agg(
+        often=vn.mode("name"), middle=vn.median("name"), late=vn.arg_max("name", "b"), every=vn.collect_list("name"),
+        least=vn.min("name"), most=vn.max("name"), n=vn.count_distinct("name"),
+    )  # fmt: skip
+    app.view("groups", groups, key=["b"])
+    app.view("exploded", groups.explode("every").select("b", "every"))
+    app.view("twice", one.threshold(2))
+    app.view("coarse", one.coarsen(5).consolidate())
+    fed = vn.Variable("fed", Named, delay=20)
+    fed.set(one.filter(col("b") > 0).distinct())
+    app.view("fed", fed.union(one).distinct())
+    return app
+
+
+def test_every_operator_finds_its_texts_whatever_was_let_go_of() -> None:
+    updates = [((i % 7, i % 3), i, 1 if i < 60 else -1) for i in range(100)]
+    answers = []
+    for workers, epochs in ((1, []), (2, range(0, 130, 9)), (3, range(0, 130, 4))):
+        app = every_operator()
+        with vn.testing.run(app, workers=workers, epochs=epochs) as t:
+            for worker in t._engine.workers:
+                drop_everything(worker.state.heap)
+            t.update("pairs", updates)
+            t.finish()
+            answers.append({view: t.changes(view) for view in app.views})
+    assert all(answers[0].values())
+    for view, changes in answers[0].items():
+        assert [other[view] for other in answers[1:]] == [changes, changes], view
