@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 
 import vernier as vn
+from tests.oracle.joins import AsOf, Matched, PrefixSum, except_all
 from tests.oracle.model import Change, accumulate, changes, collection_at, evaluate
-from tests.oracle.plan import Aggregate, Distinct, Group, Join, Node, Source, Union, columns, fixpoint, item
+from tests.oracle.ordering import RowNumber, RunningSum, Sessions, TopK
+from tests.oracle.plan import (
+    Aggregate,
+    Distinct,
+    Group,
+    Join,
+    Node,
+    PerKey,
+    Project,
+    Source,
+    Union,
+    Whole,
+    columns,
+    fixpoint,
+    item,
+)
+from tests.oracle.values import By
 from tests.profiles import no_timeout, seeds
 from tests.properties.engine import run
 from tests.properties.programs import KNOWN, Edge, known_programs
@@ -98,3 +117,73 @@ def test_many_keys(workers: int, slice_updates: int) -> None:
         for name in names:
             rows = accumulate((row, diff) for row, at, diff in found[name] if at <= time)
             assert rows == evaluate(KNOWN[name].oracle, sources), f"{name} at {time}"
+
+
+NUMBERED = (By(item(1)),)
+ALONG: dict[str, tuple[Node, Callable[[vn.Collection, vn.Collection], vn.Collection]]] = {
+    "first": (
+        PerKey(A, lambda _: (), TopK(9, (By(item(1), True), By(item(0))))),
+        lambda a, b: a.top_k(9, by=[col("dst").desc(), "src"]),
+    ),
+    "first_of_each": (
+        Project(PerKey(A, columns(0), TopK(4, NUMBERED)), columns(1, 2)),
+        lambda a, b: a.top_k(4, by="dst", within="src"),
+    ),
+    "numbers": (
+        PerKey(A, lambda _: (), RowNumber(NUMBERED)),
+        lambda a, b: a.row_number(by="dst"),
+    ),
+    "sums": (
+        Project(PerKey(A, columns(0), RunningSum(item(1), NUMBERED)), columns(1, 2, 3)),
+        lambda a, b: a.running_sum("dst", by="dst", within="src"),
+    ),
+    "sessions": (
+        Project(PerKey(A, columns(0), Sessions(lambda row: int(row[1]), 3)), columns(1, 2, 3, 4)),
+        lambda a, b: a.window("dst", session=3, by="src"),
+    ),
+    "middle": (
+        Group(A, columns(0), (Aggregate("quantile", item(1), at=Fraction(1, 2)), Aggregate("count_distinct", item(1)))),
+        lambda a, b: a.group_by("src").agg(m=vn.median("dst"), d=vn.count_distinct("dst")),
+    ),
+    "all": (
+        Group(A, columns(), (Aggregate("collect_set", item(1)),)),
+        lambda a, b: a.group_by().agg(x=vn.collect_set("dst")),
+    ),
+    "near": (
+        Whole((A, B), AsOf("left", columns(0), columns(0), item(1), item(1), lambda one, two: (*one, two and two[1]))),
+        lambda a, b: a.as_of_join(b.rename(dst="d"), on="src", left_time="dst", right_time="d", how="left"),
+    ),
+    "within": (
+        Whole(
+            (A, B),
+            Matched("anti", columns(0), columns(0), lambda one, two: (), lambda one, two: 0 <= two[1] - one[1] <= 2),
+        ),
+        lambda a, b: a.interval_join(
+            b.rename(dst="d"), on="src", left_time="dst", right_time="d", lower=0, upper=2, how="anti"
+        ),
+    ),
+    "totals": (
+        Whole((A, B), PrefixSum(columns(0), columns(0), item(1), item(1), item(1))),
+        lambda a, b: a.prefix_sum("dst", at=b, by="dst", within="src", name="total"),
+    ),
+    "rest": (Whole((A, B), except_all), lambda a, b: a.except_all(b)),
+}
+
+
+@no_timeout
+@pytest.mark.parametrize(("workers", "slice_updates", "keys"), [(1, 100_000, 2), (2, 300, 1), (3, 64, 5)])
+def test_large_groups_in_order(workers: int, slice_updates: int, keys: int) -> None:
+    """Hundreds of rows a group, so that whatever is cut into parts is cut; looked at at some times."""
+    app = vn.App("along")
+    a, b = app.source("a", Edge), app.source("b", Edge)
+    for name, (_, build) in ALONG.items():
+        app.view(name, build(a, b))
+    for seed in seeds(1):
+        choose = random.Random(seed + keys)
+        updates = {"a": crowd(choose, 500, keys, 300), "b": crowd(choose, 300, keys, 300)}
+        found = run(app, updates, cuts=[100, 101, 200], workers=workers, slice_updates=slice_updates)
+        for time in (0, 100, 249):
+            sources = {name: collection_at(part, time) for name, part in updates.items()}
+            for name, (plan, _) in ALONG.items():
+                rows = accumulate((row, diff) for row, at, diff in found[name] if at <= time)
+                assert rows == evaluate(plan, sources), f"seed {seed}, {name} at {time}"

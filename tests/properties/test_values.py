@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from tests.oracle.joins import Matched, except_all, intersect
+from tests.oracle.joins import AsOf, Matched, except_all, intersect
 from tests.oracle.model import changes_of
 from tests.oracle.ordering import Rank, RowNumber, Shifted, TopK
 from tests.oracle.plan import (
     Aggregate,
+    Between,
+    Coarsen,
+    Delay,
     Distinct,
+    Expand,
     Filter,
     Group,
     Join,
+    Lookup,
     Node,
     PerKey,
     Project,
@@ -30,7 +36,7 @@ from tests.oracle.plan import (
     fixpoint,
     item,
 )
-from tests.oracle.values import By, rank
+from tests.oracle.values import By, canonical, order, rank
 from tests.profiles import examples
 from tests.properties.engine import run
 from tests.properties.values import KINDS, moving, plain
@@ -62,6 +68,19 @@ def followed(t: C, u: C) -> C:
 
 def follow(x: Node) -> tuple[Node]:
     return (Distinct(Union((x, Join(x, U, columns(1), columns(0), lambda one, two: (one[0], two[1]))))),)
+
+
+def greatest(key: tuple[Any, ...], rows: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+    """The v of the last row in the order of columns, as often as the most frequent row is there."""
+    last = max((canonical(row) for row, _ in rows), key=order)
+    row = next(row for row, _ in rows if canonical(row) == last)
+    return [((row[0],), max(count for _, count in rows))]
+
+
+def u_values(t: C) -> type[vn.Schema]:
+    """A schema of the column v alone."""
+    field = t.schema.field("v")
+    return type("Value", (vn.Schema,), {"__annotations__": {"v": field.type | None}})
 
 
 ENDS = tuple(Aggregate(kind, item(1), True) for kind in ("min", "max", "count"))
@@ -105,6 +124,36 @@ VIEWS: dict[str, tuple[Node, Callable[[C, C], C]]] = {
     "lag": (
         Project(PerKey(T, columns(2), Shifted(item(1), 1, (By(item(0)),))), columns(1, 2, 3, 4)),
         lambda t, u: t.lag("v", by="k", within="a"),
+    ),
+    "delayed": (Delay(Project(T, columns(1, 0)), 2), lambda t, u: t.select("v", "k").delay(2)),
+    "valid": (
+        Coarsen(Between(T, item(2), lambda row: row[2] + 4), 2),
+        lambda t, u: t.valid_between("a", col("a") + 4).coarsen(2),
+    ),
+    "looked_up": (
+        Lookup(T, U, columns(0), columns(0), lambda one, two: (*one, *two[1:])),
+        lambda t, u: t.lookup(u.rename(v="w", a="b"), on="k"),
+    ),
+    "as_of": (
+        Whole((T, U), AsOf("left", columns(1), columns(0), item(2), item(2), beside)),
+        lambda t, u: t.as_of_join(
+            u.rename(k="l", v="w", a="b"), left_on="v", right_on="l", left_time="a", right_time="b", how="left"
+        ),
+    ),
+    "as_of_all": (
+        Whole((T, U), AsOf("inner", columns(), columns(), item(2), item(2), beside)),
+        lambda t, u: t.as_of_join(u.rename(k="l", v="w", a="b"), left_time="a", right_time="b"),
+    ),
+    "collected": (
+        Expand(
+            Group(T, columns(2), (Aggregate("collect_list", item(1)),)),
+            lambda row: [((row[0], one, place), 1) for place, one in enumerate(row[1])],
+        ),
+        lambda t, u: t.group_by("a").agg(v=vn.collect_list("v")).explode("v", index_name="i"),
+    ),
+    "reduced": (
+        PerKey(T, columns(0), lambda rows: [((max(rows, key=order)[1],), max(rows.values()))]),
+        lambda t, u: t.reduce(greatest, keys="k", returns=u_values(t)),
     ),
     "followed": (
         fixpoint((Distinct(Project(T, columns(0, 1))),), follow)[0],
