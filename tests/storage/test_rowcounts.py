@@ -1,0 +1,40 @@
+"""How often rows were there before a slice: by search, against the histories of their keys."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from storage.layer import keyed_rows
+from storage.trace import Trace
+from storage.updates import MIN_TIME, Updates
+
+
+@pytest.mark.parametrize("key_width", [1, 2])
+@pytest.mark.parametrize("val_width", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_are_counted_over_all_layers(key_width: int, val_width: int, seed: int) -> None:
+    rng = random.Random(f"{key_width} {val_width} {seed}")
+    width = key_width + val_width
+    trace = Trace("t", key_width, val_width, 0)
+    lower = MIN_TIME
+    for upper in range(10, 60, 10):
+        rows = [[rng.randrange(3) for _ in range(width)] for _ in range(rng.choice([0, 3, 40]))]
+        times = [rng.randrange(max(lower, 0), upper) for _ in rows]
+        if rows:
+            updates = Updates.of(rows, times, [rng.choice([1, -1, 2]) for _ in rows])
+            trace.seal(keyed_rows(updates, key_width), lower, upper)
+        # A view's trace keeps times, so that a row has several updates in one layer.
+        trace.close_slice(upper if seed % 2 else MIN_TIME)
+        lower = upper
+    held: dict[tuple[int, ...], int] = {}
+    for layer in trace.layers:
+        for row, diff in zip(layer.to_updates().rows.tolist(), layer.to_updates().diff.tolist(), strict=True):
+            held[tuple(row)] = held.get(tuple(row), 0) + diff
+    asked = [[rng.randrange(4) for _ in range(width)] for _ in range(50)]
+    keyed = keyed_rows(Updates.of(asked, [60 + i % 3 for i in range(50)], 1), key_width)
+    found = trace.count_rows(keyed)
+    assert found.tolist() == [held.get(tuple(row), 0) for row in keyed[:, 1 : 1 + width].tolist()]
+    assert trace.count_rows(np.ascontiguousarray(keyed[:0])).tolist() == []
