@@ -74,6 +74,19 @@ def test_a_full_join_of_a_collection_with_itself() -> None:
     }
 
 
+def test_an_aggregate_of_an_expression_inside_a_loop() -> None:
+    """The expression becomes a column of the loop's body, after the body has been built."""
+    app = vn.App("loop")
+    rows = app.source("rows", Edge)
+
+    @vn.fixpoint(max_rounds=2, on_limit="truncate")
+    def least(x: vn.Collection) -> vn.Collection:
+        return x.group_by("src").agg(dst=vn.arg_max("dst", by=-col("dst")))
+
+    app.view("v", least(rows))
+    assert run(app, {"rows": [((1, 2), 1, 1), ((1, 3), 1, 1)]}) == {"v": [((1, 2), 1, 1)]}
+
+
 @pytest.mark.parametrize("cuts", [[], [12]])
 def test_equal_loops_inside_different_loops_give_answers_of_their_own(cuts: list[int]) -> None:
     edges: list[Change] = [
