@@ -36,8 +36,8 @@ class Joins(Grouping):
         one matches, as often as they are there, with nulls for the other side; "semi" keeps the rows of the left side
         that a present row of the right one matches, as often as they are there, "anti" those that none does.
         Raises NameClash when both sides have another column of one name, WrongType when key types differ.
-        Cost: a change costs what its pairs do; all but "inner" also look through the rows of a changed key on the
-        side whose presence matters, unless that side is made of distinct rows.
+        Cost: a change costs what its pairs do. All but "inner" also count the present rows of a key on the side whose
+        presence matters; inside a loop they look through those of a changed key, unless they are distinct rows.
         """
         check_collection(other, "join")
         if how not in HOW:
