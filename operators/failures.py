@@ -45,6 +45,19 @@ class ListTooLong(CallerError):
     most: int
 
 
+class TooManyCopies(CallerError):
+    """A group has far more copies than anybody wants to see one by one."""
+
+    message = (
+        "{operator}: {copies} copies in the group {key} would be a row each, {most} at most; "
+        "make equal rows one by distinct() or group_by() first"
+    )
+    operator: str
+    key: str
+    copies: int
+    most: int
+
+
 class MultiplicityOverflow(CallerError):
     """How often a row of a group is there left int64."""
 

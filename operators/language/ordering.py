@@ -62,7 +62,10 @@ class Ordering(Joins):
         return self._along(DenseRank(order, name), grouped, name)
 
     def row_number(self, *, by: ByList, within: Columns = (), name: str = "row_number") -> Self:
-        """SQL's ROW_NUMBER as a further column: 1, 2, 3 …; each copy of a row becomes a row with its own number."""
+        """SQL's ROW_NUMBER as a further column: 1, 2, 3 …; each copy of a row becomes a row with its own number.
+
+        More than 2**26 copies in a group are an error, here and where else copies become rows.
+        """
         grouped, order = self._group(by, within, "row_number")
         return self._along(RowNumber(order, name), grouped, name)
 

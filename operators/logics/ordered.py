@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.failures import AggregateOverflow
+from operators.failures import AggregateOverflow, TooManyCopies
 from operators.language.evaluate import bind
 from operators.language.expr import Expr
 from operators.language.order import Orders
@@ -21,6 +21,9 @@ from operators.language.schema import RowType
 from operators.language.types import Int64, Type
 from operators.language.types import Words as Ints
 from operators.logic import Groups, Logic, LogicSpec, Produced
+
+MOST_COPIES = 1 << 26
+"""Copies of a group that become a row each; more are taken for a mistake in the data."""
 
 
 class Ordered:
@@ -56,11 +59,24 @@ class Ordered:
         rows = np.concatenate((self.words[parents], columns), axis=1)
         return Produced(offsets, rows, counts)
 
+    def spread(self, pieces: Ints) -> Ints:
+        """The row of each of so many pieces of the rows: int64[n] -> int64[their sum]. Raises TooManyCopies."""
+        if len(self) and int(pieces.max()) > MOST_COPIES // len(self):
+            for start, stop in {*zip(self.starts.tolist(), self.stops.tolist())}:
+                copies = sum(pieces[start:stop].tolist())
+                if copies > MOST_COPIES:
+                    key = self.key_of(start)
+                    raise TooManyCopies(operator=self.operator, key=key, copies=copies, most=MOST_COPIES)
+        return np.repeat(np.arange(len(self)), pieces)
+
+    def key_of(self, row: int) -> str:
+        """The key of a row's group, for messages."""
+        keys = self.groups.keys[self.group_of[row] : self.group_of[row] + 1]
+        return str(self.key.decode_rows(keys, self.groups.heap)[0])
+
     def failed(self, row: int) -> AggregateOverflow:
         """The error for the group of a row."""
-        keys = self.groups.keys[self.group_of[row] : self.group_of[row] + 1]
-        key = self.key.decode_rows(keys, self.groups.heap)
-        return AggregateOverflow(operator=self.operator, key=str(key[0]))
+        return AggregateOverflow(operator=self.operator, key=self.key_of(row))
 
     def _check_copies(self) -> None:
         """Positions are int64: a group has fewer copies than that."""
@@ -166,7 +182,7 @@ class RowNumber(OrderedSpec):
     name: ClassVar[str] = "row_number"
 
     def answer(self, rows: Ordered, val: RowType) -> Produced:
-        parents = np.repeat(np.arange(len(rows)), rows.counts)
+        parents = rows.spread(rows.counts)
         number = np.arange(len(parents)) - (np.cumsum(rows.counts) - rows.counts - rows.before)[parents] + 1
         return rows.produce(parents, number[:, None], np.ones(len(parents), np.int64))
 
@@ -201,7 +217,7 @@ class Shift(OrderedSpec):
         alone = np.minimum(rows.counts, distance) if distance else np.zeros(len(rows), np.int64)
         whole = rows.counts > alone
         pieces = alone + whole
-        parents = np.repeat(np.arange(len(rows)), pieces)
+        parents = rows.spread(pieces)
         nth = np.arange(len(parents)) - (np.cumsum(pieces) - pieces)[parents]
         inside = nth == alone[parents]  # the piece of all copies that see their own row
         counts = np.where(inside, (rows.counts - alone)[parents], 1)

@@ -49,6 +49,7 @@ class RunningSum(OrderedSpec):
         valid = np.ascontiguousarray(rows.words[:, field.offset]) if field.nullable else np.ones(len(rows), np.int64)
         counts, offsets = rows.counts, rows.groups.offsets
         kind, nullable = self.added(val)
+        parents = rows.spread(counts)
         if isinstance(kind, Float64):
             values = np.ascontiguousarray(kind.from_words(words))
             sums, seen = running_float_sums(offsets, counts, values, valid)
@@ -61,7 +62,6 @@ class RunningSum(OrderedSpec):
             new = low[:, None] if kind.words == 1 else np.column_stack((high, low ^ LEAST))
         if nullable:
             new = np.column_stack((seen, np.where(seen[:, None] != 0, new, 0)))
-        parents = np.repeat(np.arange(len(rows)), counts)
         return rows.produce(parents, new, np.ones(len(parents), np.int64))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.failures import AggregateOverflow
+from operators.failures import AggregateOverflow, TooManyCopies
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection
 from tests.profiles import examples
@@ -227,6 +227,18 @@ def test_many_copies_cost_nothing_where_they_are_alike() -> None:
         }
     with pytest.raises(AggregateOverflow, match="rank by points"):
         answered(lambda s: s.rank(by="points"), Score, [((1, 5, 1), 1, 2**62), ((1, 4, 2), 1, 2**62)])
+
+
+@pytest.mark.parametrize("operator", ["row_number", "running_sum", "lag"])
+def test_too_many_copies_to_be_rows_are_an_error_that_names_the_group(operator: str) -> None:
+    builds: dict[str, Callable[[vn.Collection], vn.Collection]] = {
+        "row_number": lambda scores: scores.row_number(by="points", within="team"),
+        "running_sum": lambda scores: scores.running_sum("points", by="player", within="team"),
+        "lag": lambda scores: scores.lag("points", 2**30, by="player", within="team"),
+    }
+    given: list[Change] = [((3, 1, 1), 1, 1), ((7, 5, 1), 1, 2**40), ((7, 4, 1), 1, 1)]
+    with pytest.raises(TooManyCopies, match=rf"{operator}.*: 1\d+ copies in the group \(7,\)"):
+        answered(builds[operator], Score, given)
 
 
 class Note(vn.Schema):
