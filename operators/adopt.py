@@ -28,6 +28,7 @@ from operators.planning.plan import (
     DelayedOp,
     InputOp,
     LinearOp,
+    LookupOp,
     Move,
     Op,
     Plan,
@@ -59,7 +60,7 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
     needed = upstream(plan, [op.id for op in plan.ops if _keeps(op) & set(fresh)])
     sources = {}
     for op in (plan.ops[i] for i in sorted(needed)):
-        if isinstance(op, (DelayedOp, SetOp)) or (
+        if isinstance(op, (DelayedOp, SetOp, LookupOp)) or (
             isinstance(op, LinearOp) and any(isinstance(s, Move) for s in op.stages)
         ):
             raise NeedsHistory(what=_shown(plan, fresh), why=f"{op.name} looks at when rows came")

@@ -75,6 +75,12 @@ def delayed() -> vn.App:
     return app
 
 
+def looked_up() -> vn.App:
+    app, edges, roots = sources("looked_up")
+    app.view("found", edges.lookup(roots.rename(node="src"), on="src"))
+    return app
+
+
 Inputs = Mapping[str, Sequence[Change]]
 
 
@@ -162,8 +168,9 @@ def test_what_is_equal_is_kept_and_kept_once() -> None:
 
 def test_what_follows_from_the_past_needs_it() -> None:
     held = compile_app(reach(), keep_sources=True).arrangements
-    with pytest.raises(NeedsHistory, match="looks at when rows came"):
-        plan_adoption(compile_app(bundle([reach(), delayed()])), held)
+    for late in (delayed(), looked_up()):
+        with pytest.raises(NeedsHistory, match="looks at when rows came"):
+            plan_adoption(compile_app(bundle([reach(), late])), held)
     app, edges, roots = sources("other")
     app.view("ends", edges.filter(col("src") > 3).select("dst"))
     app.view("roots", roots)
