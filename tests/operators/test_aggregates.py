@@ -29,6 +29,10 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
     "String": (vn.String, ["", "a", "b", "ab", "é", *LONG]),
     "Bool": (vn.Bool, [True, False]),
     "List": (vn.List(vn.Int64), [[], [1], [1, 2], [2], [-1] * 5]),
+    "Struct": (
+        vn.Struct(a=vn.Int64 | None, b=vn.String),
+        [{"a": a, "b": b} for a in (None, 1) for b in ("x", LONG[0], LONG[3])],
+    ),
 }
 Group = list[tuple[Any, Any, int]]
 """(value, by, multiplicity), value and by may be None."""
@@ -38,19 +42,28 @@ def rank(value: Any) -> Any:
     """A sort key: nulls first, NaN last."""
     if isinstance(value, float):
         return (True, value != value, 0.0 if value != value else value)
-    return (value is not None, False, 0 if value is None else tuple(value) if isinstance(value, list) else value)
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return (True, False, tuple((field is not None, 0 if field is None else field) for _, field in value))
+    return (value is not None, False, 0 if value is None else flat(value))
+
+
+def flat(value: Any) -> Any:
+    """A value that can be a key of a dictionary."""
+    return tuple(value.items()) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
 
 
 def copies_of(group: Group) -> Counter[Any]:
     copies: Counter[Any] = Counter()
     for value, _, count in group:
         if count > 0 and value is not None:
-            copies[tuple(value) if isinstance(value, list) else value] += count
+            copies[flat(value)] += count
     return copies
 
 
 def back(value: Any, like: str) -> Any:
-    return list(value) if like == "List" and value is not None else value
+    if value is None:
+        return None
+    return list(value) if like == "List" else dict(value) if like == "Struct" else value
 
 
 def expected(kind: str, group: Group, like: str) -> Any:
@@ -86,7 +99,7 @@ def expected(kind: str, group: Group, like: str) -> Any:
             if not rows:
                 return None
             best = (min if kind == "first" else max)(by for _, by in rows)
-            return min((value for value, by in rows if by == best), key=rank)
+            return min((value for value, by in rows if by == best), key=lambda value: rank(flat(value)))
     weighed_sum = total(weighed, like)
     if kind == "total":
         return weighed_sum if weighed else None
