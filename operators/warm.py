@@ -152,6 +152,8 @@ def warm(report: Callable[[str], None] = lambda text: None) -> None:
                 engine.run_epoch(MIN_TIME, 100, {name: many[name] for name in plan.sources})
                 few = _updates(20, 100)
                 engine.run_epoch(100, CLOSED, {name: few[name] for name in plan.sources})
+                for trace in engine.workers[0].state.traces.values():
+                    trace.cursor_through(CLOSED).range(0)
     _contents()
 
 

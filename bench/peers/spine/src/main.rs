@@ -2,10 +2,9 @@
 //!
 //! Usage: vernier-peer-spine EDGES KEYS BATCH. Both files hold little-endian int64: pairs of key and value, and keys in
 //! ascending order. Update i comes at time i; what has been inserted is compacted as the frontier passes it.
-//! Prints one JSON line: seconds, layers, and what the look-ups found, to be compared.
+//! Prints one JSON line: seconds of CPU, layers, and what the look-ups found, to be compared.
 
 use std::fs;
-use std::time::Instant;
 
 use differential_dataflow::consolidation::consolidate_updates;
 use differential_dataflow::trace::cursor::Cursor;
@@ -18,9 +17,17 @@ use timely::progress::{frontier::AntichainRef, Antichain};
 type Spine = ValSpine<i64, i64, u64, i64>;
 type Batched = <Spine as TraceReader>::Batch;
 
+const TURNS: usize = 100;
+
 fn words(path: &str) -> Vec<i64> {
     let bytes = fs::read(path).expect("a readable file");
     bytes.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().unwrap())).collect()
+}
+
+/// Seconds of CPU that this thread has had, as Linux counts them.
+fn cpu() -> f64 {
+    let line = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux's scheduler statistics");
+    line.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
 /// A batch of edges[first..last], complete up to time `upper`.
@@ -42,26 +49,28 @@ fn main() {
 
     let mut spine = Spine::new(OperatorInfo::new(0, 0, [].into()), None, None);
     let mut batcher = ValBatcher::new(None, 0);
-    let began = Instant::now();
+    let began = cpu();
     let mut longest = 0f64;
     for first in (0..n).step_by(size) {
-        let step = Instant::now();
+        let step = cpu();
         let last = n.min(first + size);
         let batch = build(&mut batcher, &edges, first, last, last as u64);
         spine.insert(batch);
         let frontier = [last as u64];
         spine.set_logical_compaction(AntichainRef::new(&frontier));
         spine.set_physical_compaction(AntichainRef::new(&frontier));
-        longest = longest.max(step.elapsed().as_secs_f64());
+        longest = longest.max(cpu() - step);
     }
-    let insert = began.elapsed().as_secs_f64();
+    let insert = cpu() - began;
     let (mut layers, mut updates) = (0, 0);
     spine.map_batches(|batch| if batch.len() > 0 { layers += 1; updates += batch.len() });
 
-    let mut look_up = f64::MAX;
     let mut found = 0i64;
-    for _ in 0..7 {
-        let began = Instant::now();
+    let mut began = 0f64;
+    for turn in 0..=TURNS {
+        if turn == 1 {
+            began = cpu();
+        }
         found = 0;
         let (mut cursor, storage) = spine.cursor();
         for key in keys.iter() {
@@ -75,22 +84,22 @@ fn main() {
                 }
             }
         }
-        look_up = look_up.min(began.elapsed().as_secs_f64());
     }
+    let look_up = (cpu() - began) / TURNS as f64;
     drop(spine);
 
     let mut batcher = ValBatcher::new(None, 0);
-    let began = Instant::now();
+    let began = cpu();
     let one = build(&mut batcher, &edges, 0, n / 2, (n / 2) as u64);
     let two = build(&mut batcher, &edges, n / 2, n, n as u64);
-    let built = began.elapsed().as_secs_f64();
-    let began = Instant::now();
+    let built = cpu() - began;
+    let began = cpu();
     let frontier = [n as u64];
     let mut merger = one.begin_merge(&two, AntichainRef::new(&frontier));
     let mut fuel = isize::MAX;
     merger.work(&one, &two, &mut fuel);
     let merged = merger.done();
-    let merge = began.elapsed().as_secs_f64();
+    let merge = cpu() - began;
 
     println!(
         "{{\"insert_s\":{insert},\"longest_insert_s\":{longest},\"layers\":{layers},\"updates\":{updates},\"look_up_s\":{look_up},\"found\":{found},\"build_s\":{built},\"merge_s\":{merge},\"merged\":{}}}",
