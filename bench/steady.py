@@ -110,7 +110,9 @@ def plot(result: dict[str, Any], series: dict[str, list[float]], path: Path) -> 
     seconds.plot(series["cpu_ms"], ".", markersize=1)
     seconds.set(xlabel="epoch", ylabel="ms of CPU", ylim=(0, None), title=f"{result['batch']} updates an epoch")
     memory.plot(series["resident_mb"])
-    memory.set(xlabel="hundreds of epochs", ylabel="MB resident", ylim=(0, 1.2 * max(series["resident_mb"])), title="memory")
+    memory.set(
+        xlabel="hundreds of epochs", ylabel="MB resident", ylim=(0, 1.2 * max(series["resident_mb"])), title="memory"
+    )
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110)
 
