@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -85,6 +86,17 @@ def test_an_aggregate_of_an_expression_inside_a_loop() -> None:
 
     app.view("v", least(rows))
     assert run(app, {"rows": [((1, 2), 1, 1), ((1, 3), 1, 1)]}) == {"v": [((1, 2), 1, 1)]}
+
+
+@pytest.mark.parametrize(
+    "build", [lambda rows: rows.row_number(by="dst"), lambda rows: rows.running_sum("src", by="dst")]
+)
+def test_copies_beyond_all_memory_are_an_error_of_the_program(build: Callable[[vn.Collection], vn.Collection]) -> None:
+    """Each copy would be a row of its own; what memory cannot hold was a MemoryError."""
+    app = vn.App("copies")
+    app.view("v", build(app.source("rows", Edge)))
+    with pytest.raises(vn.VernierError, match="1099511627776 copies"):
+        run(app, {"rows": [((1, 2), 1, 2**40)]})
 
 
 @pytest.mark.parametrize("cuts", [[], [12]])
