@@ -89,7 +89,9 @@ def test_an_aggregate_of_an_expression_inside_a_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    "build", [lambda rows: rows.row_number(by="dst"), lambda rows: rows.running_sum("src", by="dst")]
+    "build",
+    [lambda rows: rows.row_number(by="dst"), lambda rows: rows.running_sum("src", by="dst")],
+    ids=["row_number", "running_sum"],
 )
 def test_copies_beyond_all_memory_are_an_error_of_the_program(build: Callable[[vn.Collection], vn.Collection]) -> None:
     """Each copy would be a row of its own; what memory cannot hold was a MemoryError."""
