@@ -12,28 +12,26 @@ import difflib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from operators.errors import ProgramError
 from operators.language.app import App
 from operators.language.duration import nanoseconds
+from service.sections import Epoch, Http, Kafka, Log, Source, Spark, State
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
-from storage.place import CACHE_BYTES, Place
 
 PREFIX = "VERNIER_"
 ELSEWHERE = frozenset({"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS"})
 """Variables of set-up, which are no settings of a service."""
 
 MASK = "********"
-_MS = 1_000_000
 
 
 class BadSettings(CallerError):
@@ -41,158 +39,6 @@ class BadSettings(CallerError):
 
     message = "{problem}"
     problem: str
-
-
-def _ms(text: object) -> object:
-    """Durations of settings: a number is milliseconds, text has a unit."""
-    if isinstance(text, str):
-        if text.strip().isdecimal():
-            return int(text)
-        try:
-            return -(-nanoseconds(text) // _MS)
-        except ProgramError as error:
-            raise ValueError(str(error)) from error
-    return text
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Kafka(_Section):
-    """The brokers, or one of our own."""
-
-    bootstrap: str = Field(default="127.0.0.1:19092", description="host:port of one or more brokers, with commas")
-    embedded: bool = Field(default=False, description="start a single broker on the port of `bootstrap`, for trials")
-    data: Path | None = Field(
-        default=None, description="where the embedded broker keeps its log; default: beside the state"
-    )
-    heap_mb: int = Field(default=384, ge=64, description="Java heap of the embedded broker")
-    replication: int = Field(default=-1, description="of topics that the service creates; -1: as the brokers have it")
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
-    sasl_username: str | None = None
-    sasl_password: SecretStr | None = Field(
-        default=None, description="from the environment only; or sasl_password_file"
-    )
-    sasl_password_file: Path | None = None
-    ssl_cafile: Path | None = None
-    options: dict[str, str] = Field(default={}, description="handed to Spark's Kafka source as kafka.<name>")
-
-
-class Source(_Section):
-    """Where a source comes from and how its time runs."""
-
-    topic: str | None = Field(default=None, description="default: the source's name")
-    partitions: int | None = Field(
-        default=None, ge=1, description="of the topic, when the service creates it; default: workers"
-    )
-    format: Literal["vernier", "json"] = "vernier"
-    clock: Literal["arrival", "event"] = "arrival"
-    lateness: str | None = Field(
-        default=None, description="bounded lateness of an event clock without progress, like 5s"
-    )
-    idle_timeout_ms: int | None = Field(
-        default=30_000, ge=0, description="an idle partition gives way after it; null: never"
-    )
-    on_late: Literal["reject", "advance"] | None = Field(default=None, description="default: what the program says")
-    resolution: Literal["exact", "millisecond"] = "exact"
-
-    @field_validator("lateness")
-    @classmethod
-    def _is_duration(cls, value: str | None) -> str | None:
-        if value is not None:
-            _ms(value)
-        return value
-
-    _idle = field_validator("idle_timeout_ms", mode="before")(_ms)
-
-
-class State(_Section):
-    """The state directory."""
-
-    path: str = Field(default=".run/state", description="a directory, or a URI like s3://bucket/name")
-    cache: Path | None = Field(
-        default=None, description="where segments of a URI are copied to; default: among the temporary folders"
-    )
-    cache_mb: int = Field(default=CACHE_BYTES >> 20, ge=1, description="what these copies may take")
-    keep: int = Field(default=64, ge=2, description="epochs whose manifests stay for readers that follow")
-    rebuild: bool = Field(
-        default=False,
-        description="where a changed program cannot go on from the state: begin anew, with all that the topics hold",
-    )
-    keep_sources: bool = Field(
-        default=False, description="keep every source's rows whole, so that programs can join or change later"
-    )
-
-    @field_validator("path", mode="before")
-    @classmethod
-    def _written(cls, value: object) -> object:
-        return os.fspath(value) if isinstance(value, Path) else value
-
-    @property
-    def place(self) -> Place:
-        """Where the state is, for all processes of the service."""
-        cache = None if self.cache is None else str(self.cache.resolve())
-        place = Place(self.path, cache, self.cache_mb << 20)
-        return place if place.folder is None else replace(place, uri=str(place.folder))
-
-    @property
-    def beside(self) -> Path:
-        """Where what is no state is kept by default: beside the directory; for a URI, in `.run`."""
-        folder = self.place.folder
-        return Path(".run") if folder is None else folder.parent
-
-
-class Epoch(_Section):
-    """How epochs run."""
-
-    attempts: int = Field(default=4, ge=1, description="tries of one epoch before the query is started anew")
-    on_error: Literal["retry", "stop"] = Field(
-        default="retry", description="when the program fails on its data: try again, or stop and keep answering"
-    )
-    retry_ms: int = Field(
-        default=30_000, ge=100, description="the longest pause before a failed program is tried again"
-    )
-    timeout_ms: int = Field(
-        default=300_000, ge=1_000, description="how long one attempt may take, compilation included"
-    )
-    heartbeat_ms: int = Field(
-        default=500, ge=10, description="silence after which the service makes an epoch by itself"
-    )
-    max_messages: int | None = Field(
-        default=200_000, ge=1, description="messages an epoch takes at most; null: all there are"
-    )
-    slice_updates: int = Field(default=1024, ge=1, description="updates that go through the dataflow together")
-
-    _durations = field_validator("timeout_ms", "heartbeat_ms", "retry_ms", mode="before")(_ms)
-
-
-class Spark(_Section):
-    """The engine."""
-
-    master: str | None = Field(default=None, description="default: local[workers]")
-    driver_memory: str = "1g"
-    conf: dict[str, str] = Field(default={}, description="added to Spark's configuration; wins over what we set")
-
-
-class Http(_Section):
-    """The sidecar."""
-
-    host: str = "127.0.0.1"
-    port: int = Field(default=8642, ge=0, le=65535)
-    stale_after_ms: int = Field(
-        default=10_000, ge=100, description="age of the newest epoch from which /readyz says no"
-    )
-
-    _stale = field_validator("stale_after_ms", mode="before")(_ms)
-
-
-class Log(_Section):
-    """What is told while running."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    directory: Path | None = Field(default=None, description="of the processes' logs; default: beside the state")
 
 
 class Settings(BaseSettings):

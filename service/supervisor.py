@@ -29,7 +29,8 @@ from service.errors import NoRoom, ProcessFailed, TakenPort
 from service.jars import kafka_jars, spark_jars
 from service.java import find_java
 from service.leash import command
-from service.settings import Http, Loaded, Settings, masked
+from service.sections import Http
+from service.settings import Loaded, Settings, masked
 from service.trouble import STOPPED
 from storage.state import FOLDERS, StateDirectory
 
