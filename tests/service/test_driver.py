@@ -39,6 +39,17 @@ app = vn.App("sums", retain="1h")
 pairs = app.source("pairs", Pair)
 app.view("sums", pairs.group_by("key").agg(total=vn.sum("value"), n=vn.count()), key=["key"])
 """
+CHECKED = PROGRAM.replace(
+    "app = ",
+    """
+@vn.udf(returns=vn.Int64)
+def checked(values):
+    if (values == 13).any():
+        raise ValueError("unlucky")
+    return values
+
+app = """,
+).replace("pairs.group_by", 'pairs.with_columns(value=checked(vn.col("value"))).group_by')
 TOPS = PROGRAM.replace('"sums"', '"tops"').replace('total=vn.sum("value"), n=vn.count()', 'high=vn.max("value")')
 
 
@@ -194,19 +205,22 @@ def test_programs_join_and_leave_a_running_service(service: Service) -> None:
 
 
 def test_a_program_that_fails_on_its_data_stops_nobody_from_reading(service: Service) -> None:
+    (service.folder / "program.py").write_text(CHECKED, "utf-8")
     service.start()
     reached = service.send((1, 10))
     service.final(reached)
     state = service.folder / "state"
     assert trouble.read(LocalBlob(state)) is None
-    # The sum leaves int64: no epoch can be made of it, however often it is tried.
-    service.send(*[(1, 2**62)] * 3)
+    # A function of the program raises: no epoch can be made of it, however often it is tried.
+    service.send((2, 1), (3, 13))
     service.wait(lambda: (found := trouble.read(LocalBlob(state))) and found.tries >= 2)
     found = trouble.read(LocalBlob(state))
     assert found is not None
     assert found.program
     assert not found.stopped
-    assert "does not fit" in found.reason
+    assert "the function checked failed" in found.reason
+    assert "13" in found.reason
+    assert "program.py:" in found.reason
     assert service.stop() == 0
     service.start(epoch__on_error="stop")
     assert service.process is not None
