@@ -1,6 +1,7 @@
 """What every test gets: hypothesis profiles (tests/profiles.py), options and fixtures that are of use everywhere."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import tests.profiles  # noqa: F401  (loads the profile)
 # Spark's workers must be this interpreter, with these packages.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so would every command that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -54,20 +54,20 @@ def beside(left: Row | None, right: Row | None) -> Row:
 
 
 def followed(t: C, u: C) -> C:
-    """Whatever the rows of t lead to, from value to key."""
+    """Whatever the rows of t lead to, from value to key. Of present rows: others may keep the loop from settling."""
+    links = u.select(l=col("k"), w=col("v")).distinct()
 
     @vn.fixpoint
     def follow(x: C) -> C:
-        return x.union(
-            x.join(u.select(l=col("k"), w=col("v")), left_on="v", right_on="l").select("k", v=col("w"))
-        ).distinct()
+        return x.union(x.join(links, left_on="v", right_on="l").select("k", v=col("w"))).distinct()
 
     result: C = follow(t.select("k", "v").distinct())
     return result
 
 
 def follow(x: Node) -> tuple[Node]:
-    return (Distinct(Union((x, Join(x, U, columns(1), columns(0), lambda one, two: (one[0], two[1]))))),)
+    links = Distinct(Project(U, columns(0, 1)))
+    return (Distinct(Union((x, Join(x, links, columns(1), columns(0), lambda one, two: (one[0], two[1]))))),)
 
 
 def greatest(key: tuple[Any, ...], rows: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
