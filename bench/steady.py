@@ -131,6 +131,7 @@ def main() -> None:
     edges = random_edges(2 * args.window)
     worker = Worker(plan)
     worker.run_epoch(MIN_TIME, 1, {"edges": Updates.of(edges[: args.window], 0, 1)})
+    gc.freeze()  # as a worker does with what only its start has made
     series: dict[str, list[float]] = {"cpu_ms": [], "resident_mb": [], "merged": [], "stored_ms": []}
     with tempfile.TemporaryDirectory() as folder:
         stored = Stored(folder) if args.stored else None
