@@ -362,9 +362,9 @@ class Plan:
         follows = {op.view: upstream(self, [op.id]) for op in self.ops if isinstance(op, ViewOp)}
         keeps: dict[str, set[int]] = {}
         for op in self.ops:
-            trace = self.trace_of(op.id)
-            if trace is not None:
-                keeps.setdefault(trace, set()).add(op.id)
+            for trace in (self.trace_of(op.id), op.state if isinstance(op, FollowOp) else None):
+                if trace is not None:
+                    keeps.setdefault(trace, set()).add(op.id)
         return {
             "app": self.app,
             "fingerprint": self.fingerprint,
