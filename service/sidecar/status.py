@@ -132,11 +132,8 @@ def router(context: Context) -> APIRouter:
     async def traces() -> Response:
         snapshot = follower.require()
         listed = []
-        try:
-            plan = msgspec.json.decode(follower.reader.files.get(_PLAN_FILE))
-            known = {one["trace"]: one for one in plan["arrangements"]}
-        except (StorageError, msgspec.DecodeError):
-            known = {}
+        plan = _plan(context)
+        known = {one["trace"]: one for one in plan["arrangements"]} if plan else {}
         for name, trace in snapshot.manifest.traces.items():
             refs = [ref for shard in trace.shards for ref in shard]
             listed.append({
@@ -162,10 +159,9 @@ def router(context: Context) -> APIRouter:
     @routes.get("/v1/dataflow", summary="The plan with counters", responses=schemas.plain)
     async def dataflow() -> Response:
         snapshot = follower.require()
-        try:
-            plan = msgspec.json.decode(follower.reader.files.get(_PLAN_FILE))
-        except (StorageError, msgspec.DecodeError) as error:
-            raise Problem.of(404, "no_plan", f"the service has left no plan in {context.options.state}") from error
+        plan = _plan(context)
+        if plan is None:
+            raise Problem.of(404, "no_plan", f"the service has left no plan in {context.options.state}")
         operators = {
             "updates": _numbers(snapshot, "operator_updates_total", ("operator", "direction")),
             "seconds": {
@@ -184,6 +180,15 @@ def router(context: Context) -> APIRouter:
         return reply(masked({"sidecar": own | {"state": str(options.state)}, "service": options.settings}))
 
     return routes
+
+
+def _plan(context: Context) -> dict[str, Any] | None:
+    """What the service explains of its program; None where it has left no readable plan."""
+    try:
+        plan: dict[str, Any] = msgspec.json.decode(context.follower.reader.files.get(_PLAN_FILE))
+    except (StorageError, msgspec.DecodeError):
+        return None
+    return plan
 
 
 def _about(view: ViewState) -> dict[str, Any]:
