@@ -1,4 +1,8 @@
-// Asking the sidecar.
+// Asking the sidecar. Every request goes through `request`: what belongs to all of them (headers, a deadline) has one place.
+
+const DEADLINE_MS = 15_000;
+const SILENCE_MS = 40_000; // heartbeats come each 15 s; a stream that is silent for longer is dead
+const AGAIN_MS = 1000;
 
 /** Integers beyond 2^53 keep their digits as strings, where the browser shows us the source text. */
 function exact(_key, value, context) {
@@ -15,6 +19,7 @@ export function parse(text) {
   return LONG_INTEGER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
 }
 
+/** What the sidecar answers when it refuses: its status, its stable code, and its words as the message. */
 export class Problem extends Error {
   constructor(status, body) {
     super(body.detail ?? `status ${status}`);
@@ -24,35 +29,86 @@ export class Problem extends Error {
   }
 }
 
+/** GET a path; the response if it is a success, else a Problem. A network failure is the TypeError of fetch. */
+async function request(path, { parameters = {}, accept = "application/json", signal }) {
+  const query = new URLSearchParams(parameters).toString();
+  const answer = await fetch(query ? `${path}?${query}` : path, { headers: { accept }, cache: "no-store", signal });
+  if (!answer.ok) throw new Problem(answer.status, await answer.json().catch(() => ({})));
+  return answer;
+}
+
 /** GET a path; the body, or a Problem. */
 export async function ask(path, parameters = {}) {
-  const query = new URLSearchParams(parameters).toString();
-  const answer = await fetch(query ? `${path}?${query}` : path, { headers: { accept: "application/json" } });
-  const body = parse(await answer.text());
-  if (!answer.ok) throw new Problem(answer.status, body);
-  return body;
+  const answer = await request(path, { parameters, signal: AbortSignal.timeout(DEADLINE_MS) });
+  return parse(await answer.text());
+}
+
+/** Lines of a body as they arrive. */
+async function* lines(body) {
+  let rest = "";
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    yield* parts;
+  }
 }
 
 /**
- * Follow a view's changes behind a frontier. The browser reconnects by itself and resumes with Last-Event-ID; `onLost` is called
- * when that is no use (the history is gone, the program changed) and everything must be read afresh.
+ * Follow a view's changes from a frontier on: `onUpdates` gets each event, also those without changes. A broken stream is opened again
+ * behind the last event, so nothing is missed or doubled; `onBroken` tells of each break, `onOpen` of each opening. `onLost` is
+ * called with a Problem when resuming is no use (the history is gone, the program changed) and all must be read afresh. Returns how to stop.
  */
 export function follow(view, since, { onUpdates, onOpen, onBroken, onLost }) {
-  const source = new EventSource(`/v1/views/${encodeURIComponent(view)}/changes?since=${since}&snapshot=false`);
-  const deliver = (event) => onUpdates(parse(event.data));
-  source.addEventListener("updates", deliver);
-  source.addEventListener("progress", deliver);
-  source.addEventListener("open", onOpen);
-  source.addEventListener("error", (event) => {
-    const told = event.data ? parse(event.data) : null;
-    if (told && told.code !== "slow_consumer") {
-      source.close();
-      onLost();
-    } else if (source.readyState === EventSource.CLOSED) {
-      onLost();
-    } else if (!told) {
-      onBroken();
+  const path = `/v1/views/${encodeURIComponent(view)}/changes`;
+  let position = since, stopped = false, attempt = new AbortController(), silence, again;
+  const heard = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => attempt.abort(), SILENCE_MS);
+  };
+
+  async function read() {
+    attempt = new AbortController();
+    heard();
+    const parameters = { since: position, snapshot: false };
+    const answer = await request(path, { parameters, accept: "application/x-ndjson", signal: attempt.signal });
+    onOpen();
+    for await (const line of lines(answer.body)) {
+      if (stopped) return;
+      heard();
+      const event = parse(line);
+      if (event.event === "error" && event.code === "slow_consumer") return;
+      if (event.event === "error") throw new Problem(410, event);
+      if (event.id === undefined) continue;
+      position = event.id;
+      onUpdates(event);
     }
-  });
-  return () => source.close();
+  }
+
+  async function keep() {
+    try {
+      await read();
+    } catch (error) {
+      if (!stopped && error instanceof Problem && error.status < 500) {
+        stop();
+        onLost(error);
+      }
+    }
+    clearTimeout(silence);
+    if (stopped) return;
+    onBroken();
+    again = setTimeout(keep, AGAIN_MS);
+  }
+
+  function stop() {
+    stopped = true;
+    clearTimeout(silence);
+    clearTimeout(again);
+    attempt.abort();
+  }
+
+  keep();
+  return stop;
 }
