@@ -31,6 +31,7 @@ SHORT: dict[str, list[list[str]]] = {
     "restart": [[]],
     "sharing": [[]],
     "commit": [[]],
+    "exchange": [[]],
     "freshness": [["--seconds", "30"]],
     "capacity": [["--rates", "1000,3000,8000"]],
 }
@@ -49,6 +50,7 @@ FULL: dict[str, list[list[str]]] = {
     "restart": [["--sizes", "10000,100000,1000000,10000000", "--plot", "docs/images/bench-restart.png"]],
     "sharing": [["--friendships", "2000000", "--epochs", "2000"]],
     "commit": [[]],
+    "exchange": [[], ["--bytes", "1048576", "--rounds", "200"]],
     "freshness": [["--seconds", "120"]],
     "capacity": [["--seconds", "60", "--rates", "1000,2000,4000,8000,16000"]],
 }

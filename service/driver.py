@@ -219,7 +219,7 @@ class Driver:
     def _job(self) -> Job:
         return Job(
             address=self.runner.rendezvous.address,
-            token=self.runner.rendezvous.token,
+            keys=self.runner.rendezvous.keys,
             programs=tuple(self.programs),
             fingerprint=self.plan.fingerprint,
             state=self.settings.state.place,

@@ -3,7 +3,8 @@
 A process binds one PULL socket for its life (a Mailbox) and connects one PUSH socket to each peer. A frame is a
 header (service's token, attempt, number of the call, sender, columns) and raw int64 bytes; what is not for the running
 attempt, or does not carry the token, is dropped unread. Every wait has a deadline and also hears the driver, so that a
-worker whose peer died leaves within milliseconds of the driver's noticing.
+worker whose peer died leaves within milliseconds of the driver's noticing. Between hosts every connection is CURVE:
+encrypted, with keys of its own, and only whoever has the service's pair gets one.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import time
 
 import numpy as np
 import zmq
+from zmq.auth.thread import ThreadAuthenticator
 
 from operators.exchange import Round, least
 from service.errors import DeadlinePassed
+from service.keys import Keys
 from service.link import Link
 from storage.updates import Ints
 
@@ -31,14 +34,22 @@ def _digest(text: str) -> bytes:
 
 
 class Mailbox:
-    """Where a process's peers send. host: the address to bind, which peers can reach; token: the service's own."""
+    """Where a process's peers send. host: the address to bind, which peers can reach; keys: the service's own."""
 
-    def __init__(self, token: str, host: str = "127.0.0.1") -> None:
-        self.token = _digest(token)
+    def __init__(self, keys: Keys, host: str = "127.0.0.1") -> None:
+        self.token = _digest(keys.token)
         self.context = zmq.Context()
+        self._keys = keys
+        self._doorman = _doorman(self.context, keys) if keys.encrypted else None
         self.inbox = self.context.socket(zmq.PULL)
         self.inbox.setsockopt(zmq.RCVHWM, 0)
         self.inbox.setsockopt(zmq.LINGER, 0)
+        if keys.encrypted:
+            self.inbox.curve_server = True
+            self.inbox.curve_secretkey, self.inbox.curve_publickey = keys.secret, keys.public
+        if ":" in host:
+            self.inbox.setsockopt(zmq.IPV6, 1)
+            host = f"[{host}]"
         self.address = f"tcp://{host}:{self.inbox.bind_to_random_port(f'tcp://{host}')}"
         self._outboxes: dict[str, zmq.Socket[bytes]] = {}
 
@@ -49,6 +60,10 @@ class Mailbox:
             socket = self._outboxes[address] = self.context.socket(zmq.PUSH)
             socket.setsockopt(zmq.SNDHWM, 0)
             socket.setsockopt(zmq.LINGER, _LINGER_MS)
+            socket.setsockopt(zmq.IPV6, int("[" in address))
+            if self._keys.encrypted:
+                socket.curve_secretkey, socket.curve_publickey = self._keys.secret, self._keys.public
+                socket.curve_serverkey = self._keys.public
             socket.connect(address)
         return socket
 
@@ -61,7 +76,27 @@ class Mailbox:
         """Stop listening and drop what was not sent."""
         for socket in [self.inbox, *self._outboxes.values()]:
             socket.close(0)
+        if self._doorman is not None:
+            self._doorman.stop()
         self.context.term()
+
+
+class _OnlyOurs:
+    """Lets in whoever has proved to hold the service's pair."""
+
+    def __init__(self, public: bytes) -> None:
+        self._public = public
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        return hmac.compare_digest(key, self._public)
+
+
+def _doorman(context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> ThreadAuthenticator:
+    """What is asked about each new connection to sockets of the context."""
+    made = ThreadAuthenticator(context)
+    made.start()
+    made.configure_curve_callback(domain="*", credentials_provider=_OnlyOurs(keys.public))
+    return made
 
 
 class Exchange:

@@ -23,6 +23,7 @@ from typing import Any
 from operators.planning.plan import Plan
 from operators.runtime import SLICE_UPDATES, Worker
 from service.exchange import Exchange, Mailbox
+from service.keys import Keys
 from storage.errors import InvariantError, VernierError
 from storage.texts import Heap, Texts, needed
 from storage.updates import Updates
@@ -168,7 +169,7 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, the
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.close(theirs)
     threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
-    mailbox = Mailbox(token)
+    mailbox = Mailbox(Keys.plain(token))
     pipe.send(mailbox.address)
     peers: list[str] = pipe.recv()
     worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS), slice_updates=SLICE_UPDATES)

@@ -11,27 +11,35 @@ import select
 import socket
 import time
 
+from service.channel import connect
 from service.errors import AttemptCancelled, DeadlinePassed, DriverGone, ProtocolBroken
+from service.keys import Keys
 from service.protocol import Assign, Cancel, Failed, Hello, Hot, Message, Open, Report, Wire
 
 CONNECT_SECONDS = 10
 
 
 class Link:
-    """A connection to the driver. address: where its rendezvous listens; exchange: where this process's peers send.
+    """A connection to the driver. address: where its rendezvous listens. host: our own address on the way to it, at
+    which peers reach us, too. `introduce` comes first.
 
-    Raises DriverGone when there is nobody, now or later.
+    Raises DriverGone when there is nobody, now or later, or somebody else with another certificate.
     """
 
-    def __init__(self, address: tuple[str, int], token: str, exchange: str) -> None:
-        self.address = address
+    def __init__(self, address: tuple[str, int], keys: Keys) -> None:
+        self.address, self._token = address, keys.token
         try:
             connected = socket.create_connection(address, CONNECT_SECONDS)
+            self.host: str = connected.getsockname()[0]
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._wire = Wire(connect(connected, keys.certificate) if keys.encrypted else connected)
             connected.settimeout(None)
-            self._wire = Wire(connected)
-            self._wire.send(Hello(token, socket.gethostname(), os.getpid(), exchange))
         except OSError as error:
             raise DriverGone(address=f"{address[0]}:{address[1]}") from error
+
+    def introduce(self, exchange: str) -> None:
+        """Say who we are. exchange: where this process's peers send."""
+        self._send(Hello(self._token, socket.gethostname(), os.getpid(), exchange))
 
     def fileno(self) -> int:
         """Readable when the driver has something to say (or is gone): then call `check`."""

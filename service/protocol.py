@@ -1,7 +1,8 @@
 """What the driver and its workers say to each other: msgpack frames on a stream, and nothing is ever unpickled.
 
 A frame is four bytes of length, big-endian, and one msgpack object with a tag. The first frame of a connection is a
-Hello whose token must be the service's own, so a stranger on the port learns nothing and starts nothing.
+Hello whose token must be the service's own, so a stranger on the port learns nothing and starts nothing. Between hosts
+all of it is inside TLS (service/channel.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from service.channel import Channel
 from service.errors import ProtocolBroken
 from storage.manifest import LayerRef
 
@@ -138,10 +140,9 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class Wire:
-    """Frames on a connected socket. Any thread may send; one receives."""
+    """Frames on a connected socket, or on a channel over one. Any thread may send; one receives."""
 
-    def __init__(self, connected: socket.socket, limit: int = LARGEST_FRAME) -> None:
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, connected: socket.socket | Channel, limit: int = LARGEST_FRAME) -> None:
         self.socket = connected
         self.limit = limit
         self._sending = threading.Lock()

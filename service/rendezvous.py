@@ -18,10 +18,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from service.channel import Channel, Identity
 from service.errors import ProtocolBroken
+from service.keys import Keys
 from service.protocol import LARGEST_FRAME, LARGEST_HELLO, Assign, Cancel, Failed, Hello, Hot, Open, Report, Start, Wire
 
 HELLO_SECONDS = 10
+STRANGERS = 64
+"""Connections that have not said who they are at one time; more are closed unheard, and workers try again."""
+
 _log = logging.getLogger("vernier.rendezvous")
 
 
@@ -53,18 +58,30 @@ class _Peer:
 
 
 class Rendezvous:
-    """The server. `complete` is called with an attempt when its last report is in, on the thread that received it."""
+    """The server. `complete` is called with an attempt when its last report is in, on the thread that received it.
+
+    host: the address to listen on, which workers reach. encrypted: whether it is TLS, and the exchange CURVE, too.
+    keys: what workers need to be let in.
+    """
 
     def __init__(
-        self, workers: int, complete: Callable[[Attempt], None], host: str = "127.0.0.1", token: str | None = None
+        self,
+        workers: int,
+        complete: Callable[[Attempt], None],
+        host: str = "127.0.0.1",
+        *,
+        encrypted: bool = False,
     ) -> None:
         self.workers = workers
-        self.token = token or secrets.token_hex(16)
+        self._identity = Identity() if encrypted else None
+        self.keys = Keys.plain() if self._identity is None else Keys.sealed(self._identity.pem)
         self._complete = complete
         self._lock = threading.Lock()
         self._current: Attempt | None = None
         self._wires: set[Wire] = set()
-        self._server = socket.create_server((host, 0))
+        self._unheard = threading.BoundedSemaphore(STRANGERS)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._server = socket.create_server((host, 0), family=family)
         self.address: tuple[str, int] = self._server.getsockname()[:2]
         threading.Thread(target=self._accept, name="rendezvous", daemon=True).start()
 
@@ -106,33 +123,54 @@ class Rendezvous:
                 connected, _ = self._server.accept()
             except OSError:
                 return
+            if not self._unheard.acquire(blocking=False):
+                connected.close()
+                continue
             threading.Thread(target=self._serve, args=(connected,), name="rendezvous-peer", daemon=True).start()
 
     def _serve(self, connected: socket.socket) -> None:
-        wire = Wire(connected, LARGEST_HELLO)
-        peer: _Peer | None = None
+        try:
+            peer = self._greeted(connected)
+        finally:
+            self._unheard.release()
+        if peer is None:
+            connected.close()
+            return
         why = "it closed the connection"
         try:
-            connected.settimeout(HELLO_SECONDS)
-            hello = wire.receive()
-            if not isinstance(hello, Hello) or not hmac.compare_digest(hello.token, self.token):
-                _log.warning("refused a connection from %s: it does not know this service's token", connected)
-                return
-            connected.settimeout(None)
-            wire.limit = LARGEST_FRAME
-            peer = _Peer(wire, hello)
-            with self._lock:
-                self._wires.add(wire)
-            while (message := wire.receive()) is not None:
+            while (message := peer.wire.receive()) is not None:
                 self._handle(peer, message)
         except (OSError, ProtocolBroken) as error:
             why = str(error)
         finally:
-            wire.close()
+            peer.wire.close()
             with self._lock:
-                self._wires.discard(wire)
-            if peer is not None:
-                self._gone(peer, why)
+                self._wires.discard(peer.wire)
+            self._gone(peer, why)
+
+    def _greeted(self, connected: socket.socket) -> _Peer | None:
+        """Whoever has connected, if it is of this service."""
+        said = "it does not know this service's token"
+        host = "somebody who is gone"
+        try:
+            host = str(connected.getpeername()[0])
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.settimeout(HELLO_SECONDS)
+            under: socket.socket | Channel = connected
+            if self._identity is not None:
+                under = self._identity.accept(connected)
+            wire = Wire(under, LARGEST_HELLO)
+            hello = wire.receive()
+            if isinstance(hello, Hello) and hmac.compare_digest(hello.token.encode(), self.keys.token.encode()):
+                connected.settimeout(None)
+                wire.limit = LARGEST_FRAME
+                with self._lock:
+                    self._wires.add(wire)
+                return _Peer(wire, hello)
+        except (OSError, ProtocolBroken) as error:
+            said = str(error)
+        _log.warning("refused a connection from %s: %s", host, said)
+        return None
 
     def _handle(self, peer: _Peer, message: object) -> None:
         match message:

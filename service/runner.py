@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from service import trouble
@@ -51,11 +52,12 @@ class Runner:
         epochs: Epochs,
         letters: Letters,
         heartbeat: Heartbeat | None,
-        meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] = Rendezvous,
+        meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] | None = None,
     ) -> None:
-        """meet: makes the rendezvous."""
+        """meet: makes the rendezvous, if it is not to be where the settings say."""
         self.epochs = epochs
-        self.rendezvous = meet(settings.workers, self._complete)
+        away = partial(Rendezvous, host=settings.exchange.host, encrypted=settings.exchange.encrypted)
+        self.rendezvous = (meet or away)(settings.workers, self._complete)
         self._settings, self._letters, self._heartbeat = settings, letters, heartbeat
         self._stage: Stage | None = None
         self._committed: dict[str, Manifest] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,14 @@ def _ms(text: object) -> object:
         except ProgramError as error:
             raise ValueError(str(error)) from error
     return text
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody else can reach an address. A name is taken for one that others reach, but for `localhost`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Section(BaseModel):
@@ -161,6 +170,29 @@ class Http(Section):
     )
 
     _stale = field_validator("stale_after_ms", mode="before")(_ms)
+
+
+class Exchange(Section):
+    """How the driver and its workers reach each other."""
+
+    host: str = Field(
+        default="127.0.0.1", description="address at which workers reach the driver; they listen on theirs towards it"
+    )
+    encrypt: bool | None = Field(
+        default=None, description="TLS and CURVE between them; default: unless `host` is loopback"
+    )
+
+    @field_validator("host")
+    @classmethod
+    def _is_somewhere(cls, value: str) -> str:
+        if value in ("0.0.0.0", "::", ""):
+            raise ValueError(f"{value!r} is no address that a worker can connect to; give the driver's own")
+        return value
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether they talk in private."""
+        return not is_loopback(self.host) if self.encrypt is None else self.encrypt
 
 
 class Log(Section):

@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from operators.language.app import App
 from operators.language.duration import nanoseconds
-from service.sections import Epoch, Http, Kafka, Log, Source, Spark, State
+from service.sections import Epoch, Exchange, Http, Kafka, Log, Source, Spark, State
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
 
@@ -54,6 +54,7 @@ class Settings(BaseSettings):
     sources: dict[str, Source] = {}
     epoch: Epoch = Epoch()
     spark: Spark = Spark()
+    exchange: Exchange = Exchange()
     http: Http = Http()
     log: Log = Log()
     worker_memory_mb: int | None = Field(

@@ -60,8 +60,9 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(java),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": settings.exchange.host,
+        "spark.driver.bindAddress": settings.exchange.host,
+        **_private(settings),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
@@ -175,6 +176,13 @@ class Stage:
     def _tasks(self, frame: Any) -> Any:
         """The workers' stage over a frame, as an RDD: its count has no way back through SQL to pay for."""
         return frame.mapInArrow(self._expression, True, None).queryExecution().toRdd()
+
+
+def _private(settings: Settings) -> dict[str, str]:
+    """Spark's own channels carry the keys of ours to the workers, so between hosts they are private, too."""
+    if not settings.exchange.encrypted or (settings.spark.master or "local").startswith("local"):
+        return {}
+    return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", "spark.io.encryption.enabled": "true"}
 
 
 def _security(settings: Settings) -> dict[str, str]:

@@ -90,7 +90,7 @@ class SparkEngine:
         self._open.callback(_stop, spark)
         job = Job(
             address=runner.rendezvous.address,
-            token=runner.rendezvous.token,
+            keys=runner.rendezvous.keys,
             programs=(Program.of(program),),
             fingerprint=self._plan.fingerprint,
             state=settings.state.place,

@@ -31,6 +31,7 @@ from operators.runtime import EpochResult, Worker
 from service.door import Admitted, Advanced, Door
 from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
 from service.exchange import Exchange, Mailbox
+from service.keys import Keys
 from service.link import Link
 from service.memory import relieve, resident_bytes
 from service.programs import Program, compiled
@@ -53,12 +54,12 @@ plans, connections and imports that only tasks make."""
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know of its service. address, token: of the rendezvous. fingerprint: of the
+    """What a worker needs to know of its service. address, keys: of the rendezvous. fingerprint: of the
     programs' plan. seconds: how long an attempt may take. keep_sources: see operators/planning/planner.py.
     memory_bytes: what a worker keeps to between epochs; spill: a folder for what is larger."""
 
     address: tuple[str, int]
-    token: str
+    keys: Keys
     programs: tuple[Program, ...]
     fingerprint: str
     state: Place
@@ -83,9 +84,11 @@ class Process:
 
     @staticmethod
     def start(job: Job) -> Process:
-        mailbox = Mailbox(job.token)
         room.spill(None if job.spill is None else Path(job.spill))
-        return Process(job, StateDirectory(job.state), mailbox, Link(job.address, job.token, mailbox.address))
+        link = Link(job.address, job.keys)
+        mailbox = Mailbox(job.keys, link.host)
+        link.introduce(mailbox.address)
+        return Process(job, StateDirectory(job.state), mailbox, link)
 
     @cached_property
     def plan(self) -> Plan:

@@ -20,6 +20,7 @@ from operators.planning.planner import compile_app
 from service.deadletter import DeadLetter
 from service.epochs import Epochs
 from service.errors import SparkFailed
+from service.keys import Keys
 from service.protocol import Assign, Hot, Report
 from service.rendezvous import Attempt, Rendezvous
 from service.runner import Runner
@@ -170,7 +171,7 @@ class SimRendezvous(Rendezvous):
     def __init__(self, workers: int, complete: Callable[[Attempt], None], name: str) -> None:
         import threading
 
-        self.workers, self.token = workers, "sim"
+        self.workers, self.keys = workers, Keys("sim")
         self._complete = complete
         self._lock = threading.Lock()
         self._current: Attempt | None = None
@@ -246,7 +247,7 @@ class SimService:
             lambda count, complete: SimRendezvous(count, complete, name),
         )
         self.runner.attach(self)  # type: ignore[arg-type]
-        self.job = Job(("", 0), "sim", (), self.plan.fingerprint, Place(WHERE), door, 7, 1.0)
+        self.job = Job(("", 0), Keys("sim"), (), self.plan.fingerprint, Place(WHERE), door, 7, 1.0)
         self.next = self._offsets()
         self.processes = [self._worker() for _ in range(workers)]
 

@@ -141,6 +141,7 @@ class Service:
                     "kafka": {"bootstrap": self.bootstrap, "embedded": True, "data": str(folder / "kafka")},
                     "sources": {"edges": event, "roots": event},
                     "state": {"path": str(folder / "state")},
+                    "exchange": {"encrypt": True},
                     "http": {"port": int(self.url.rsplit(":", 1)[1])},
                     **settings,
                 }

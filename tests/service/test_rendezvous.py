@@ -1,9 +1,11 @@
 """Rendezvous and exchange: real sockets, workers as threads; shards, strangers, stale attempts, peers that die."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,8 +15,9 @@ import pytest
 from operators.exchange import Threads
 from service.errors import AttemptCancelled, DeadlinePassed, DriverGone
 from service.exchange import Exchange, Mailbox
+from service.keys import Keys
 from service.link import Link
-from service.protocol import Assign, Hello, Hot, Report, Start, Wire
+from service.protocol import Assign, Hot, Report, Start
 from service.rendezvous import Attempt, Rendezvous, place
 
 START = Start(epoch=5, base="good", door={"a": 1}, offsets={"t": {0: 7}})
@@ -34,15 +37,16 @@ def report(attempt: str, shard: int) -> Report:
 class Office:
     """A rendezvous and the attempts that it found complete."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, encrypted: bool = False) -> None:
         self.complete: list[Attempt] = []
-        self.rendezvous = Rendezvous(workers, self.complete.append)
+        self.rendezvous = Rendezvous(workers, self.complete.append, encrypted=encrypted)
         self.pool = ThreadPoolExecutor(8)
         self.links: list[Link] = []
 
     def link(self, address: str = "tcp://nobody") -> Link:
         """A worker process's connection."""
-        self.links.append(Link(self.rendezvous.address, self.rendezvous.token, address))
+        self.links.append(Link(self.rendezvous.address, self.rendezvous.keys))
+        self.links[-1].introduce(address)
         return self.links[-1]
 
     def meet(self, attempt: Attempt, links: list[Link], hot: dict[int, list[Hot]] | None = None) -> list[Assign]:
@@ -63,10 +67,10 @@ class Office:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
 
-@pytest.fixture
-def office() -> Iterator[Office]:
+@pytest.fixture(params=[False, True], ids=["plain", "encrypted"])
+def office(request: pytest.FixtureRequest) -> Iterator[Office]:
     """A rendezvous of two workers."""
-    made = Office(2)
+    made = Office(2, encrypted=request.param)
     yield made
     made.close()
 
@@ -112,26 +116,36 @@ def test_placement_is_a_permutation(hot: list[list[Hot]], shards: list[int]) -> 
     assert placed == shards
 
 
+def refused(raw: socket.socket) -> bool:
+    """Whether nothing but an alert of TLS comes, and then the end."""
+    with contextlib.suppress(ConnectionResetError):
+        while said := raw.recv(1 << 16):
+            if said[0] != 0x15:
+                return False
+    return True
+
+
 def test_a_stranger_is_refused(office: Office) -> None:
     attempt = office.rendezvous.begin(START)
-    stranger = Link(office.rendezvous.address, "wrong", "tcp://x")
+    stranger = Link(office.rendezvous.address, replace(office.rendezvous.keys, token="wrong"))
+    stranger.introduce("tcp://x")
     with pytest.raises(DriverGone):
         stranger.assigned(attempt.id, PATIENCE)
     with socket.create_connection(office.rendezvous.address, PATIENCE) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert raw.recv(100) == b""
+        assert refused(raw)
     # A frame that claims to be huge is not waited for.
     with socket.create_connection(office.rendezvous.address, PATIENCE) as raw:
-        raw.sendall(b"\xff\xff\xff\xff")
-        assert raw.recv(100) == b""
+        raw.sendall(b"\xff\xff\xff\xff\xff")
+        assert refused(raw)
     assert not attempt.ended.is_set()
 
 
 def test_only_workers_messages_are_taken(office: Office) -> None:
-    wire = Wire(socket.create_connection(office.rendezvous.address, PATIENCE))
-    wire.send(Hello(office.rendezvous.token, "h", 1, "tcp://x"))
-    wire.send(Hello(office.rendezvous.token, "h", 1, "tcp://x"))
-    assert wire.receive() is None
+    link = office.link()
+    link.introduce("tcp://x")
+    with pytest.raises(DriverGone):
+        link.check("any")
 
 
 def test_a_task_of_an_older_attempt_is_sent_away(office: Office) -> None:
@@ -215,10 +229,16 @@ def calls(exchange: Any, seed: int) -> list[Any]:
     return got
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "encrypted"])
+def keys(request: pytest.FixtureRequest) -> Keys:
+    """A service's."""
+    return Keys.sealed("a certificate") if request.param else Keys.plain()
+
+
 @pytest.fixture
-def mailboxes() -> Iterator[list[Mailbox]]:
+def mailboxes(keys: Keys) -> Iterator[list[Mailbox]]:
     """Three mailboxes of one service."""
-    made = [Mailbox("token") for _ in range(3)]
+    made = [Mailbox(keys) for _ in range(3)]
     yield made
     for one in made:
         one.close()
@@ -245,8 +265,8 @@ def test_it_gives_what_threads_give(mailboxes: list[Mailbox], workers: int) -> N
     assert all(one.bytes_sent > 0 for one in ours) or workers == 1
 
 
-def test_what_an_older_attempt_or_a_stranger_sends_is_dropped(mailboxes: list[Mailbox]) -> None:
-    stranger = Mailbox("other")
+def test_what_an_older_attempt_or_a_stranger_sends_is_dropped(mailboxes: list[Mailbox], keys: Keys) -> None:
+    stranger = Mailbox(replace(keys, token="other"))
     try:
         peers = [one.address for one in mailboxes]
         stale = Exchange(mailboxes[2], "old", 1, peers, None, PATIENCE)
