@@ -1,7 +1,7 @@
 """All benchmarks, one after another, each in a process of its own: `python -m bench [--full] [NAME…]`.
 
-Each prints one JSON line, which is shown as it is and added to build/bench.jsonl with the time, the commit and the load
-of the machine before it began.
+Each prints one JSON line, which is shown as it is and added to build/bench.jsonl with the time, the commit, the machine
+and the load before it began. At the end the ratios to the peers are printed as tables (bench/tables.py).
 """
 
 import argparse
@@ -11,12 +11,47 @@ import platform
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
+
+from bench.tables import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "bench.jsonl"
+LIBRARIES = ("numba", "numpy", "pyspark")
+
+EXACT = "vernier,differential"
+BOTH = "vernier,differential,vernier/batch,differential/batch"
+TWO = "vernier:2,vernier-threads:2,differential:2"
+
+
+def race(program: str, size: str, batch: int, updates: int, turns: int, players: str) -> list[str]:
+    """The arguments of a race; size: nodes/edges."""
+    nodes, edges = size.split("/")
+    return [
+        "--program", program, "--nodes", nodes, "--edges", edges, "--batch", str(batch), "--updates", str(updates),
+        "--turns", str(turns), "--players", players,
+    ]  # fmt: skip
+
 
 SHORT: dict[str, list[list[str]]] = {
+    "race": [
+        race("bfs", "1000/2000", 1, 1_500, 5, BOTH),
+        race("bfs", "1000/2000", 10, 5_000, 5, BOTH),
+        race("bfs", "1000/2000", 100, 10_000, 5, BOTH),
+        race("bfs", "1000/2000", 1_000, 25_000, 5, BOTH),
+        race("bfs", "1000/2000", 10_000, 50_000, 5, BOTH),
+        race("bfs", "1000/2000", 100_000, 300_000, 3, EXACT),
+        race("bfs", "1000/2000", 1_000, 25_000, 5, TWO),
+        race("bfs", "1000/2000", 10_000, 50_000, 5, TWO),
+        race("bfs", "100000/1000000", 1_000, 3_000, 3, EXACT),
+        race("degrees", "10000/50000", 1, 3_000, 5, EXACT),
+        race("degrees", "10000/50000", 1_000, 100_000, 5, f"{BOTH},differential-count"),
+        race("degrees", "10000/50000", 100_000, 500_000, 5, f"{BOTH},differential-count"),
+        race("components", "20000/100000", 100, 500, 5, EXACT),
+        race("scc", "5000/10000", 50, 250, 5, EXACT),
+    ],
+    "sustained": [["--updates", "100000", "--window", "2000"]],
     "engine": [
         ["--batch", "1", "--updates", "2000"],
         ["--batch", "10", "--updates", "5000"],
@@ -36,6 +71,28 @@ SHORT: dict[str, list[list[str]]] = {
     "capacity": [["--rates", "1000,3000,8000"]],
 }
 FULL: dict[str, list[list[str]]] = {
+    "race": [
+        race("bfs", "1000/2000", 1, 5_000, 5, f"{BOTH},pathway/batch"),
+        race("bfs", "1000/2000", 10, 20_000, 5, f"{BOTH},pathway/batch"),
+        race("bfs", "1000/2000", 100, 50_000, 5, BOTH),
+        race("bfs", "1000/2000", 1_000, 100_000, 5, f"{BOTH},pathway/batch"),
+        race("bfs", "1000/2000", 10_000, 300_000, 5, BOTH),
+        race("bfs", "1000/2000", 100_000, 500_000, 5, BOTH),
+        race("bfs", "1000/2000", 1_000_000, 2_000_000, 2, BOTH),
+        *(race("bfs", "1000/2000", batch, 30 * batch, 5, TWO) for batch in (1, 100, 1_000, 10_000)),
+        race("bfs", "1000/2000", 100_000, 300_000, 3, TWO),
+        race("bfs", "1000000/10000000", 1_000, 15_000, 5, EXACT),
+        race("bfs", "1000000/10000000", 100_000, 300_000, 3, EXACT),
+        race("bfs", "1000000/10000000", 1_000_000, 1_000_000, 1, EXACT),
+        race("bfs", "1000000/10000000", 10_000, 30_000, 3, "vernier:2,differential:2"),
+        race("degrees", "10000/50000", 1, 10_000, 5, f"{BOTH},differential-count"),
+        race("degrees", "10000/50000", 1_000, 500_000, 5, f"{BOTH},differential-count"),
+        race("degrees", "10000/50000", 100_000, 2_000_000, 5, f"{BOTH},differential-count"),
+        race("degrees", "10000000/50000000", 1_000, 100_000, 5, EXACT),
+        race("components", "1000000/5000000", 1_000, 5_000, 5, EXACT),
+        race("scc", "1000000/5000000", 100, 300, 3, EXACT),
+    ],
+    "sustained": [["--updates", "1000000", "--window", "20000"], ["--updates", "10000000", "--window", "20000"]],
     "engine": [
         *(["--batch", str(batch), "--updates", "100000"] for batch in (100, 1000, 10_000, 100_000)),
         ["--nodes", "1000000", "--edges", "2000000", "--batch", "1000", "--updates", "100000"],
@@ -56,6 +113,15 @@ FULL: dict[str, list[list[str]]] = {
 }
 
 
+def processor() -> str:
+    """What the machine calls its processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
 def main() -> int:
     """Run what was asked for; exit status 1 when one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -68,7 +134,7 @@ def main() -> int:
         parser.error(f"no benchmark {unknown[0]}; there are {', '.join(suite)}")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     OUT.parent.mkdir(exist_ok=True)
-    failed = 0
+    failed, shown = 0, []
     for name in given.names or suite:
         for arguments in suite[name]:
             print(f"# {name} {' '.join(arguments)}", file=sys.stderr, flush=True)
@@ -77,7 +143,8 @@ def main() -> int:
                 "arguments": arguments,
                 "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "commit": commit.stdout.strip(),
-                "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+                "machine": f"{processor()}, {os.cpu_count()} cores",
+                "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
                 "load": round(os.getloadavg()[0], 1),
             }
             run = subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], cwd=ROOT, stdout=subprocess.PIPE)
@@ -85,8 +152,11 @@ def main() -> int:
             failed += run.returncode != 0
             print("\n".join(lines), flush=True)
             results = [json.loads(line) for line in lines if line.startswith("{")]
+            noted = [{**about, "result": result} for result in results]
+            shown += noted
             with OUT.open("a", encoding="utf-8") as out:
-                out.writelines(json.dumps({**about, "result": result}) + "\n" for result in results)
+                out.writelines(json.dumps(one) + "\n" for one in noted)
+    print(tables(shown))
     return 1 if failed else 0
 
 

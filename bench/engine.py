@@ -13,23 +13,11 @@ import time
 import numpy as np
 
 import vernier as vn
+from bench.programs import Edge, Root, bfs
 from operators.planning.planner import compile_app
 from operators.runtime import Worker
 from storage.updates import MIN_TIME, Updates
 from vernier import col
-
-
-class Edge(vn.Schema):
-    """A directed edge."""
-
-    src: vn.Int64
-    dst: vn.Int64
-
-
-class Root(vn.Schema):
-    """Where to start."""
-
-    node: vn.Int64
 
 
 def program(name: str) -> vn.App:
@@ -37,15 +25,7 @@ def program(name: str) -> vn.App:
     app = vn.App(name)
     edges, roots = app.source("edges", Edge), app.source("roots", Root)
     if name == "bfs":
-        start = roots.with_columns(dist=vn.lit(0))
-
-        @vn.fixpoint
-        def dists(dists, *, edges, start):
-            step = dists.join(edges, left_on="node", right_on="src").select(node=col("dst"), dist=col("dist") + 1)
-            return vn.union(start, step).group_by("node").agg(dist=vn.min("dist"))
-
-        distances = dists(start, edges=edges, start=start)
-        app.view("histogram", distances.group_by("dist").agg(n=vn.count()), key=["dist"])
+        app.view("histogram", bfs(edges, roots), key=["dist"])
     else:
 
         @vn.fixpoint

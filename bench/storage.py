@@ -8,7 +8,6 @@ compared. All on one thread, in seconds of CPU. One JSON line; `--plot` draws do
 
 import argparse
 import json
-import shutil
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from bench.cargo import CannotBuild, built
 from bench.edges import random_edges, write_words
 from storage.cursor import Cursor
 from storage.kernels.hashing import key_rows
@@ -27,8 +27,6 @@ from storage.merge import Merge
 from storage.trace import Trace
 from storage.updates import Ints, Updates
 
-PEER = Path(__file__).parent / "peers" / "spine"
-BUILD = Path(__file__).resolve().parent.parent / "build" / "peers"
 TURNS = 100
 
 
@@ -121,18 +119,12 @@ def duckdbs(edges: Ints, keys: Ints) -> dict[str, Any]:
 
 def rusts(edges: Ints, keys: Ints, batch: int, folder: Path) -> dict[str, Any] | str:
     """Differential dataflow's spine; a sentence where it cannot be built."""
-    cargo = shutil.which("cargo")
-    if cargo is None:
-        return "no cargo here"
-    # A copy, so that cargo writes nothing into the source tree; kept, so that it builds once.
-    source = shutil.copytree(PEER, BUILD / "spine", dirs_exist_ok=True)
-    command = [cargo, "build", "--release", "--quiet", "--target-dir", str(BUILD / "target")]
-    built = subprocess.run(command, cwd=source, capture_output=True, text=True)
-    if built.returncode != 0:
-        return (built.stderr.strip() or "cargo failed").splitlines()[-1]
+    try:
+        program = built("spine")
+    except CannotBuild as reason:
+        return str(reason)
     write_words(folder / "edges", edges)
     write_words(folder / "keys", keys)
-    program = BUILD / "target" / "release" / "vernier-peer-spine"
     peer = [str(program), str(folder / "edges"), str(folder / "keys"), str(batch)]
     run = subprocess.run(peer, capture_output=True, text=True, check=True)
     result: dict[str, Any] = json.loads(run.stdout)

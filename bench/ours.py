@@ -1,0 +1,131 @@
+"""Vernier's local engine, told what to do on standard input as its peers are (bench/peers/differential: the commands).
+
+`python -m bench.ours PROGRAM EDGES WINDOW WORKERS [LOG] [--threads]`. Several workers are processes, as those of
+`vernier replay`, or threads of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from bench.programs import program
+from bench.stream import Stream, Sums, random_graph
+from operators.local import LocalEngine
+from operators.planning.plan import Plan
+from operators.planning.planner import compile_app
+from service.forked import ForkedWorkers
+from storage.updates import MIN_TIME, Ints, Updates
+
+Engine = LocalEngine | ForkedWorkers
+
+
+class Runner:
+    """An engine, the updates that it gets, and what it answers."""
+
+    def __init__(self, engine: Engine, stream: Stream) -> None:
+        self.engine, self.stream = engine, stream
+        self.sums = Sums()
+        self.at = 0
+        self.log: list[Ints] | None = None
+        self._processes = psutil.Process().children() if isinstance(engine, ForkedWorkers) else []
+        # Linux's clocks of the CPU time of a process
+        self._clocks = [time.CLOCK_PROCESS_CPUTIME_ID, *((~process.pid << 3) | 2 for process in self._processes)]
+
+    def load(self) -> dict[str, Any]:
+        """The first edges, and the root."""
+        first = {"roots": Updates.of([[0]], [0], [1]), "edges": Updates(self.stream.first(), 2, 0)}
+        taken = [self._epoch(MIN_TIME, 1, first)]
+        gc.collect()
+        gc.freeze()  # as a worker of the service does with what only its start has made
+        return self._answer(taken)
+
+    def run(self, count: int, size: int, exact: bool) -> dict[str, Any]:
+        """So many batches of so many updates."""
+        first = self.at
+        data = self.stream.updates(first, first + count * size, size, exact)
+        taken = []
+        for batch in range(count):
+            part = Updates(data[2 * batch * size : 2 * (batch + 1) * size], 2, 0)
+            lower = first + batch * size + 1
+            taken.append(self._epoch(lower, lower + size, {"edges": part}))
+        self.at += count * size
+        return self._answer(taken)
+
+    def _epoch(self, lower: int, upper: int, inputs: dict[str, Updates]) -> tuple[int, int]:
+        """Nanoseconds by the clock and of CPU that an epoch took."""
+        began, before = time.perf_counter_ns(), self._cpu()
+        changes = self.engine.run_epoch(lower, upper, inputs)["answer"]
+        cpu, wall = self._cpu() - before, time.perf_counter_ns() - began
+        self.sums.add(changes.data)
+        if self.log is not None:
+            self.log.append(changes.data)
+        return wall, cpu
+
+    def _cpu(self) -> int:
+        return sum(map(time.clock_gettime_ns, self._clocks))
+
+    def _answer(self, taken: list[tuple[int, int]]) -> dict[str, Any]:
+        memory = sum(process.memory_info().rss for process in [psutil.Process(), *self._processes])
+        return {
+            "wall_ns": [wall for wall, _ in taken],
+            "cpu_ns": [cpu for _, cpu in taken],
+            "resident": memory,
+            "timed": self.sums.timed,
+            "timeless": self.sums.timeless,
+        }
+
+
+def engine_of(plan: Plan, workers: int, threads: bool) -> Engine:
+    """The local engine of so many workers."""
+    return LocalEngine(plan, workers) if threads or workers == 1 else ForkedWorkers(plan, workers)
+
+
+def warm(name: str) -> None:
+    """Load the kernels that a program needs, or compile them."""
+    small = Runner(LocalEngine(compile_app(program(name))), Stream(random_graph(50, 6000), 100))
+    small.load()
+    for size in (1, 10, 2000):
+        small.run(2, size, True)
+
+
+def main() -> None:
+    """Do what standard input says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("edges", type=Path)
+    parser.add_argument("window", type=int)
+    parser.add_argument("workers", type=int)
+    parser.add_argument("log", type=Path, nargs="?")
+    parser.add_argument("--threads", action="store_true")
+    args = parser.parse_args()
+    edges = np.fromfile(args.edges, "<i8").reshape(-1, 2)
+    warm(args.program)
+    engine = engine_of(compile_app(program(args.program)), args.workers, args.threads)
+    runner = Runner(engine, Stream(edges, args.window))
+    runner.log = [] if args.log else None
+    for line in sys.stdin:
+        command, *given = line.split()
+        answer: dict[str, Any] = {}
+        if command == "load":
+            answer = runner.load()
+        elif command == "run":
+            answer = runner.run(int(given[0]), int(given[1]), given[2] == "exact")
+        elif command == "log":
+            np.concatenate(runner.log or [np.empty((0, 4), np.int64)]).astype("<i8").tofile(args.log)
+        else:
+            raise SystemExit(f"no command {command}")
+        print(json.dumps(answer), flush=True)
+    engine.close()
+
+
+if __name__ == "__main__":
+    main()

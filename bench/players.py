@@ -1,0 +1,159 @@
+"""Who runs a benchmark's program: processes that take the same commands, on the same updates (bench/ours.py)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from bench.cargo import CannotBuild, built
+from bench.venvs import pathway
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One player, as the command line names it: NAME[:WORKERS][/batch], say `differential:2` or `vernier/batch`.
+
+    name: vernier, vernier-threads, differential, differential-count (its `count` operator where `count_total` would do,
+    for degrees) or pathway. With `/batch` the updates of a batch share a time.
+    """
+
+    text: str
+    name: str
+    workers: int
+    exact: bool
+
+    @staticmethod
+    def of(text: str) -> Spec:
+        """Read it."""
+        left, _, resolution = text.partition("/")
+        name, _, workers = left.partition(":")
+        if name not in COMMANDS or resolution not in ("", "batch"):
+            raise SystemExit(f"no player {text!r}; there are NAME[:WORKERS][/batch] with NAME of {', '.join(COMMANDS)}")
+        return Spec(text, name, int(workers or 1), not resolution)
+
+
+def _vernier(program: str, tail: list[str]) -> list[str]:
+    return [sys.executable, "-m", "bench.ours", program, *tail]
+
+
+def _threads(program: str, tail: list[str]) -> list[str]:
+    return [*_vernier(program, tail), "--threads"]
+
+
+def _differential(program: str, tail: list[str]) -> list[str]:
+    return [str(built("differential")), program, *tail]
+
+
+def _differential_count(program: str, tail: list[str]) -> list[str]:
+    return _differential(f"{program}_count", tail)
+
+
+def _pathway(program: str, tail: list[str]) -> list[str]:
+    return [str(pathway()), "-m", "bench.peers.pathway_player", program, *tail]
+
+
+COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
+    "vernier": _vernier,
+    "vernier-threads": _threads,
+    "differential": _differential,
+    "differential-count": _differential_count,
+    "pathway": _pathway,
+}
+
+
+class Player:
+    """A process that runs a program."""
+
+    def __init__(self, spec: Spec, program: str, edges: Path, window: int, log: Path | None = None) -> None:
+        self.spec, self.log = spec, log
+        tail = [str(edges), str(window), str(spec.workers), *([str(log)] if log else [])]
+        self._process = subprocess.Popen(
+            COMMANDS[spec.name](program, tail), cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def load(self) -> dict[str, Any]:
+        """The first edges."""
+        return self._ask("load")
+
+    def run(self, count: int, size: int) -> dict[str, Any]:
+        """So many batches of so many updates."""
+        return self._ask(f"run {count} {size} {'exact' if self.spec.exact else 'batch'}")
+
+    def changes(self) -> dict[tuple[int, ...], int]:
+        """All changes so far, (two words of a row, time) to how many; only with a log."""
+        assert self.log is not None
+        self._ask("log")
+        found: dict[tuple[int, ...], int] = {}
+        for *row, diff in np.fromfile(self.log, "<i8").reshape(-1, 4).tolist():
+            found[tuple(row)] = found.get(tuple(row), 0) + diff
+        return {row: diff for row, diff in found.items() if diff}
+
+    def _ask(self, command: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.spec.text} ended with status {self._process.wait()} on {command!r}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def __enter__(self) -> Player:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self._process.terminate()
+        self._process.communicate()
+
+
+def start(
+    names: list[str], program: str, edges: Path, window: int, stack: ExitStack, logs: Path | None = None
+) -> tuple[list[Player], dict[str, str]]:
+    """Start all who can be; and why others cannot, by name. They end with the stack."""
+    players, left_out = [], {}
+    for place, name in enumerate(names):
+        spec = Spec.of(name)
+        try:
+            log = logs / f"log-{place}" if logs else None
+            players.append(stack.enter_context(Player(spec, program, edges, window, log)))
+        except CannotBuild as reason:
+            left_out[name] = str(reason)
+    return players, left_out
+
+
+def agree(players: list[Player], answers: list[dict[str, Any]]) -> None:
+    """End the program when answers differ: those at the same times, time by time; all of them, in the end."""
+    for key, alike in (("timed", lambda one: one.spec.exact), ("timeless", lambda one: True)):
+        sums: dict[bool, int] = {}
+        for player, answer in zip(players, answers, strict=True):
+            if sums.setdefault(alike(player), answer[key]) != answer[key]:
+                names = f"{player.spec.text} and {players[0].spec.text}"
+                raise SystemExit(f"the answers of {names} differ{_where(players)}")
+
+
+def _where(players: list[Player]) -> str:
+    """The first difference between two logs, where there are logs."""
+    first, *others = [player for player in players if player.spec.exact == players[0].spec.exact]
+    if first.log is None:
+        return "; with --log it is said where"
+    expected = first.changes()
+    for other in others:
+        found = other.changes()
+        wrong = [row for row in expected.keys() | found.keys() if expected.get(row) != found.get(row)]
+        if wrong:
+            row = min(wrong, key=lambda row: row[-1])
+            return f": {row[:-1]} at {row[-1]} is {found.get(row, 0):+d} and {expected.get(row, 0):+d}"
+    return ""
