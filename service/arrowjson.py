@@ -46,28 +46,28 @@ def _plain(kind: Type, array: pa.Array) -> pa.LargeStringArray:
         case TimestampNs():
             return array.cast(pa.int64()).cast(_TEXT)
         case Date():
-            return _joined('"', pc.fill_null(array.cast(_TEXT), ""), '"')
+            return joined('"', pc.fill_null(array.cast(_TEXT), ""), '"')
         case Decimal():
-            return _joined('"', _digits(pc.fill_null(array.cast(_TEXT), "")), '"')
+            return joined('"', _digits(pc.fill_null(array.cast(_TEXT), "")), '"')
         case String():
             return _strings(pc.fill_null(array, ""))
         case Binary():
             coded = [base64.b64encode(value).decode() for value in pc.fill_null(array, b"").to_pylist()]
-            return _joined('"', pa.array(coded, _TEXT), '"')
+            return joined('"', pa.array(coded, _TEXT), '"')
         case List():
             return _lists(kind, array)
         case Struct():
             parts: list[Any] = []
             for (name, slot), column in zip(kind.fields.items(), array.flatten(), strict=True):
                 parts += [f"{',' if parts else '{'}{json.dumps(name)}:", json_texts(slot, column)]
-            return _joined(*parts, "}")
+            return joined(*parts, "}")
         case _:
             return pc.fill_null(array.cast(_TEXT), "")
 
 
 def _strings(array: pa.Array) -> pa.LargeStringArray:
     special = pc.match_substring_regex(array, _ESCAPED)
-    texts = _joined('"', array, '"')
+    texts = joined('"', array, '"')
     if not pc.any(special).as_py():
         return texts
     escaped = [json.dumps(text, ensure_ascii=False) for text in array.filter(special).to_pylist()]
@@ -90,13 +90,14 @@ def _lists(kind: List, array: pa.LargeListArray) -> pa.LargeStringArray:
     first = np.zeros(len(array.values), np.bool_)
     first[offsets[:-1][full]] = True
     before = pc.if_else(pa.array(first), *(pa.scalar(text, _TEXT) for text in ("[", ",")))
-    stretches = contents_of(_joined(before, json_texts(kind.element, array.values)))
+    stretches = contents_of(joined(before, json_texts(kind.element, array.values)))
     buffers = [None, pa.py_buffer(stretches.offsets[offsets]), pa.py_buffer(stretches.data)]
     lists = pa.Array.from_buffers(_TEXT, len(array), buffers)
-    return pc.if_else(pa.array(full), _joined(lists, "]"), pa.scalar("[]", _TEXT))
+    return pc.if_else(pa.array(full), joined(lists, "]"), pa.scalar("[]", _TEXT))
 
 
-def _joined(*parts: Any) -> pa.LargeStringArray:
+def joined(*parts: Any) -> pa.LargeStringArray:
+    """Texts, and strings that are the same for all, side by side."""
     scalars = [pa.scalar(part, _TEXT) if isinstance(part, str) else part for part in parts]
     return cast(pa.LargeStringArray, pc.binary_join_element_wise(*scalars, _NOTHING))
 

@@ -18,11 +18,10 @@ from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from operators.language.schema import Field, RowType
 from operators.language.types import Int64
-from service.arrowjson import json_texts
+from service.arrowjson import joined, json_texts
 from storage.errors import CallerError
 from storage.texts import Heap, needed
 from storage.texts import order as by_content
@@ -51,8 +50,7 @@ def json_lines(member: str, name: str, schema: RowType, updates: Ints, heap: Hea
         text = _texts(field, updates[:, field.offset : field.offset + field.words], heap)
         parts += [",", text] if parts else [f'{{"{member}":{json.dumps(name)},"data":[', text]
     parts += ['],"time":', _integers(updates[:, -2]), ',"diff":', _integers(updates[:, -1]), "}\n"]
-    scalars = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
-    return cast(pa.LargeStringArray, pc.binary_join_element_wise(*scalars, pa.scalar("", pa.large_string())))
+    return joined(*parts)
 
 
 def _integers(values: Ints) -> pa.LargeStringArray:

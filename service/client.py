@@ -285,6 +285,11 @@ class Client:
         """The newest refused messages, and how many there were by source and reason."""
         return self._json("/v1/dead-letters", {"limit": limit})
 
+    def sinks(self) -> dict[str, Any]:
+        """Output topics by view: topic, format, frontier, messages, problem."""
+        sinks: dict[str, Any] = self._json("/v1/sinks")["sinks"]
+        return sinks
+
     def status(self) -> dict[str, Any]:
         """Ready or not and why, the newest epoch, views with rows and frontiers, latency quantiles, sources."""
         ready = self._send("GET", "/readyz", accept_errors=True).json()
@@ -306,6 +311,7 @@ class Client:
             "views": listed["views"],
             "frontiers": self.frontiers(),
             "sources": self.sources(),
+            "sinks": self.sinks(),
             "latency": latency,
             "traces": [{**one, "shards": len(one["shards"])} for one in self.traces()],
         }

@@ -128,6 +128,13 @@ def status_text(status: Mapping[str, Any]) -> str:
         known = [about.get(what) for what in ("topic", "format", "clock")]
         sources.append([name, *known, _frontier(frontier), about.get("held"), refused])
     lines += [table(["source", "topic", "format", "clock", "final before", "held", "refused"], sources), ""]
+    sinks = []
+    for name, about in status.get("sinks", {}).items():
+        messages = sum(about["messages"].values())
+        known = [about["topic"], about["format"], _frontier(about["frontier"]), messages, about["problem"] or ""]
+        sinks.append([name, *known])
+    if sinks:
+        lines += [table(["sink", "topic", "format", "sent before", "messages", "problem"], sinks), ""]
     traces = [
         [trace.get("label") or trace["trace"], trace["updates"], trace["bytes"], _shared(trace)]
         for trace in sorted(status.get("traces", ()), key=lambda one: -int(one["bytes"]))

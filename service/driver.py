@@ -74,6 +74,7 @@ class Driver:
             settings.state.keep,
             rebuild=settings.state.rebuild,
             collect_beside=settings.state.place.folder is None,
+            hold=settings.publish.hold_epochs if settings.publish.views != "none" else 0,
         )
         if self.epochs.anew:
             topics = {settings.topic(source) for source in self.app.sources}

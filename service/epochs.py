@@ -21,6 +21,7 @@ from operators.planning.plan import Plan
 from service.errors import ProgramChanged, WrongState
 from service.lag import Lag, Offsets
 from service.protocol import Report, Start
+from service.sinks import told
 from service.sources import DoorConfig
 from service.stats import Stats
 from storage.errors import StateInUse, StorageError
@@ -40,9 +41,10 @@ _log = logging.getLogger("vernier.epochs")
 class Epochs:
     """The chain of committed epochs of one service, which owns its state directory from here to `close`.
 
-    keep: how many manifests stay (readers step through them). now: wall clock, ns. rebuild: where the program cannot go
-    on from the state, begin anew, with all that the topics hold. collect_beside: collect in a thread, because each
-    delete is a request far away. Not for several threads at once.
+    keep: how many manifests stay (readers step through them). hold: how many more at most while a publisher is behind.
+    now: wall clock, ns. rebuild: where the program cannot go on from the state, begin anew, with all that the topics
+    hold. collect_beside: collect in a thread, because each delete is a request far away. Not for several threads at
+    once.
     Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
     """
 
@@ -57,12 +59,13 @@ class Epochs:
         *,
         rebuild: bool = False,
         collect_beside: bool = False,
+        hold: int = 0,
     ) -> None:
         self.directory = directory
         self.plan, self.workers = plan, workers
         self._now = now
         self._door, self._keep, self._rebuild = door, keep, rebuild
-        self._beside = collect_beside
+        self._beside, self._hold = collect_beside, hold
         self._collector: threading.Thread | None = None
         self.anew = False
         """Whether the next epoch starts from nothing, because the program has changed too much."""
@@ -155,18 +158,25 @@ class Epochs:
         if self.newest is None or self.newest.epoch % GC_EVERY:
             return
         if not self._beside:
-            self.directory.gc(self._keep)
+            self.directory.gc(self._kept())
         elif self._collector is None or not self._collector.is_alive():
             self._collector = threading.Thread(target=self._collect, name="vernier-collect", daemon=True)
             self._collector.start()
 
     def _collect(self) -> None:
         try:
-            self.directory.gc(self._keep)
+            self.directory.gc(self._kept())
         except StorageError as problem:
             _log.warning("old epochs are not collected yet: %s", problem)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _kept(self) -> int:
+        """How many epochs stay: what the publisher has not sent yet, too."""
+        published = told.read(self.directory.blob) if self._hold else None
+        if published is None or self.newest is None:
+            return self._keep
+        return self._keep + max(0, min(self.newest.epoch - published.epoch, self._hold))
 
     def _check(self) -> None:
         newest = self.newest

@@ -84,6 +84,21 @@ class LettersNotSent(StorageError):
     reason: str
 
 
+class StrangePositions(StorageError):
+    """What a publisher's topic says of its positions cannot be read; guessing would send changes twice or never."""
+
+    message = "topic {topic} has positions that this release cannot read ({problem}); use the release that wrote them"
+    topic: str
+    problem: str
+
+
+class PublisherFenced(CallerError):
+    """Another publisher of the same app has taken over."""
+
+    message = "another publisher of app {app} has taken over; end that service, or publish here under another app name"
+    app: str
+
+
 class WrongState(CallerError):
     """The state directory belongs to another app."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from operators.language.schema import RowType
+from service.newest import Newest
 from service.recentletters import RecentLetters
 from service.stats import Stats
 from service.viewstate import Interval, ViewState, by_time, changes_between
@@ -31,7 +32,6 @@ from storage.updates import Ints, Updates
 
 LATENCY = "view_latency_seconds"
 _HISTORY = 1200
-_LISTED_EVERY_NS = 1_000_000_000
 _log = logging.getLogger("vernier.reader")
 
 
@@ -84,7 +84,7 @@ class Reader:
         self.failure: str | None = None
         self._log_bytes = log_bytes
         self._state = StateDirectory(path, blob)
-        self._listed_at = -_LISTED_EVERY_NS
+        self._newest = Newest(self._state)
         self._lease: ReadLease | None = None
         self._segments: dict[str, Segment] = {}
         self._layers: dict[LayerRef, Layer] = {}
@@ -101,7 +101,7 @@ class Reader:
         Whatever is wrong with the files is kept in `failure` and the snapshot stays: readers go on with what was final.
         """
         try:
-            epoch = self._newest()
+            epoch = self._newest.look()
             if epoch == NO_EPOCH or (self._lease is not None and epoch == self._lease.epoch):
                 return False
             self._follow(epoch)
@@ -122,14 +122,6 @@ class Reader:
         self._layers.clear()
 
     # --- following ----------------------------------------------------------------------------------------------------
-
-    def _newest(self) -> int:
-        """The newest epoch. HEAD is a hint, which a service that died in a commit may have left; so list, too."""
-        now = time.monotonic_ns()
-        if now - self._listed_at < _LISTED_EVERY_NS:
-            return self._state.head()
-        self._listed_at = now
-        return max(self._state.epochs(), default=NO_EPOCH)
 
     def _follow(self, epoch: int) -> None:
         lease = self._state.lease(epoch)

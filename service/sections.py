@@ -92,6 +92,36 @@ class Source(Section):
     _idle = field_validator("idle_timeout_ms", mode="before")(_ms)
 
 
+class Sink(Section):
+    """What a view's changes look like in Kafka."""
+
+    topic: str | None = Field(default=None, description="default: <app>.<view>")
+    format: Literal["vernier", "upsert", "debezium"] = "vernier"
+    partitions: int = Field(default=1, ge=1, description="of the topic, when the service creates it")
+    progress: bool | None = Field(
+        default=None, description="tell how far the topic is complete; default: in format vernier"
+    )
+
+    @property
+    def tells_progress(self) -> bool:
+        """Whether progress goes out, too."""
+        return self.format == "vernier" if self.progress is None else self.progress
+
+
+class Publish(Section):
+    """Which views go out to Kafka, and how."""
+
+    views: Literal["all", "listed", "none"] = Field(
+        default="all", description="all views, those that `sinks` lists, or none"
+    )
+    commit_ms: int = Field(default=100, ge=1, description="the least time from one transaction to the next")
+    hold_epochs: int = Field(
+        default=2_000, ge=0, description="epochs kept for a publisher that is behind, beyond state.keep"
+    )
+
+    _commit = field_validator("commit_ms", mode="before")(_ms)
+
+
 class State(Section):
     """The state directory."""
 

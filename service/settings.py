@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from operators.language.app import App
 from operators.language.duration import nanoseconds
-from service.sections import Epoch, Exchange, Http, Kafka, Log, Source, Spark, State
+from service.sections import Epoch, Exchange, Http, Kafka, Log, Publish, Section, Sink, Source, Spark, State
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
 
@@ -32,6 +32,9 @@ ELSEWHERE = frozenset({"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS"})
 """Variables of set-up, which are no settings of a service."""
 
 MASK = "********"
+
+_BY_NAME: dict[str, type[Section]] = {"sources": Source, "sinks": Sink}
+"""The settings that are sections by a name of the program's."""
 
 
 class BadSettings(CallerError):
@@ -52,6 +55,8 @@ class Settings(BaseSettings):
     state: State = State()
     kafka: Kafka = Kafka()
     sources: dict[str, Source] = {}
+    sinks: dict[str, Sink] = Field(default={}, description="by view")
+    publish: Publish = Publish()
     epoch: Epoch = Epoch()
     spark: Spark = Spark()
     exchange: Exchange = Exchange()
@@ -286,10 +291,9 @@ def _unknown(path: list[str]) -> str | None:
         if part not in fields:
             return f"no setting {'.'.join(path[: depth + 1])}{_meant(part, fields, path[:depth])}"
         model = _model_of(fields[part])
-        if model is None and depth + 1 < len(path) and part == "sources":
-            model = Source
+        if model is None and depth + 1 < len(path) and part in _BY_NAME:
             if len(path) > depth + 2:
-                return _unknown_in(Source, path[: depth + 2], path[depth + 2 :])
+                return _unknown_in(_BY_NAME[part], path[: depth + 2], path[depth + 2 :])
             return None
     return None
 
@@ -323,7 +327,7 @@ def _explain(error: Any, origins: Mapping[str, str]) -> str:
         model: type[BaseModel] = Settings
         for part in path[:-1]:
             found = model.model_fields.get(part)
-            model = (_model_of(found) if found is not None else None) or Source
+            model = (_model_of(found) if found is not None else None) or _BY_NAME.get(path[0], Source)
         return f"{where}no setting {key}{_meant(path[-1], model.model_fields, path[:-1])}"
     said = error["msg"][:1].lower() + error["msg"][1:]
     shown = "" if "password" in key or isinstance(error["input"], dict) else f", got {error['input']!r}"

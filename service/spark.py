@@ -119,6 +119,8 @@ def open_stream(
         "includeHeaders": "true",
         # Lost offsets (a topic that was cut while the service was down) must not pass in silence.
         "failOnDataLoss": "true",
+        # Another service's output topic has what its transactions threw away, too.
+        "kafka.isolation.level": "read_committed",
         "fetchOffset.retryIntervalMs": "100",
         "kafka.fetch.max.wait.ms": "10",
         "kafka.max.poll.records": "10000",

@@ -88,6 +88,8 @@ CATALOGUE = _catalogue(
         Metric("exchange_bytes_total", "counter", (), "Bytes sent between workers."),
         Metric("worker_memory_bytes", "gauge", ("worker",), "Resident memory of a worker."),
         Metric("sink_messages_total", "counter", ("sink", "kind"), "Messages written to output topics."),
+        Metric("sink_frontier_timestamp_seconds", "gauge", ("sink",), "Data times before it are in the output topic."),
+        Metric("sink_lag_seconds", "gauge", ("sink",), "The view's frontier minus the output topic's."),
     )
 )
 

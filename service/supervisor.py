@@ -1,6 +1,7 @@
 """Supervisor: `vernier up`. Starts the service's processes, starts again what dies, stops all in order.
 
-    broker (when kafka.embedded)  driver (Spark and its query)  sidecar (HTTP)  and whatever else is to run beside them
+    broker (when kafka.embedded)  driver (Spark and its query)  sidecar (HTTP)  publisher (output topics)
+    and whatever else is to run beside them
 
 Each process is on a leash (service/leash.py) and logs to a file of its own. What fails before it was ever ready is a
 mistake of settings or machine: all stops with its one line. What dies later is started again, with growing pauses.
@@ -31,6 +32,7 @@ from service.java import find_java
 from service.leash import command
 from service.sections import Http
 from service.settings import Loaded, Settings, masked
+from service.sinks.told import FENCED, forget
 from service.trouble import STOPPED
 from storage.state import FOLDERS, StateDirectory
 
@@ -267,8 +269,23 @@ class Supervisor:
                 lambda: listens(settings.http),
                 stop_seconds=10,
             ),
+            *([self._publisher(logs)] if settings.publish.views != "none" else []),
             *(make(self) for make in self.extra),
         ]
+        if settings.publish.views == "none":
+            forget(place.open())
+
+    def _publisher(self, logs: Path) -> Child:
+        """Who publishes the views. It waits for the first epoch and for the brokers by itself."""
+        return Child(
+            "publisher",
+            "service.sinks",
+            self.passed_on(),
+            logs / "publisher.log",
+            lambda: True,
+            stop_seconds=10,
+            final=FENCED,
+        )
 
     def _restart_broker(self, broker: EmbeddedBroker) -> None:
         self.say("broker: died, started again")

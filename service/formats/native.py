@@ -46,6 +46,12 @@ class Native:
         if "p" in message:
             only_members(message, ("v", "p"), "a progress message")
             return _judge_progress(message["p"])
+        if message.get("restarts") is True:
+            raise Refusal(
+                "decode",
+                "the message replaces all that its topic had before, which a source cannot take back; read it"
+                " with a new state, from a topic that begins with it",
+            )
         only_members(message, ("v", "t", "u", "input"), "a native message")
         for name in ("t", "u"):
             if name not in message:

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from service import trouble
 from service.reader import Snapshot
 from service.sidecar.context import Context
+from service.sinks import told
 from service.stats import CATALOGUE, Labels, Metric, Stats
 from storage.updates import CLOSED, MIN_TIME
 
@@ -75,6 +76,7 @@ class _Committed(Collector):
         if snapshot is None:
             return
         numbers = {name: dict(rows) for name, rows in snapshot.stats.numbers.items()} | self._derived(snapshot, now_ns)
+        numbers |= self._published(snapshot)
         for metric in CATALOGUE.values():
             if metric.kind == "histogram":
                 family = _histogram(metric, snapshot.stats)
@@ -111,6 +113,28 @@ class _Committed(Collector):
             disk[name, "disk"] = sum(ref.nbytes for ref in refs)
         derived["trace_updates"], derived["trace_layers"], derived["trace_bytes"] = updates, layers, disk
         return derived
+
+    def _published(self, snapshot: Snapshot) -> dict[str, dict[Labels, float]]:
+        """What the publisher tells of its sinks."""
+        found = told.read(self.context.follower.reader.files)
+        if found is None:
+            return {}
+        frontiers = {
+            name: (snapshot.views[name].frontier, sink.frontier)
+            for name, sink in found.sinks.items()
+            if sink.frontier is not None and MIN_TIME < sink.frontier < CLOSED and name in snapshot.views
+        }
+        return {
+            "sink_messages_total": {
+                (name, kind): float(count)
+                for name, sink in found.sinks.items()
+                for kind, count in sink.messages.items()
+            },
+            "sink_frontier_timestamp_seconds": {(name,): sent / 1e9 for name, (_, sent) in frontiers.items()},
+            "sink_lag_seconds": {
+                (name,): max(0, final - sent) / 1e9 for name, (final, sent) in frontiers.items() if final < CLOSED
+            },
+        }
 
 
 def _plain(metric: Metric, rows: dict[Labels, float]) -> Family:

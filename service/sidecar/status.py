@@ -21,6 +21,7 @@ from service.sidecar.context import Context, frontier_list
 from service.sidecar.masking import masked
 from service.sidecar.problems import Problem, problem_response
 from service.sidecar.readiness import laggards
+from service.sinks import told
 from service.stats import LATENCY_BOUNDS, Histogram, quantiles
 from service.viewstate import ViewState
 from storage.errors import StorageError
@@ -128,6 +129,19 @@ def router(context: Context) -> APIRouter:
         snapshot = follower.require()
         return reply({"sources": _source_details(snapshot), "stale_ms": context.stale_ms(snapshot)})
 
+    @routes.get("/v1/sinks", summary="Output topics: how far each view has gone out", responses=schemas.plain)
+    async def sinks() -> Response:
+        snapshot = follower.require()
+        found = told.read(follower.reader.files)
+        if found is None:
+            return reply({"sinks": {}, "behind_epochs": None, "problem": None})
+        return reply({
+            "sinks": {name: _sink(sink) for name, sink in found.sinks.items()},
+            "behind_epochs": max(0, snapshot.manifest.epoch - found.epoch),
+            "problem": found.problem,
+            "told_ms": max(0, time.time_ns() - found.at_ns) // 1_000_000,
+        })  # fmt: skip
+
     @routes.get("/v1/traces", summary="Arrangements with their layers", responses=schemas.plain)
     async def traces() -> Response:
         snapshot = follower.require()
@@ -200,6 +214,11 @@ def _about(view: ViewState) -> dict[str, Any]:
         "since": str(view.since),
         "frontier": str(view.frontier),
     }
+
+
+def _sink(sink: told.Sink) -> dict[str, Any]:
+    about = {"topic": sink.topic, "format": sink.format, "frontier": frontier_list(sink.frontier)}
+    return about | {"messages": sink.messages, "problem": sink.problem}
 
 
 def _sources(snapshot: Snapshot) -> Mapping[str, Any]:

@@ -38,10 +38,12 @@ class StateBuilder:
         views: Mapping[str, tuple[RowType, Sequence[str]]],
         *,
         program: str = "p1",
+        app: str = "test",
         shards: int = 1,
         place: Place | None = None,
     ) -> None:
         self.path, self.views, self.program, self.shards = path, dict(views), program, shards
+        self.app = app
         self.state = StateDirectory(place or path)
         latest = self.state.acquire()
         self.epoch = latest.epoch if latest else 0
@@ -112,7 +114,7 @@ class StateBuilder:
             upper=upper,
             committed_ns=committed_ns or time.time_ns(),
             workers=self.shards,
-            app="test",
+            app=self.app,
             program=self.program,
             traces={f"view:{view}": self._trace_entry(view) for view in self.views},
             views={

@@ -19,6 +19,7 @@ from service import trouble
 from service.reader import Reader
 from service.sidecar.options import Options
 from service.sidecar.readiness import laggards
+from service.sinks import told
 from service.stats import CATALOGUE, Histogram, Stats, UnknownMetric
 from service.trouble import Trouble
 from storage.segment import Entry, segment_file
@@ -289,3 +290,21 @@ def test_a_state_that_cannot_be_read_says_why(builder: StateBuilder, serve: Call
     assert (answer.status_code, answer.json()["code"]) == (503, "unreadable")
     assert "too short" in answer.json()["detail"]
     assert httpx.get(f"{url}/readyz", trust_env=False).json()["laggards"][0]["laggard"] == "sidecar"
+
+
+def test_sinks(builder: StateBuilder, http: httpx.Client) -> None:
+    assert http.get("/v1/sinks").json() == {"sinks": {}, "behind_epochs": None, "problem": None}
+    sent = told.Sink("test.reach", "vernier", 10, {"updates": 3, "progress": 7})
+    stuck = told.Sink("test.pairs", "upsert", None, {}, "several rows")
+    told.tell(builder.state.blob, told.Told(1, time.time_ns(), {"reach": sent, "pairs": stuck}))
+    found = http.get("/v1/sinks").json()
+    assert found["behind_epochs"] == 1
+    assert found["sinks"]["reach"] == {
+        "topic": "test.reach", "format": "vernier", "frontier": ["10"], "messages": {"updates": 3, "progress": 7},
+        "problem": None,
+    }  # fmt: skip
+    assert found["sinks"]["pairs"]["frontier"] is None
+    text = http.get("/metrics").text
+    assert 'vernier_sink_messages_total{kind="updates",sink="reach"} 3.0' in text
+    assert 'vernier_sink_frontier_timestamp_seconds{sink="reach"} 1e-08' in text
+    assert 'vernier_sink_lag_seconds{sink="reach"} 1e-08' in text

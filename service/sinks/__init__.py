@@ -1,0 +1,1 @@
+"""Output topics: the changes of views in Kafka, exactly once, by a process of its own."""

@@ -1,0 +1,53 @@
+"""`python -m service.sinks`: publish the views of a state directory until SIGTERM or SIGINT (see supervisor.py)."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+from service.errors import PublisherFenced
+from service.settings import load
+from service.sinks.publisher import Publisher
+from service.sinks.told import FENCED
+from storage.errors import VernierError
+from storage.state import StateDirectory
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Publish until told to stop. Returns the exit status, with one line on stderr when it is not 0."""
+    parser = argparse.ArgumentParser(prog="python -m service.sinks", description=__doc__)
+    parser.add_argument("--config", metavar="FILE")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    given = parser.parse_args(arguments)
+    stop = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    try:
+        settings = load(given.config, dict(pair.split("=", 1) for pair in given.set)).settings
+        logging.basicConfig(
+            level=settings.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+        )
+        for noisy in ("aiobotocore", "botocore", "kafka", "numba"):
+            logging.getLogger(noisy).setLevel(logging.CRITICAL)
+        publisher = Publisher(settings, StateDirectory(settings.state.place))
+        try:
+            publisher.run(stop)
+        finally:
+            publisher.close()
+    except VernierError as error:
+        print(f"publisher: {error}", file=sys.stderr, flush=True)
+        return FENCED if isinstance(error, PublisherFenced) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

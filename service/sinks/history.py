@@ -1,0 +1,230 @@
+"""History: the committed changes of views from any frontier on, cut as the epochs were cut while these are known.
+
+A step is the changes of a view in an interval of data times. Where an epoch's manifest is there, a step is that epoch,
+so whoever is started again makes the same steps. Where it has been collected already, the view's trace has the changes
+one by one as far back as it retains them, in one step. Where even that is too short, there is a snapshot: the rows as
+of the least time that the trace still knows, and what came later. Everything is read from the state directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+import numpy as np
+import xxhash
+
+from operators.language.schema import RowType
+from service.newest import Newest
+from service.viewstate import ViewState, by_time, changes_between, sum_until
+from storage.errors import EpochGone, StorageError
+from storage.layer import Layer
+from storage.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
+from storage.recut import open_layer
+from storage.segment import Segment
+from storage.state import StateDirectory
+from storage.texts import Heap
+from storage.updates import MIN_TIME, Updates
+
+MOST_PARTS = 10_000
+"""Epochs that are kept in memory (their layers are mapped) for sinks that are behind."""
+_log = logging.getLogger("vernier.publisher")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewType:
+    """What a view's rows are. schema: columns in the program's order; stored: those of the words, key columns first.
+
+    meaning: changes with what the view computes; rows of one meaning continue those of the same one only.
+    """
+
+    name: str
+    schema: RowType
+    key: tuple[str, ...]
+    stored: RowType
+    meaning: str
+
+    @staticmethod
+    def of(name: str, entry: ViewEntry) -> ViewType:
+        """The type of a manifest's view."""
+        schema = RowType.from_json(entry.schema)
+        meaning = xxhash.xxh3_64_hexdigest(msgspec.json.encode([entry.trace, entry.schema, entry.key]))
+        return ViewType(name, schema, tuple(entry.key), ViewState.stored_type(schema, entry.key), meaning)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """The changes of a view with lower <= time < upper, ordered by time, then row. heap: has their long texts.
+
+    A snapshot is the rows at its one time, upper - 1, as if they had come then; `restarts`: not on top of what was
+    there before `lower`, but instead of it.
+    """
+
+    view: ViewType
+    kind: Literal["updates", "snapshot"]
+    epoch: int
+    lower: int
+    upper: int
+    changes: Updates
+    heap: Heap | None
+    restarts: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What an epoch changed. layers: by view, its change layers."""
+
+    epoch: int
+    app: str
+    lower: int
+    upper: int
+    views: Mapping[str, ViewType]
+    layers: Mapping[str, Sequence[Layer]]
+
+
+class History:
+    """Follows the committed epochs of a state directory, read-only. For one thread."""
+
+    def __init__(self, state: StateDirectory, most: int = MOST_PARTS) -> None:
+        self._state, self._newest = state, Newest(state)
+        self._parts: deque[Part] = deque(maxlen=most)
+        self._types: dict[tuple[str, str, str], ViewType] = {}
+        self._seen = NO_EPOCH
+
+    @property
+    def newest(self) -> Part | None:
+        """The newest epoch that `poll` has found."""
+        return self._parts[-1] if self._parts else None
+
+    def poll(self) -> bool:
+        """Look for new epochs; True when there are some. Raises StorageErrors."""
+        head = self._newest.look()
+        if head == self._seen:
+            return False
+        if head < self._seen:
+            # The service has stepped back from a damaged manifest, and makes those epochs again.
+            self._parts.clear()
+            self._seen = NO_EPOCH
+        first = self._seen + 1 if self._parts else min(self._state.epochs(), default=head)
+        before = len(self._parts)
+        for epoch in range(first, head + 1):
+            try:
+                self._parts.append(self._part(self._state.manifest(epoch)))
+            except (StorageError, EpochGone) as error:
+                if epoch == head:
+                    raise
+                _log.info("epoch %d is passed over: %s", epoch, error)
+            self._seen = epoch
+        return len(self._parts) > before or head > NO_EPOCH
+
+    def forget(self, frontier: int) -> None:
+        """Let go of the epochs that end at or before a frontier, but for the newest."""
+        while len(self._parts) > 1 and self._parts[0].upper <= frontier:
+            self._parts.popleft()
+
+    def epoch_at(self, frontier: int) -> int:
+        """The newest known epoch that ends at or before a frontier, 0 for none."""
+        return max((part.epoch for part in self._parts if part.upper <= frontier), default=NO_EPOCH)
+
+    def steps(self, view: str, frontier: int | None, meaning: str | None, most: int) -> list[Step]:
+        """The changes of a view from a frontier on, at least one step if there is any, up to about `most` changes.
+
+        frontier, meaning: where the last step ended and of which meaning the view was then; None: from the start.
+        Raises StorageErrors.
+        """
+        newest = self.newest
+        if newest is None or view not in newest.views or newest.upper <= MIN_TIME:
+            return []
+        wanted, first = newest.views[view].meaning, self._parts[0]
+        if frontier is None and first.lower == MIN_TIME and view in first.views:
+            frontier = MIN_TIME if first.views[view].meaning == wanted else None
+            meaning = wanted
+        if frontier is None or meaning != wanted:
+            return self._from_trace(view, frontier, True)
+        steps: list[Step] = []
+        count, reached = 0, frontier
+        for part in self._parts:
+            if part.upper <= reached:
+                continue
+            if count >= most:
+                break
+            own = part.views.get(view)
+            if part.lower > reached or own is None or own.meaning != meaning:
+                return steps or self._from_trace(view, reached, False)
+            steps.append(_step(own, part, reached))
+            count, reached = count + len(steps[-1].changes), part.upper
+        return steps
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _part(self, manifest: Manifest) -> Part:
+        segments: dict[str, Segment] = {}
+        layers = {name: self._open(refs, segments) for name, refs in manifest.changes.items() if refs}
+        views = {name: self._type(name, entry) for name, entry in manifest.views.items()}
+        return Part(manifest.epoch, manifest.app, manifest.lower, manifest.upper, views, layers)
+
+    def _open(self, refs: Sequence[LayerRef], segments: dict[str, Segment]) -> list[Layer]:
+        for ref in refs:
+            if ref.segment not in segments:
+                segments[ref.segment] = self._state.open(ref.segment)
+        return [open_layer(segments[ref.segment], ref) for ref in refs]
+
+    def _type(self, name: str, entry: ViewEntry) -> ViewType:
+        """One object for all epochs of one meaning."""
+        key = (name, entry.trace, str(entry.schema))
+        if key not in self._types:
+            self._types[key] = ViewType.of(name, entry)
+        return self._types[key]
+
+    def _from_trace(self, view: str, frontier: int | None, anew: bool) -> list[Step]:
+        """The changes from a frontier on as the newest epoch's trace has them; `anew`: all there is."""
+        with self._state.lease() as lease:
+            manifest = lease.manifest
+            entry = manifest.views.get(view)
+            if entry is None:
+                return []
+            refs = [ref for shard in manifest.traces[entry.trace].shards for ref in shard]
+            layers = self._open(refs, {})
+        own, upper, since = self._type(view, entry), manifest.upper, entry.since
+        if frontier is not None and frontier >= upper:
+            return []
+        heap = _heap(own, layers)
+        lower = MIN_TIME if frontier is None else frontier
+        if (not anew and (lower > since or since <= MIN_TIME)) or (frontier is None and since <= MIN_TIME):
+            changes = changes_between(layers, own.stored.width, lower, upper)
+            return [Step(own, "updates", manifest.epoch, lower, upper, changes, heap)]
+        return self._snapshot(own, manifest, layers, lower, since, frontier is not None)
+
+    def _snapshot(
+        self, own: ViewType, manifest: Manifest, layers: Sequence[Layer], lower: int, since: int, restarts: bool
+    ) -> list[Step]:
+        width, upper, heap = own.stored.width, manifest.upper, _heap(own, layers)
+        as_of = max(min(since, upper - 1), lower)
+        rows = sum_until(layers, width, as_of).flat()
+        at = np.full(len(rows), as_of, np.int64)
+        whole = Updates.of(rows.rows, at, rows.counts)
+        steps = [Step(own, "snapshot", manifest.epoch, lower, as_of + 1, whole, heap, restarts)]
+        if as_of + 1 < upper:
+            later = changes_between(layers, width, as_of + 1, upper)
+            steps.append(Step(own, "updates", manifest.epoch, as_of + 1, upper, later, heap))
+        return steps
+
+
+def _step(own: ViewType, part: Part, reached: int) -> Step:
+    layers = part.layers.get(own.name, ())
+    changes = by_time(Updates.concat([layer.to_updates() for layer in layers], own.stored.width))
+    if part.lower < reached:
+        changes = changes.take(changes.time >= reached)
+    return Step(own, "updates", part.epoch, reached, part.upper, changes, _heap(own, layers))
+
+
+def _heap(own: ViewType, layers: Sequence[Layer]) -> Heap | None:
+    if not own.stored.text_words:
+        return None
+    heap = Heap()
+    heap.attach(layer.texts for layer in layers)
+    return heap

@@ -1,0 +1,254 @@
+"""Outgoing: a step of a view as Kafka messages, in one of three formats. The same step gives the same messages.
+
+- `vernier`: batches of updates, each at its own data time, and progress with counts: another Vernier's source reads it.
+- `upsert`: key and row, null for a key that is gone.
+- `debezium`: the envelope with before, after and op.
+
+A row goes to the partition of its key, so the changes of one key are in order. docs/messages.md shows them all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from kafka.partitioner.default import murmur2
+
+from operators.language.schema import RowType
+from service.arrowjson import joined, json_texts
+from service.sinks.history import Step
+from storage.errors import CallerError
+from storage.kernels.hashing import key_rows, partition_rows
+from storage.updates import CLOSED, Ints
+
+Kind = Literal["updates", "progress", "snapshot"]
+MESSAGE_BYTES = 256 << 10
+"""About how long a message with many updates gets."""
+MESSAGE_UPDATES = 1_000
+COUNTS = 4_096
+"""Times that one progress message counts."""
+
+_TEXT = pa.large_string()
+
+
+class NotOneRow(CallerError):
+    """A view that has several rows of a key cannot go out as the newest row of each key."""
+
+    message = "view {view} has several rows of the key {key} at {time}; format {format} needs one, vernier takes all"
+    view: str
+    key: str
+    time: int
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of an output topic. seq: its number among those of its partition and step."""
+
+    partition: int
+    kind: Kind
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """How a view goes out. partitions: of its topic. progress: tell how far it is complete. app: for `debezium`."""
+
+    view: str
+    topic: str
+    format: str
+    partitions: int
+    progress: bool
+    app: str
+
+    def messages(self, step: Step) -> Iterator[tuple[Message, list[tuple[str, bytes]]]]:
+        """A step's messages with their headers, in the order in which they are sent. Raises NotOneRow."""
+        make = {"vernier": _vernier, "upsert": _upsert, "debezium": _debezium}[self.format]
+        following = [0] * self.partitions
+        for message in make(self, step):
+            seq = following[message.partition]
+            following[message.partition] += 1
+            identity = f"{self.view}:{step.lower}:{step.upper}:{message.partition}:{seq}"
+            yield (
+                message,
+                [
+                    ("vernier-format", self.format.encode()),
+                    ("vernier-kind", message.kind.encode()),
+                    ("vernier-epoch", str(step.epoch).encode()),
+                    ("vernier-message-id", identity.encode()),
+                ],
+            )
+
+    def resolved(self, step: Step) -> Iterator[Message]:
+        """The progress of the formats that have none of their own."""
+        if self.progress:
+            value = json.dumps({"resolved": str(step.upper)}).encode()
+            for partition in range(self.partitions):
+                yield Message(partition, "progress", b'{"resolved":null}', value)
+
+
+def _vernier(sink: Outgoing, step: Step) -> Iterator[Message]:
+    whole = step.changes
+    own = np.zeros(len(whole), np.int64)
+    if sink.partitions > 1:
+        own = _owners(step, sink.partitions)
+    texts = joined(
+        *_array(_columns(step, step.view.schema.names)), ',"', _integers(whole.time), '",', _integers(whole.diff), "]"
+    )
+    # A snapshot that replaces what was there is no sum with it, so a source must not take it for one.
+    instead = ',"restarts":true' if step.restarts else ""
+    kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
+    for partition in range(sink.partitions):
+        mine = np.flatnonzero(own == partition)
+        time = whole.time[mine]
+        for start, stop in _cuts(texts.take(pa.array(mine))):
+            updates = ",".join(texts.take(pa.array(mine[start:stop])).to_pylist())
+            value = f'{{"v":1,"t":"{time[start]}"{instead},"u":[{updates}]}}'
+            yield Message(partition, kind, None, value.encode())
+        if sink.progress:
+            for stated in _statements(step.lower, step.upper, time):
+                yield Message(partition, "progress", None, stated)
+
+
+def _statements(lower: int, upper: int, time: Ints) -> Iterator[bytes]:
+    """Progress over [lower, upper) that counts the updates at each time; several where there are many times."""
+    times, counts = np.unique(time, return_counts=True)
+    for start in range(0, max(len(times), 1), COUNTS):
+        end = upper if start + COUNTS >= len(times) else int(times[start + COUNTS])
+        named = [
+            [str(at), count]
+            for at, count in zip(
+                times[start : start + COUNTS].tolist(), counts[start : start + COUNTS].tolist(), strict=True
+            )
+        ]
+        said = {"lower": [str(lower)], "upper": [] if end == CLOSED else [str(end)], "counts": named}
+        yield json.dumps({"v": 1, "p": said}, separators=(",", ":")).encode()
+        lower = end
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """Changes of keys, in the order of time. key: JSON text; before, after: of the row, None where there is none."""
+
+    key: str
+    time: int
+    before: str | None
+    after: str | None
+
+
+def _upsert(sink: Outgoing, step: Step) -> Iterator[Message]:
+    kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
+    for change in _by_key(sink, step):
+        key = change.key.encode()
+        value = None if change.after is None else change.after.encode()
+        yield Message(murmur2(key) % 0x80000000 % sink.partitions, kind, key, value)
+    yield from sink.resolved(step)
+
+
+def _debezium(sink: Outgoing, step: Step) -> Iterator[Message]:
+    kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
+    about = {"connector": "vernier", "name": sink.app, "db": sink.app, "table": sink.view}
+    about["snapshot"] = "true" if kind == "snapshot" else "false"
+    fixed = json.dumps(about)[:-1]
+    for change in _by_key(sink, step):
+        op = "r" if kind == "snapshot" else "d" if change.after is None else "c" if change.before is None else "u"
+        ms, us = change.time // 1_000_000, change.time // 1_000
+        at = f'"ts_ms": {ms}, "ts_us": {us}, "ts_ns": {change.time}'
+        value = (
+            f'{{"before": {change.before or "null"}, "after": {change.after or "null"}, '
+            f'"source": {fixed}, {at}}}, "op": "{op}", {at}}}'
+        )
+        key = change.key.encode()
+        yield Message(murmur2(key) % 0x80000000 % sink.partitions, kind, key, value.encode())
+    yield from sink.resolved(step)
+
+
+def _by_key(sink: Outgoing, step: Step) -> Iterator[_Keyed]:
+    """What becomes of each key at each time. Raises NotOneRow."""
+    view, updates = step.view, step.changes
+    if not len(updates):
+        return
+    words = sum(view.stored.field(name).words for name in view.key)
+    data = updates.data
+    # By time, then key; what goes before what comes.
+    order = np.lexsort([updates.diff > 0, *(data[:, c] for c in range(words - 1, -1, -1)), updates.time])
+    data, diff = data[order], updates.diff[order]
+    identity = data[:, [*range(words), updates.width]]
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = (identity[1:] != identity[:-1]).any(axis=1)
+    first = np.flatnonzero(fresh)
+    stop = np.append(first[1:], len(order))
+    keys = joined(*_object(_columns(step, view.key, order))).to_pylist()
+    rows = joined(*_object(_columns(step, view.schema.names, order))).to_pylist()
+    time = updates.time[order].tolist()
+    for start, end in zip(first.tolist(), stop.tolist(), strict=True):
+        signs = diff[start:end].tolist()
+        if signs not in ([1], [-1], [-1, 1]):
+            raise NotOneRow(view=view.name, key=keys[start], time=time[start], format=sink.format)
+        before = rows[start] if signs[0] < 0 else None
+        after = rows[end - 1] if signs[-1] > 0 else None
+        yield _Keyed(keys[start], time[start], before, after)
+
+
+# --- columns of text --------------------------------------------------------------------------------------------------
+
+
+def _columns(step: Step, names: Iterable[str], order: Any = None) -> list[tuple[str, pa.LargeStringArray]]:
+    """Name and JSON texts of columns."""
+    stored: RowType = step.view.stored
+    rows = step.changes.rows if order is None else step.changes.rows[order]
+    found = []
+    for name in names:
+        field = stored.field(name)
+        words = np.ascontiguousarray(rows[:, field.offset : field.offset + field.words])
+        found.append((name, json_texts(field.slot, field.decode(words, step.heap))))
+    return found
+
+
+def _array(columns: Sequence[tuple[str, pa.LargeStringArray]]) -> list[Any]:
+    parts: list[Any] = ["[["]
+    for number, (_, texts) in enumerate(columns):
+        parts += [",", texts] if number else [texts]
+    return [*parts, "]"]
+
+
+def _object(columns: Sequence[tuple[str, pa.LargeStringArray]]) -> list[Any]:
+    parts: list[Any] = []
+    for name, texts in columns:
+        parts += [f"{',' if parts else '{'}{json.dumps(name)}:", texts]
+    return [*parts, "}"]
+
+
+def _integers(values: Ints) -> pa.LargeStringArray:
+    return pa.array(np.ascontiguousarray(values)).cast(_TEXT)
+
+
+def _cuts(texts: pa.LargeStringArray) -> Iterator[tuple[int, int]]:
+    """Where to cut a partition's updates into messages."""
+    ends = np.cumsum(pc.binary_length(texts).to_numpy(zero_copy_only=False) + 1)
+    start, count = 0, len(texts)
+    while start < count:
+        begin = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, begin + MESSAGE_BYTES, "right"))
+        stop = min(max(stop, start + 1), start + MESSAGE_UPDATES, count)
+        yield start, stop
+        start = stop
+
+
+def _owners(step: Step, partitions: int) -> Ints:
+    """The partition of each change, by the hash of its key: int64[n]."""
+    view = step.view
+    words = sum(view.stored.field(name).words for name in view.key)
+    numbered = np.column_stack((step.changes.rows[:, :words], np.arange(len(step.changes))))
+    keyed = key_rows(np.ascontiguousarray(numbered), np.arange(words), np.empty(0, np.int64), 1)
+    placed, offsets = partition_rows(keyed, partitions)
+    owners = np.empty(len(placed), np.int64)
+    for partition in range(partitions):
+        owners[placed[offsets[partition] : offsets[partition + 1], -1]] = partition
+    return owners

@@ -1,0 +1,217 @@
+"""The publisher process: the changes of views to their output topics, each exactly once. `python -m service.sinks`
+
+It reads committed epochs alone, as the sidecar does, so no commit ever waits for it. What it has found goes out in one
+Kafka transaction, whose last message is where it has come to (position.py); a start fences whatever has the same name,
+and goes on from there. While the brokers are away it falls behind, and says so in `sinks.json` (told.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import InvalidProducerEpochError, KafkaError, ProducerFencedError
+
+from service.broker import create_topics
+from service.errors import PublisherFenced
+from service.sections import Sink
+from service.settings import Settings
+from service.sinks import position, told
+from service.sinks.history import History
+from service.sinks.outgoing import Message, NotOneRow, Outgoing
+from service.sinks.position import Position, Positions
+from storage.errors import StorageError, VernierError
+from storage.state import StateDirectory
+
+MOST = 50_000
+"""About how many changes of a view one transaction has."""
+_TOLD_SECONDS = 1.0
+_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
+_LARGEST = (64 << 20) + (1 << 20)
+_log = logging.getLogger("vernier.publisher")
+
+Sent = tuple[str, Message, list[tuple[str, bytes]]]
+"""A message, the topic that it goes to, its headers."""
+
+
+class Publisher:
+    """Publishes the views of one state directory. make: makes a producer from keywords, for tests that break it.
+
+    For one thread; `turn` does a piece of the work, `run` all of it.
+    """
+
+    def __init__(
+        self, settings: Settings, state: StateDirectory, make: Callable[..., KafkaProducer] = KafkaProducer
+    ) -> None:
+        self._settings, self._state, self._make = settings, state, make
+        self._history = History(state)
+        self._producer: KafkaProducer | None = None
+        self._positions = Positions()
+        self._sinks: dict[str, Outgoing] = {}
+        self._problems: dict[str, str] = {}
+        self._told: told.Told | None = None
+        self._told_at = -_TOLD_SECONDS
+
+    def run(self, stop: threading.Event) -> None:
+        """Publish until `stop` is set. Raises PublisherFenced when another publisher has taken over."""
+        failures = 0
+        while not stop.is_set():
+            began = time.monotonic()
+            try:
+                self.turn()
+                failures = 0
+            except (KafkaError, VernierError) as error:
+                if isinstance(error, PublisherFenced):
+                    raise
+                said = f"{type(error).__name__}: {error}".splitlines()[0]
+                if failures == 0:
+                    _log.warning("nothing goes out for now: %s", said)
+                self._tell(said)
+                stop.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
+                failures += 1
+            stop.wait(max(0.0, self._settings.publish.commit_ms / 1000 - (time.monotonic() - began)))
+
+    def turn(self) -> int:
+        """Send what is there, in one transaction; returns how many messages.
+
+        Raises PublisherFenced, KafkaErrors and StorageErrors; then all of it is visible or nothing, and the next turn
+        finds out which.
+        """
+        try:
+            return self._turn()
+        except (ProducerFencedError, InvalidProducerEpochError) as error:
+            self.close()
+            raise PublisherFenced(app=self._app) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the producer; a transaction under way is aborted by the next one of this name."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with contextlib.suppress(KafkaError):
+                producer.close(timeout=1)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _app(self) -> str:
+        newest = self._history.newest
+        return newest.app if newest is not None else ""
+
+    def _turn(self) -> int:
+        self._history.poll()
+        newest = self._history.newest
+        if newest is None:
+            return 0
+        producer = self._connected()
+        batch: list[Sent] = []
+        after = dict(self._positions.views)
+        for view, sink in self._wanted(newest.views).items():
+            if view not in self._problems:
+                self._advance(view, sink, batch, after)
+        if after == self._positions.views:
+            self._tell(None)
+            return 0
+        positions = Positions(self._reached(after), after)
+        producer.begin_transaction()
+        for topic, message, headers in batch:
+            producer.send(topic, key=message.key, value=message.value, partition=message.partition, headers=headers)
+        producer.send(**position.record(newest.app, positions))
+        producer.commit_transaction()
+        self._positions = positions
+        self._history.forget(min(one.frontier for one in after.values()))
+        self._tell(None)
+        return len(batch)
+
+    def _advance(self, view: str, sink: Outgoing, batch: list[Sent], after: dict[str, Position]) -> None:
+        """Add a view's next steps to the batch, and where that leads."""
+        now = after.get(view)
+        if now is not None and (now.topic, now.format) != (sink.topic, sink.format):
+            now = None
+        frontier, meaning = (None, None) if now is None else (now.frontier, now.meaning)
+        counts = {} if now is None else dict(now.messages)
+        for step in self._history.steps(view, frontier, meaning, MOST):
+            try:
+                messages = list(sink.messages(step))
+            except NotOneRow as error:
+                _log.error("%s", error)
+                self._problems[view] = str(error)
+                return
+            if step.restarts:
+                _log.warning("view %s has lost the changes from %d on: a snapshot goes out instead", view, step.lower)
+            for message, headers in messages:
+                counts[message.kind] = counts.get(message.kind, 0) + 1
+                batch.append((sink.topic, message, headers))
+            after[view] = Position(sink.topic, sink.format, step.upper, step.view.meaning, dict(counts))
+
+    def _reached(self, after: Mapping[str, Position]) -> int:
+        """The newest epoch of which everything has gone out, but for views that cannot."""
+        frontiers = [one.frontier for view, one in after.items() if view not in self._problems]
+        return self._history.epoch_at(min(frontiers)) if frontiers else self._positions.epoch
+
+    def _wanted(self, views: Mapping[str, Any]) -> dict[str, Outgoing]:
+        """The sinks of the views that are there, their topics made."""
+        which, listed = self._settings.publish.views, self._settings.sinks
+        names = [view for view in views if which == "all" or (which == "listed" and view in listed)]
+        for view in names:
+            if view not in self._sinks:
+                self._sinks[view] = self._open(view, listed.get(view, Sink()))
+        for view in listed:
+            if view not in views:
+                self._problems.setdefault(view, f"no program has a view {view}")
+            elif self._problems.get(view, "").startswith("no program"):
+                del self._problems[view]
+        return {view: self._sinks[view] for view in names}
+
+    def _open(self, view: str, given: Sink) -> Outgoing:
+        kafka, topic = self._settings.kafka, given.topic or f"{self._app}.{view}"
+        config = {"cleanup.policy": "compact"} if given.format == "upsert" else {}
+        found = create_topics(kafka.bootstrap, {topic: given.partitions}, config=config, replication=kafka.replication)
+        return Outgoing(view, topic, given.format, found[topic], given.tells_progress, self._app)
+
+    def _connected(self) -> KafkaProducer:
+        """The producer, alone under its name, with the positions that its predecessor reached."""
+        if self._producer is None:
+            position.prepare(self._settings.kafka.bootstrap, self._app, self._settings.kafka.replication)
+            producer = self._make(
+                **self._settings.kafka_client(),
+                transactional_id=f"{self._app}.publisher",
+                acks="all",
+                linger_ms=5,
+                max_request_size=_LARGEST,
+                max_block_ms=30_000,
+            )
+            try:
+                producer.init_transactions()
+                self._positions = position.read(self._settings.kafka_client(), self._app)
+            except BaseException:
+                producer.close(timeout=1)
+                raise
+            self._producer = producer
+        return self._producer
+
+    def _tell(self, problem: str | None) -> None:
+        """Leave word, not too often; that this fails must not stop anything."""
+        sinks = {
+            view: told.Sink(one.topic, one.format, one.frontier, one.messages, self._problems.get(view))
+            for view, one in self._positions.views.items()
+        }
+        for view, said in self._problems.items():
+            if view not in sinks:
+                given = self._settings.sinks.get(view, Sink())
+                sinks[view] = told.Sink(given.topic or f"{self._app}.{view}", given.format, None, {}, said)
+        before, now = self._told, time.monotonic()
+        quiet = before is not None and before.problem == problem and now - self._told_at < _TOLD_SECONDS
+        if quiet:
+            return
+        self._told = told.Told(self._positions.epoch, time.time_ns(), sinks, problem)
+        self._told_at = now
+        with contextlib.suppress(StorageError, OSError):
+            told.tell(self._state.blob, self._told)
