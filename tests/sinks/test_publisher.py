@@ -83,12 +83,12 @@ def test_all_changes_once_with_a_broken_producer_at_every_call(broker: EmbeddedB
         at, after = (at, True) if not after else (at + 1, False)
     builder.close()
     assert faults > 10
-    records = committed(broker, f"{app}.reach")
+    records = committed(broker.bootstrap, f"{app}.reach")
     assert changes(records) == builder.truth()
     identities = [header(record, "message-id") for record in records]
     assert len(set(identities)) == len(identities)
     # What was tried before, and thrown away, is what was sent again: one identity, one content.
-    tried = committed(broker, f"{app}.reach", "read_uncommitted")
+    tried = committed(broker.bootstrap, f"{app}.reach", "read_uncommitted")
     assert len(tried) > len(records)
     assert len({(header(record, "message-id"), record.value) for record in tried}) == len(identities)
     sink = said(builder.path).sinks["reach"]
@@ -114,7 +114,7 @@ def test_a_newer_publisher_fences_an_older_one(broker: EmbeddedBroker, tmp_path:
         old.close()
         new.close()
         builder.close()
-    assert changes(committed(broker, "twins.reach")) == builder.truth()
+    assert changes(committed(broker.bootstrap, "twins.reach")) == builder.truth()
 
 
 def test_killed_for_good_again_and_again(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_killed_for_good_again_and_again(broker: EmbeddedBroker, tmp_path: Path)
         run(grown)
     publish(settings(broker, builder.path))
     builder.close()
-    assert changes(committed(broker, f"{app}.reach")) == builder.truth()
+    assert changes(committed(broker.bootstrap, f"{app}.reach")) == builder.truth()
 
 
 def test_history_that_is_gone(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_history_that_is_gone(broker: EmbeddedBroker, tmp_path: Path) -> None:
     for _ in range(6):
         builder.grow(chance, keep=2)
     publish(given)
-    records = committed(broker, f"{app}.reach")
+    records = committed(broker.bootstrap, f"{app}.reach")
     assert changes(records) == builder.truth()
     assert {header(record, "kind") for record in records} == {"updates", "progress"}
     # Now it has folded some of them: the rows as of its first time go out instead of what was there.
@@ -171,7 +171,7 @@ def test_history_that_is_gone(broker: EmbeddedBroker, tmp_path: Path) -> None:
     publish(given)
     builder.close()
     since = builder.since["reach"]
-    fresh = committed(broker, f"{app}.reach")[sent:]
+    fresh = committed(broker.bootstrap, f"{app}.reach")[sent:]
     (snapshot,) = [record for record in fresh if header(record, "kind") == "snapshot"]
     assert header(snapshot, "message-id") == f"reach:{reached}:{since + 1}:0:0"
     assert b'"restarts":true' in snapshot.value
@@ -188,7 +188,7 @@ def test_a_first_start_on_an_old_state_begins_with_a_snapshot(broker: EmbeddedBr
         builder.grow(chance, keep=2, since=builder.frontier - 5, merge=True)
     publish(settings(broker, builder.path))
     builder.close()
-    records = committed(broker, f"{app}.reach")
+    records = committed(broker.bootstrap, f"{app}.reach")
     assert header(records[0], "kind") == "snapshot"
     assert b"restarts" not in records[0].value
     at_end: Counter[Any] = Counter()
@@ -208,7 +208,7 @@ def test_which_views_go_where(broker: EmbeddedBroker, tmp_path: Path) -> None:
     )  # fmt: skip
     assert publish(given) == 1 + 2  # an update, and progress for each partition
     builder.close()
-    assert {record.partition for record in committed(broker, "elsewhere")} == {0, 1}
+    assert {record.partition for record in committed(broker.bootstrap, "elsewhere")} == {0, 1}
     found = said(builder.path)
     assert found.epoch == 1
     assert "several rows of the key" in (found.sinks["pairs"].problem or "")

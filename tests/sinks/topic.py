@@ -16,9 +16,9 @@ from service.sinks.publisher import Publisher
 from storage.state import StateDirectory
 
 
-def committed(broker: EmbeddedBroker, topic: str, level: str = "read_committed") -> list[Any]:
+def committed(bootstrap: str, topic: str, level: str = "read_committed") -> list[Any]:
     """All records of a topic."""
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, isolation_level=level)
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, isolation_level=level)
     try:
         where = [TopicPartition(topic, one) for one in sorted(consumer.partitions_for_topic(topic) or ())]
         consumer.assign(where)
