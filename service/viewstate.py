@@ -175,10 +175,11 @@ class ViewState:
         upper = min(upper, self.frontier)
         if lower >= upper:
             return []
+        if lower >= self.log_start:
+            # Whole even where `since` has passed it meanwhile, as the first data of a quiet service makes it do.
+            return self._log_parts(lower, upper)
         if not self.can_resume(lower):
             raise Compacted(view=self.name, as_of=lower, since=self.since)
-        if lower >= self.log_start:
-            return self._log_parts(lower, upper)
         middle = min(self.log_start, upper)
         older = changes_between(self.layers, self.stored.width, lower, middle)
         return [Interval(lower, middle, older, 0), *self._log_parts(middle, upper)]

@@ -20,6 +20,8 @@ from storage.place import CACHE_BYTES, Place
 _POLL_MS, _FAR_POLL_MS = 5, 250
 """How often a directory, and an object store, is asked for a new epoch: there each time costs a request."""
 
+_SWITCH_SECONDS = 0.0005
+
 
 class Server(uvicorn.Server):
     """Tells on stdout, in one line, when and where it accepts, and ends change streams when it is to stop."""
@@ -90,6 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
     config = uvicorn.Config(
         build(options), log_level=level, access_log=False, timeout_graceful_shutdown=3, server_header=False
     )
+    # Following an epoch takes milliseconds in a thread; a look-up is not to wait for its turn as long as that.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     # uvicorn raises the signal that ended it once more; to be told to stop is no failure.
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: sys.exit(0))

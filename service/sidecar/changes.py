@@ -3,16 +3,16 @@ event.
 
 An event covers the data times [lower, upper) completely and its id is `upper`, a frontier: whoever has handled an event
 and resumes with its id gets exactly what is missing. So events are cut between data times, never inside one.
-Subscribers have no queues: each holds its position in the view's shared log, and an event is encoded once for all of
-them. One that reads so slowly that more than `subscriber_bytes` of changes wait for it is told `slow_consumer` and let
-go.
+Subscribers have no queues: each holds its position, and an event is encoded once for all of them (feed.py). One that
+reads so slowly that more than `subscriber_bytes` of events wait for it is told `slow_consumer` and let go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -20,14 +20,18 @@ import numpy as np
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from operators.language.schema import RowType
 from service.answers import Answers, SizedCache
 from service.reader import Snapshot
+from service.sidecar.feed import Feed
 from service.sidecar.follower import Follower
 from service.sidecar.negotiate import MEDIA_TYPES, Format
 from service.sidecar.options import Options
 from service.viewstate import Compacted, Interval, ViewState
 from storage.errors import VernierError
+from storage.updates import CLOSED
 
+_INLINE_CHANGES = 50
 _encode = msgspec.json.encode
 
 
@@ -59,7 +63,7 @@ def cut(interval: Interval, most: int) -> Iterator[Interval]:
 
 
 class ChangeStreams:
-    """All subscriptions of a sidecar. counts: by view, how many are open."""
+    """All subscriptions of a sidecar. counts: by view, how many are open; dropped: by view, how many were too slow."""
 
     def __init__(self, follower: Follower, answers: Answers, options: Options) -> None:
         self.follower, self.answers, self.options = follower, answers, options
@@ -67,6 +71,7 @@ class ChangeStreams:
         self.dropped: dict[str, int] = {}
         self._closing = False
         self._encoded = SizedCache(options.log_bytes)
+        self._feeds: dict[tuple[str, Format, RowType], tuple[Feed, asyncio.Task[None]]] = {}
 
     @property
     def open(self) -> int:
@@ -80,81 +85,130 @@ class ChangeStreams:
 
     async def events(
         self, snapshot: Snapshot, view: ViewState, form: Format, since: int, until: int | None, with_rows: bool
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """Encoded events: the rows as of since - 1 if asked for, then all changes from `since` on, up to `until`.
 
-        Each yield returns when the bytes are on their way, so the time in between tells how fast the subscriber reads.
+        First what there is already, from the view's log or its trace; then what comes, from the feed of all.
         """
-        position, caught_up = since, False
+        position, last = since, CLOSED + 1 if until is None else until
         if with_rows:
             async for event in self._snapshot_events(view, form, since):
                 yield event
-        seen: Snapshot = snapshot
-        while True:
-            stop = view.frontier if until is None else min(until, view.frontier)
-            if caught_up and self._is_slow(view, position, stop):
-                self.dropped[view.name] = self.dropped.get(view.name, 0) + 1
+        try:
+            while position < min(view.frontier, last):
+                async for upper, event in self._past(view, form, position, min(view.frontier, last)):
+                    yield event
+                    position = upper
+                newest = self.follower.snapshot
+                state = newest.views.get(view.name) if newest is not None else None
+                # When it is another view by now, the feed has the words for that.
+                view = state if state is not None and state.stored == view.stored else view
+            if position < last:
+                async with self._feed(view, form) as feed:
+                    async for event in self._coming(feed, form, position, last):
+                        yield event
+        except Compacted as error:
+            yield encode_event(form, "error", None, _error(error.code, str(error)))
+
+    async def _coming(self, feed: Feed, form: Format, position: int, last: int) -> AsyncIterator[bytes]:
+        """What becomes final from the position on, up to `last`."""
+        beats = feed.beats
+        while position < last and not self._closing:
+            chunk = feed.after(position)
+            if chunk is not None and chunk.upper <= last:
+                yield chunk.events
+                position = chunk.upper
+            elif position < feed.start:
+                self.drop(feed.view.name)
                 detail = (
                     "more changes were waiting than are kept for a subscriber; read faster, and resume at the last id"
                 )
                 yield encode_event(form, "error", None, _error("slow_consumer", detail))
                 return
-            try:
-                # What the log does not have costs a look through the trace.
-                old = min(position, stop) < view.log_start
-                intervals = (
-                    await asyncio.to_thread(view.intervals, position, stop) if old else view.intervals(position, stop)
-                )
-            except Compacted as error:
-                yield encode_event(form, "error", None, _error(error.code, str(error)))
+            elif position < feed.frontier:
+                async for upper, event in self._past(feed.view, form, position, min(feed.frontier, last)):
+                    yield event
+                    position = upper
+            elif feed.ended is not None:
+                yield encode_event(form, "error", None, _error(*feed.ended))
                 return
-            for interval in intervals:
-                for piece in cut(interval, self.options.event_changes):
-                    yield self._interval_event(view, form, piece)
-            position = max(position, intervals[-1].upper) if intervals else position
-            if until is not None and position >= until:
-                return
-            newest = self.follower.snapshot
-            caught_up = caught_up or newest is seen
-            if newest is seen and not self._closing:
-                await self.follower.woken(self.options.heartbeat_s)
-                newest = self.follower.snapshot
-            if self._closing or newest is None:
-                return
-            if newest is seen:
-                yield self._heartbeat(form, newest)
-                continue
-            state = newest.views.get(view.name)
-            if state is None or state.stored != view.stored:
-                detail = f"the program has changed; view {view.name} is another one now, or gone"
-                yield encode_event(form, "error", None, _error("view_changed", detail))
-                return
-            seen, view = newest, state
+            elif feed.beats != beats:
+                beats = feed.beats
+                yield feed.beat
+            else:
+                await feed.news()
 
-    def _is_slow(self, view: ViewState, position: int, stop: int) -> bool:
-        """Whether a subscriber that once had everything now has too much before it, not counting the newest epoch."""
-        if position >= stop:
-            return False
-        if position < view.log_start:
-            return True
-        waiting = view.intervals(position, stop)[:-1]
-        return sum(interval.changes.data.nbytes for interval in waiting) > self.options.subscriber_bytes
+    def drop(self, view: str) -> None:
+        """Count a subscriber that was let go as too slow."""
+        self.dropped[view] = self.dropped.get(view, 0) + 1
+
+    @asynccontextmanager
+    async def _feed(self, view: ViewState, form: Format) -> AsyncIterator[Feed]:
+        """The feed of a view, which runs while somebody reads it."""
+        key = (view.name, form, view.stored)
+        if key not in self._feeds or self._feeds[key][0].ended is not None:
+            options = self.options
+            feed = Feed(
+                view,
+                self.follower,
+                lambda state, lower, upper: self._past(state, form, lower, upper),
+                lambda: self._heartbeat(form),
+                heartbeat_s=options.heartbeat_s,
+                kept_bytes=options.subscriber_bytes,
+            )
+            self._feeds[key] = feed, asyncio.create_task(feed.run())
+        feed, task = self._feeds[key]
+        feed.readers += 1
+        try:
+            yield feed
+        finally:
+            feed.readers -= 1
+            if not feed.readers:
+                task.cancel()
+                if self._feeds.get(key) == (feed, task):
+                    del self._feeds[key]
+
+    async def _past(self, view: ViewState, form: Format, lower: int, upper: int) -> AsyncIterator[tuple[int, bytes]]:
+        """The events of an interval that is final, each with the frontier behind it. Raises Compacted.
+
+        Other requests come in between: what takes longer than a moment is done in a thread.
+        """
+        # What the log does not have costs a look through the trace.
+        old = lower < view.log_start
+        for interval in await asyncio.to_thread(view.intervals, lower, upper) if old else view.intervals(lower, upper):
+            for piece in cut(interval, self.options.event_changes):
+                if len(piece.changes) > _INLINE_CHANGES:
+                    event = await asyncio.to_thread(self._interval_event, view, form, piece)
+                else:
+                    event = self._interval_event(view, form, piece)
+                    await asyncio.sleep(0)
+                yield piece.upper, event
 
     async def _snapshot_events(self, view: ViewState, form: Format, since: int) -> AsyncIterator[bytes]:
         rows = await asyncio.to_thread(self.answers.rows_as_of, view, since - 1)
-        run, codec = rows.flat(), self.answers.codec(view)
+        run = await asyncio.to_thread(rows.flat)
         total, most = len(run), self.options.event_changes
-        for start in range(0, max(total, 1), most):
+
+        def part(start: int) -> bytes:
             stop = min(total, start + most)
             last = stop == total
             data = {
                 "view": view.name,
                 "as_of": str(since - 1),
                 "frontier": str(since),
-                "rows": codec.dicts(run.rows[start:stop], run.counts[start:stop]),
+                "rows": self.answers.codec(view).dicts(run.rows[start:stop], run.counts[start:stop]),
                 "last": last,
             }
-            yield encode_event(form, "snapshot", since if last else None, data)
+            return encode_event(form, "snapshot", since if last else None, data)
+
+        def shared(start: int) -> bytes:
+            # Many come at the same time: after a start, or when a page is opened everywhere.
+            key = (view.name, view.incarnation, form, since, "rows", start)
+            event: bytes = self._encoded.get(key, lambda: part(start), len)
+            return event
+
+        for start in range(0, max(total, 1), most):
+            yield await asyncio.to_thread(shared, start)
 
     def _interval_event(self, view: ViewState, form: Format, interval: Interval) -> bytes:
         key = (view.name, view.incarnation, form, interval.lower, interval.upper)
@@ -175,9 +229,9 @@ class ChangeStreams:
         ]
         return encode_event(form, "updates", interval.upper, data)
 
-    def _heartbeat(self, form: Format, snapshot: Snapshot) -> bytes:
+    def _heartbeat(self, form: Format) -> bytes:
         """Keeps the connection alive, and says how old the newest epoch is."""
-        age = snapshot.age_ns(time.time_ns()) // 1_000_000
+        age = self.follower.require().age_ns(time.time_ns()) // 1_000_000
         if form == "ndjson":
             return encode_event(form, "heartbeat", None, {"stale_ms": age})
         return f": heartbeat stale_ms={age}\n\n".encode()
@@ -190,7 +244,7 @@ def _error(code: str, detail: str) -> dict[str, Any]:
 class EventResponse(Response):
     """An answer that streams events until they end, the client goes, or it reads nothing for `stall_s`."""
 
-    def __init__(self, streams: ChangeStreams, view: str, form: Format, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, streams: ChangeStreams, view: str, form: Format, events: AsyncGenerator[bytes]) -> None:
         super().__init__(media_type=MEDIA_TYPES[form], headers={"cache-control": "no-store", "vary": "accept"})
         del self.headers["content-length"]
         self.headers["x-accel-buffering"] = "no"
@@ -210,13 +264,15 @@ class EventResponse(Response):
             await asyncio.gather(sender, gone, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
+        stall_s = self.streams.options.stall_s
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            async for event in self.events:
-                message = {"type": "http.response.body", "body": event, "more_body": True}
-                await asyncio.wait_for(send(message), self.streams.options.stall_s)
+            async with aclosing(self.events):
+                async for event in self.events:
+                    async with asyncio.timeout(stall_s):
+                        await send({"type": "http.response.body", "body": event, "more_body": True})
         except TimeoutError:
-            self.streams.dropped[self.view] = self.streams.dropped.get(self.view, 0) + 1
+            self.streams.drop(self.view)
             return
         except VernierError as error:
             event = encode_event(self.form, "error", None, _error(error.code, str(error)))

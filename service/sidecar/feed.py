@@ -1,0 +1,135 @@
+"""Feed: the newest events of one view in one form, encoded once and shared by all subscribers that have caught up.
+
+One task follows the epochs, has each encoded beside the event loop, and wakes the subscribers a few at a time, so that
+a thousand of them do not keep a look-up waiting. A subscriber has no queue, it holds its position, a frontier, and asks
+for what comes `after` it. What is kept is bounded: older epochs go when they are more than `kept_bytes`, and whoever
+has not got so far is too slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from service.sidecar.follower import Follower
+from service.viewstate import Compacted, ViewState
+
+_WOKEN_TOGETHER = 32
+_CHUNK_BYTES = 64 << 10
+_CHUNKS_TOGETHER = 16
+
+Events = Callable[[ViewState, int, int], AsyncIterator[tuple[int, bytes]]]
+"""(view, lower, upper) -> the encoded events of that interval, each with the frontier behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some events that follow one another. lower, upper: the data times that they cover; epoch: which turn made it."""
+
+    lower: int
+    upper: int
+    events: bytes
+    turn: int
+
+
+class Feed:
+    """Events of a view from its frontier at the start on; on one event loop.
+
+    frontier: all before it is here, or was. start: all from here up to the frontier is here. beats, beat: how often
+    there was nothing for `heartbeat_s`, and what is then to be said. ended: the (code, detail) with which all end.
+    """
+
+    def __init__(
+        self,
+        view: ViewState,
+        follower: Follower,
+        events: Events,
+        heartbeat: Callable[[], bytes],
+        *,
+        heartbeat_s: float,
+        kept_bytes: int,
+    ) -> None:
+        self.view, self.follower = view, follower
+        self.frontier = self.start = view.frontier
+        self.beats, self.beat = 0, b""
+        self.ended: tuple[str, str] | None = None
+        self.readers = 0
+        self._events, self._heartbeat = events, heartbeat
+        self._heartbeat_s, self._kept_bytes = heartbeat_s, kept_bytes
+        self._chunks: dict[int, Chunk] = {}
+        self._bytes = self._turn = self._turn_bytes = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def after(self, position: int) -> Chunk | None:
+        """What begins at that frontier; None when nothing does (yet, or any more)."""
+        return self._chunks.get(position)
+
+    async def news(self) -> None:
+        """Wait for anything new: chunks, a heartbeat, the end. Look before and after."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    async def run(self) -> None:
+        """Follow the epochs until the view is another one, or what comes next is gone."""
+        quiet = time.monotonic()
+        while self.ended is None:
+            seen = self.follower.snapshot
+            state = seen.views.get(self.view.name) if seen is not None else self.view
+            if state is None or state.stored != self.view.stored:
+                about = f"the program has changed; view {self.view.name} is another one now, or gone"
+                self.ended = ("view_changed", about)
+            elif state.frontier > self.frontier:
+                try:
+                    await self._publish(state)
+                except Compacted as error:
+                    self.ended = (error.code, str(error))
+                quiet = time.monotonic()
+            else:
+                left = quiet + self._heartbeat_s - time.monotonic()
+                if left > 0:
+                    await self.follower.woken(left)
+                else:
+                    self.beats, self.beat = self.beats + 1, self._heartbeat()
+                    quiet = time.monotonic()
+            await self.wake()
+
+    async def wake(self) -> None:
+        """Let all who wait look again, a few of them at a time."""
+        waiting, self._waiting = self._waiting, []
+        for first in range(0, len(waiting), _WOKEN_TOGETHER):
+            for waiter in waiting[first : first + _WOKEN_TOGETHER]:
+                if not waiter.done():
+                    waiter.set_result(None)
+            await asyncio.sleep(0)
+
+    async def _publish(self, state: ViewState) -> None:
+        """Add what has become final, in chunks of many small events or a large one."""
+        self._turn, self._turn_bytes = self._turn + 1, 0
+        pending: list[bytes] = []
+        size = made = 0
+        lower = upper = self.frontier
+        async for upper, event in self._events(state, self.frontier, state.frontier):
+            pending.append(event)
+            size += len(event)
+            if size < _CHUNK_BYTES:
+                continue
+            self._add(state, lower, upper, b"".join(pending))
+            lower, pending, size, made = upper, [], 0, made + 1
+            if made % _CHUNKS_TOGETHER == 0:
+                await self.wake()
+        if pending:
+            self._add(state, lower, upper, b"".join(pending))
+
+    def _add(self, state: ViewState, lower: int, upper: int, events: bytes) -> None:
+        self._chunks[lower] = Chunk(lower, upper, events, self._turn)
+        self._bytes += len(events)
+        self._turn_bytes += len(events)
+        self.view, self.frontier = state, upper
+        # The newest epoch does not count: nobody is slow who has all before it.
+        while self._bytes - self._turn_bytes > self._kept_bytes:
+            oldest = self._chunks.pop(self.start)
+            self._bytes -= len(oldest.events)
+            self.start = oldest.upper
