@@ -1,0 +1,181 @@
+"""Running: the demonstration as the subject of a benchmark, its processes by name, and what its answers must be.
+
+The embedded broker, the service and a producer of its own process over a folder that is the caller's, so that all files
+which they make can be counted, temporary ones too.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from service.broker import EmbeddedBroker
+from service.producer import ROOTS, MovingGraph, recover
+from service.settings import Settings, load
+from service.supervisor import Child, Supervisor
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = ROOT / "configs" / "demo.yaml"
+TOPIC = "graph"
+VIEWS = ("reach", "distances", "histogram")
+_MODULES = {"service.driver": "driver", "service.sidecar": "sidecar", "service.producer": "producer"}
+
+
+@dataclass
+class Running:
+    """The service that runs. folder: has state, kafka, logs and tmp."""
+
+    settings: Settings
+    supervisor: Supervisor
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        """Where the sidecar answers."""
+        return self.supervisor.url
+
+    def processes(self) -> dict[str, psutil.Process]:
+        """The processes of the service by what they are; workers are numbered in the order of their ids."""
+        found: dict[str, psutil.Process] = {}
+        workers = []
+        for one in psutil.Process().children(recursive=True):
+            try:
+                line, above = one.cmdline(), one.parent()
+                name = _role(line)
+                if name == "worker":
+                    # Spark's daemon forks the workers, so they have its command line.
+                    if above is not None and _role(above.cmdline()) == "worker":
+                        workers.append(one)
+                        continue
+                    name = "daemon"
+            except psutil.Error:
+                continue
+            if name is not None:
+                found[name] = one
+        return found | {f"worker {i}": one for i, one in enumerate(sorted(workers, key=lambda w: w.pid), 1)}
+
+    def child(self, name: str) -> Child:
+        """One of the supervisor's processes."""
+        return next(child for child in self.supervisor.children if child.name == name)
+
+    def stop_producer(self) -> tuple[int, int]:
+        """End the input. Returns how many changes were made, and the data time that the frontier will come to."""
+        producer = self.child("producer")
+        producer.left = True
+        if producer.process is not None:
+            producer.process.terminate()
+            producer.process.wait(30)
+        at = recover(self.settings, TOPIC, self.settings.workers, 0)
+        return min(at.sent), at.time_ns - 1
+
+    def wait_for(self, frontier: int, seconds: float = 120) -> None:
+        """Until the answers are final before that time. Ends the program when that takes too long."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if int(httpx.get(f"{self.url}/v1/frontiers", timeout=30).json()["upper"][0]) >= frontier:
+                return
+            time.sleep(0.1)
+        raise SystemExit(f"bench: the frontier did not come to {frontier} within {seconds:g} s")
+
+    def rows(self) -> dict[str, dict[tuple[int, ...], int]]:
+        """The rows of all views with their multiplicities, at one time."""
+        answer = httpx.get(f"{self.url}/v1/read?views={','.join(VIEWS)}&limit=100000", timeout=30).json()
+        return {
+            name: {tuple(v for k, v in row.items() if k != "_diff"): row.get("_diff", 1) for row in view["rows"]}
+            for name, view in answer["views"].items()
+        }
+
+
+def _role(line: list[str]) -> str | None:
+    if line and line[0].endswith("java"):
+        return (
+            "broker"
+            if "kafka.Kafka" in line
+            else "driver's JVM"
+            if any("SparkSubmit" in part for part in line)
+            else None
+        )
+    if "service.daemon" in line:
+        return "worker"
+    return next((name for module, name in _MODULES.items() if module in line), None)
+
+
+def recount(changes: int) -> dict[str, dict[tuple[int, ...], int]]:
+    """What the views must be after so many changes, by walking the graph."""
+    graph = MovingGraph()
+    ahead: dict[int, list[int]] = {}
+    for index in range(max(0, changes - graph.edges), changes):
+        source, target = graph.edge(index)
+        ahead.setdefault(source, []).append(target)
+    distance = dict.fromkeys(ROOTS, 0)
+    waiting = deque(ROOTS)
+    while waiting:
+        node = waiting.popleft()
+        for target in ahead.get(node, ()):
+            if target not in distance:
+                distance[target] = distance[node] + 1
+                waiting.append(target)
+    histogram: dict[int, int] = {}
+    for far in distance.values():
+        histogram[far] = histogram.get(far, 0) + 1
+    return {
+        "reach": dict.fromkeys(((node,) for node in distance), 1),
+        "distances": dict.fromkeys(distance.items(), 1),
+        "histogram": dict.fromkeys(histogram.items(), 1),
+    }
+
+
+@contextmanager
+def demonstration(
+    folder: Path, *, port: int, rate: float, workers: int = 2, retain: str | None = None, set_: Mapping[str, str] = {}
+) -> Iterator[Running]:
+    """Run it for as long as the block does. rate: changes a second; retain: history instead of the program's own."""
+    os.chdir(ROOT)
+    temporary = folder / "tmp"
+    temporary.mkdir(parents=True)
+    os.environ["TMPDIR"] = str(temporary)
+    program = ROOT / "configs" / "demo.py"
+    if retain is not None:
+        own = folder / "demo.py"
+        text = program.read_text("utf-8")
+        own.write_text(text.replace('retain="10m"', f'retain="{retain}"'), "utf-8")
+        program = own
+    with EmbeddedBroker(folder / "kafka") as broker:
+        flags: dict[str, Any] = {
+            "program": str(program),
+            "workers": str(workers),
+            "kafka.embedded": "false",
+            "kafka.bootstrap": broker.bootstrap,
+            "state.path": f"{folder}/state",
+            "http.port": str(port),
+            **set_,
+        }
+        loaded = load(CONFIG, flags, {})
+
+        def producer(supervisor: Supervisor) -> Child:
+            arguments = [*supervisor.passed_on(), "--rate", f"{rate:g}"]
+            log = supervisor.settings.log_directory / "producer.log"
+            return Child("producer", "service.producer", arguments, log, lambda: True, stop_seconds=10, last=True)
+
+        supervisor = Supervisor(loaded, CONFIG, flags, lambda line: None, [producer])
+        ready = threading.Event()
+        thread = threading.Thread(target=supervisor.run, args=(ready.set,))
+        thread.start()
+        try:
+            while not ready.wait(0.1):
+                if not thread.is_alive():
+                    raise SystemExit("bench: the service did not start")
+            yield Running(loaded.settings, supervisor, folder)
+        finally:
+            supervisor.stop()
+            thread.join()
