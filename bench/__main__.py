@@ -36,10 +36,10 @@ def race(program: str, size: str, batch: int, updates: int, turns: int, players:
 
 SHORT: dict[str, list[list[str]]] = {
     "race": [
-        race("bfs", "1000/2000", 1, 1_500, 5, BOTH),
+        race("bfs", "1000/2000", 1, 1_500, 5, f"{BOTH},pathway/batch"),
         race("bfs", "1000/2000", 10, 5_000, 5, BOTH),
         race("bfs", "1000/2000", 100, 10_000, 5, BOTH),
-        race("bfs", "1000/2000", 1_000, 25_000, 5, BOTH),
+        race("bfs", "1000/2000", 1_000, 25_000, 5, f"{BOTH},pathway/batch"),
         race("bfs", "1000/2000", 10_000, 50_000, 5, BOTH),
         race("bfs", "1000/2000", 100_000, 300_000, 3, EXACT),
         race("bfs", "1000/2000", 1_000, 25_000, 5, TWO),
@@ -52,6 +52,8 @@ SHORT: dict[str, list[list[str]]] = {
         race("scc", "5000/10000", 50, 250, 5, EXACT),
     ],
     "sustained": [["--updates", "100000", "--window", "2000"]],
+    "through": [["--batches", "3"]],
+    "profile": [["--batch", "1"], ["--batch", "10", "--updates", "10000"], ["--batch", "1000", "--updates", "20000"]],
     "engine": [
         ["--batch", "1", "--updates", "2000"],
         ["--batch", "10", "--updates", "5000"],
@@ -93,6 +95,8 @@ FULL: dict[str, list[list[str]]] = {
         race("scc", "1000000/5000000", 100, 300, 3, EXACT),
     ],
     "sustained": [["--updates", "1000000", "--window", "20000"], ["--updates", "10000000", "--window", "20000"]],
+    "through": [["--batches", "10"], ["--batch", "500000", "--batches", "4"]],
+    "profile": [["--batch", "1"], ["--batch", "10", "--updates", "10000"], ["--batch", "1000", "--updates", "100000"]],
     "engine": [
         *(["--batch", str(batch), "--updates", "100000"] for batch in (100, 1000, 10_000, 100_000)),
         ["--nodes", "1000000", "--edges", "2000000", "--batch", "1000", "--updates", "100000"],

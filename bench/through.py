@@ -30,7 +30,7 @@ from bench.edges import write_words
 from bench.players import ROOT, Player, Spec
 from bench.stream import Ints, Stream, Sums, random_graph
 from service.broker import EmbeddedBroker, create_topics
-from service.client import connect
+from service.client import Client, ServerError, connect
 from service.settings import load
 from service.supervisor import Supervisor
 from storage.state import StateDirectory
@@ -97,6 +97,14 @@ def serving(flags: dict[str, object]) -> Iterator[str]:
         thread.join()
 
 
+def frontier(client: Client) -> int:
+    """The answer's frontier; -1 while there is none."""
+    try:
+        return int(client.view("answer")["frontier"])
+    except (ServerError, TypeError):  # no epoch yet, no frontier yet
+        return -1
+
+
 def served(stream: Stream, updates: int, batch: int, workers: int, folder: Path) -> dict[str, Any]:
     """Microseconds an update through the service, from commit to commit; what it answers at the end, as a sum."""
     with EmbeddedBroker(folder / "kafka") as broker:
@@ -109,7 +117,7 @@ def served(stream: Stream, updates: int, batch: int, workers: int, folder: Path)
             "state.keep": 4096,
         }  # fmt: skip
         with serving(flags) as url, connect(url) as client:
-            while client.view("answer")["frontier"] is None or int(client.view("answer")["frontier"]) <= updates:
+            while frontier(client) <= updates:
                 time.sleep(0.5)
             rows = [list(row.values()) for row in client.rows("answer", limit=1000)]
         state = StateDirectory(folder / "state")
