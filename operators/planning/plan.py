@@ -414,6 +414,8 @@ class Plan:
             "time": "total" if scope.depth == 0 else "product",
             "partitioned_by": None if op.part is None else list(op.part),
         }
+        if (trace := self.trace_of(op.id)) is not None:
+            about["trace"] = trace
         if isinstance(op, LinearOp):
             about["fused"] = len(op.stages)
         if isinstance(op, JoinOp) and op.stages:

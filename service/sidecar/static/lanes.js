@@ -1,7 +1,8 @@
 // The vernier: message time above, data time below. Each epoch joins its stretch of the upper scale to the data times that it
 // made final; every change stands at its own nanosecond on the lower scale.
 
-import { clockParts, duration, sharesClock } from "./time.js";
+import { duration } from "./figures.js";
+import { clockParts, sharesClock } from "./time.js";
 
 const SECOND = 1_000_000_000;
 const MOST_TICKS = 1 << 17;
@@ -16,11 +17,17 @@ export class Lanes {
     this.tickCount = 0;
     this.sources = [];
     this.frontier = null;
+    this.asOf = null;
+    this.pointed = null;
+    this.seen = true;
     this.skews = [];
     this.origin = BigInt(Date.now()) * 1_000_000n;
     this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.last = 0;
     new ResizeObserver(() => this.#fit()).observe(canvas);
+    new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; }).observe(canvas);
+    canvas.addEventListener("pointermove", (event) => { this.pointed = event.offsetX; });
+    canvas.addEventListener("pointerleave", () => { this.pointed = null; });
     this.#fit();
     requestAnimationFrame((at) => this.#frame(at));
   }
@@ -60,6 +67,13 @@ export class Lanes {
     return Date.now() + (this.skews.length ? Math.max(...this.skews) : 0);
   }
 
+  /** The data time under a place of the canvas (px from its left); null before anything is drawn. */
+  timeAt(x) {
+    if (!this.lower) return null;
+    const { zero, perNs } = this.lower;
+    return this.origin + BigInt(Math.round((x - zero) / perNs));
+  }
+
   #fit() {
     const ratio = window.devicePixelRatio || 1;
     this.width = this.canvas.clientWidth;
@@ -67,11 +81,12 @@ export class Lanes {
     this.canvas.width = Math.round(this.width * ratio);
     this.canvas.height = Math.round(this.height * ratio);
     this.canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (this.width > 0) this.#draw(); // at once: another size has wiped the canvas
   }
 
   #frame(at) {
     const pause = this.calm ? 1000 : 33;
-    if (at - this.last >= pause && this.width > 0) {
+    if (this.seen && at - this.last >= pause && this.width > 0) {
       this.last = at;
       this.#draw();
     }
@@ -118,7 +133,9 @@ export class Lanes {
       }
     });
 
-    this.#drawTicks(pen, colour, lowerX, bottom);
+    const zero = lowerX(this.origin);
+    this.lower = { zero, perNs: (lowerX(this.origin + BigInt(SECOND)) - zero) / SECOND };
+    this.#drawTicks(pen, colour, bottom);
 
     const frontier = this.frontier ?? newest?.upper;
     if (frontier !== undefined) {
@@ -128,6 +145,11 @@ export class Lanes {
       const x = lowerX(frontier);
       if (x <= this.width && x >= 0 && i < 9) this.#flag(pen, colour("soft"), x, bottom, name, 56 + 13 * (i % 3));
     });
+    if (this.asOf !== null) {
+      const x = lowerX(this.asOf);
+      if (x >= 0) this.#flag(pen, colour("warn"), x, bottom, "as of", 92);
+    }
+    if (this.pointed !== null) this.#point(pen, colour, top, bottom);
     const quiet = newest ? Number(nowNs - newest.committed) : 0;
     if (quiet > span) {
       pen.fillStyle = colour("warn");
@@ -141,9 +163,8 @@ export class Lanes {
   }
 
   /** One column a pixel, taller where there are more changes: above the line what came, below it what went. */
-  #drawTicks(pen, colour, lowerX, y) {
-    const zero = lowerX(this.origin);
-    const scale = (lowerX(this.origin + BigInt(SECOND)) - zero) / SECOND;
+  #drawTicks(pen, colour, y) {
+    const { zero, perNs: scale } = this.lower;
     const came = new Uint16Array(Math.ceil(this.width) + 1), went = new Uint16Array(Math.ceil(this.width) + 1);
     for (let i = Math.min(this.tickCount, MOST_TICKS) - 1; i >= 0; i -= 1) {
       const x = Math.floor(zero + this.tickTimes[i] * scale);
@@ -183,7 +204,7 @@ export class Lanes {
       const place = x(at);
       pen.moveTo(place, y);
       pen.lineTo(place, y + side * (whole ? 16 : 6));
-      if (whole && (this.width > 560 || Math.round((ns + base) / SECOND) % 2 === 0)) {
+      if (whole && place > 30 && (this.width > 560 || Math.round((ns + base) / SECOND) % 2 === 0)) {
         pen.fillStyle = colour("soft");
         pen.textAlign = "center";
         pen.fillText(clockParts(at)[0].slice(0, 8), place, side < 0 ? y - 20 : y + 28);
@@ -206,6 +227,19 @@ export class Lanes {
     pen.fillStyle = colour("soft");
     pen.textAlign = "left";
     pen.fillText(label, 2, side < 0 ? y - 40 : y + 80);
+  }
+
+  /** What is under the pointer: the data time at that place. */
+  #point(pen, colour, top, bottom) {
+    const [coarse, fine] = clockParts(this.timeAt(this.pointed)), text = `${coarse}${fine}`;
+    pen.fillStyle = colour("ink");
+    pen.fillRect(this.pointed, top, 1, bottom - top + 18);
+    const width = pen.measureText(text).width + 10, left = Math.max(0, Math.min(this.width - width, this.pointed - width / 2));
+    pen.fillStyle = colour("ink");
+    pen.fillRect(left, (top + bottom) / 2 - 10, width, 20);
+    pen.fillStyle = colour("card");
+    pen.textAlign = "left";
+    pen.fillText(text, left + 5, (top + bottom) / 2 + 4);
   }
 
   #flag(pen, colour, wanted, y, text, drop) {

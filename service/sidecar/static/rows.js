@@ -1,270 +1,103 @@
-// The rows of one view: chips for narrow views, a table for others; what changed is seen to change.
+// The panel of one view's rows.
 
-import { clockParts } from "./time.js";
+import { at, say } from "./elements.js";
+import { counted, grouped } from "./figures.js";
+import { Chips } from "./chips.js";
+import { RowSet } from "./rowset.js";
+import { RowTable } from "./rowtable.js";
 
-const MOST = 2000;
 const MOST_IN_TABLE = 60;
-const MOST_LIT = 200;
-const DIFF = "_diff";
-
-/** Compare as the server orders rows: nulls first, numbers by value, then text. */
-function compareValues(a, b) {
-  if (a === b) return 0;
-  if (a === null) return -1;
-  if (b === null) return 1;
-  const numeric = (value) => typeof value === "number" || (typeof value === "string" && /^-?\d+$/.test(value));
-  if (numeric(a) && numeric(b)) {
-    const [x, y] = [BigInt(Number.isInteger(Number(a)) ? a : Math.trunc(a)), BigInt(Number.isInteger(Number(b)) ? b : Math.trunc(b))];
-    return x < y ? -1 : x > y ? 1 : Number(a) - Number(b);
-  }
-  return a < b ? -1 : 1;
-}
+const EVERY_MS = 120;
+export const MOST_ROWS = 100_000;
 
 export class Rows {
-  constructor(place) {
-    this.place = place;
-    this.reset(null);
+  constructor(scroller) {
+    this.scroller = scroller;
+    this.set = null;
+    this.pending = [];
+    this.drawn = 0;
+    this.dirty = false;
+    this.problem = "";
+    scroller.addEventListener("scroll", () => { this.dirty = true; this.drawn = 0; }, { passive: true });
+    new ResizeObserver(() => { this.dirty = true; }).observe(scroller);
   }
 
-  static get most() {
-    return MOST;
-  }
-
-  /** Begin with another view: {columns: [{name, type}], key: [name]}. */
+  /** Begin with another view: {name, columns: [{name, type}], key: [name], rows}. */
   reset(about) {
     this.about = about;
-    this.rows = new Map();
-    this.elements = new Map();
-    this.dirty = new Map();
-    this.hot = [];
-    this.find = "";
-    this.edge = null;
-    this.place.replaceChildren();
-    if (!about) return;
-    this.names = about.columns.map((column) => column.name);
-    const rest = this.names.filter((name) => !about.key.includes(name));
-    this.order = [...about.key, ...rest];
-    const pairs = this.names.length === 2 && about.key.length === 1 && about.rows > MOST_IN_TABLE;
-    this.asChips = this.names.length === 1 || pairs;
-    this.bars = new Set(about.columns.filter((c) => c.type === "Int64" && !about.key.includes(c.name)).map((c) => c.name));
-    this.body = document.createElement(this.asChips ? "div" : "tbody");
-    if (this.asChips) {
-      this.body.className = "chips";
-      this.place.append(this.body);
-    } else {
-      const table = document.createElement("table");
-      const head = table.createTHead().insertRow();
-      for (const column of about.columns) {
-        const cell = document.createElement("th");
-        cell.scope = "col";
-        cell.textContent = column.name;
-        if (about.key.includes(column.name)) cell.classList.add("key");
-        if (/^(Int64|Float64)/.test(column.type)) cell.classList.add("number");
-        head.append(cell);
-      }
-      table.append(this.body);
-      this.place.append(table);
-    }
+    this.set = new RowSet(about);
+    const pairs = about.columns.length === 2 && about.key.length === 1 && about.rows > MOST_IN_TABLE;
+    this.drawer = about.columns.length === 1 || pairs ? new Chips(this.scroller, about) : new RowTable(this.scroller, about);
+    this.scroller.scrollTop = 0;
+    this.pending = [];
+    this.dirty = false;
+    say(at("note"), "");
   }
 
-  /** Set all rows. edge: the last row that is known, when there are more behind it. */
-  fill(rows, hasMore) {
-    this.rows.clear();
-    this.elements.clear();
-    this.dirty.clear();
-    this.body.replaceChildren();
-    for (const row of rows) {
-      const { [DIFF]: count = 1, ...values } = row;
-      this.rows.set(this.#id(values), { values, count });
-    }
-    this.edge = hasMore && rows.length ? rows.at(-1) : null;
-    this.#redraw();
+  /** How many rows a first page must have, so that what the person looks at is among them. */
+  get reach() {
+    const { scrollTop, clientHeight } = this.scroller, { lineHeight, perLine } = this.drawer;
+    return scrollTop ? Math.min(MOST_ROWS, Math.ceil((scrollTop + 2 * clientHeight) / lineHeight) * perLine) : 0;
   }
 
-  /** Apply changes [{row, diff}]; drawn at the next `draw`. Rows behind the edge stay unknown. */
-  apply(changes) {
-    for (const { row, diff } of changes) {
-      if (this.edge && this.#compare(row, this.edge) > 0) continue;
-      const id = this.#id(row);
-      const before = this.rows.get(id)?.count ?? 0;
-      if (!this.dirty.has(id)) this.dirty.set(id, before);
-      if (before + diff === 0) this.rows.delete(id);
-      else this.rows.set(id, { values: row, count: before + diff });
-    }
+  /** The first page of other rows of the same view; what the person looks at stays where it is. */
+  begin(rows, hasMore) {
+    const { find } = this.set;
+    this.set.clear();
+    this.set.find = find;
+    this.pending = [];
+    this.append(rows, hasMore);
+  }
+
+  append(rows, hasMore) {
+    this.problem = "";
+    this.set.append(rows, hasMore);
+    this.dirty = true;
+  }
+
+  /** Changes are collected and applied together with the next drawing. */
+  add(changes) {
+    for (const change of changes) this.pending.push(change);
   }
 
   filter(text) {
-    this.find = text.trim().toLowerCase();
-    this.#redraw();
+    this.set?.filter(text);
+    this.scroller.scrollTop = 0;
+    this.drawn = 0;
+    this.dirty = true;
   }
 
-  /** Draw what changed since the last time. */
-  draw() {
-    if (!this.dirty.size) return;
-    const changed = this.dirty;
-    this.dirty = new Map();
-    const gone = new Map(), fresh = [];
-    // Where everything changes at once nobody can follow single rows, and fading them all would keep the browser busy:
-    // then what changed is only coloured until the next drawing.
-    this.lit = changed.size <= MOST_LIT;
-    for (const element of this.hot) element.classList.remove("hot");
-    this.hot = [];
-    for (const [id, before] of changed) {
-      const now = this.rows.get(id);
-      if ((now?.count ?? 0) === before) continue;
-      const element = this.elements.get(id);
-      if (element) {
-        this.elements.delete(id);
-        const key = this.#keyOf(element.row);
-        if (gone.has(key)) this.#leave(gone.get(key));
-        gone.set(key, element);
-      }
-      if (now && this.#shown(now.values)) fresh.push([id, now]);
+  /** What went wrong with reading, in the place where rows would be explained. */
+  fail(words) {
+    this.problem = words;
+    this.dirty = true;
+  }
+
+  /** Draw if there is reason to; called with each frame. */
+  draw(now) {
+    if (!this.set || now - this.drawn < EVERY_MS) return;
+    const changes = this.pending;
+    if (changes.length) {
+      this.pending = [];
+      this.set.apply(changes, now);
     }
-    // A row that took the place of another one of the same key stays where it is; only what differs lights up.
-    const added = fresh.filter(([id, now]) => {
-      const key = this.#keyOf(now.values);
-      const old = gone.get(key);
-      if (old) gone.delete(key);
-      return !old || !this.#replace(id, old, now);
-    });
-    for (const element of gone.values()) this.#leave(element);
-    added.sort(([, a], [, b]) => this.#compare(a.values, b.values));
-    this.#insert(added);
-    this.#measure();
+    const purged = this.set.purge(now);
+    // What lights up must be drawn once more when it has been seen.
+    const fading = now - (this.changedAt ?? -1e9) < 2000;
+    if (changes.length) this.changedAt = now;
+    if (!changes.length && !purged && !this.dirty && !fading) return;
+    this.dirty = false;
+    this.drawn = now;
+    this.drawer.draw(this.set, now);
+    this.#explain();
   }
 
-  #replace(id, old, { values, count }) {
-    const element = this.#element(values, count);
-    if (this.asChips) this.#light(element);
-    else {
-      [...element.cells].forEach((cell, i) => {
-        cell.classList.toggle("came", cell.textContent !== old.cells[i].textContent);
-      });
-    }
-    const [before, after] = [old.previousElementSibling, old.nextElementSibling];
-    const fits = (!before || this.#compare(before.row, values) <= 0) && (!after || this.#compare(values, after.row) <= 0);
-    if (!fits) {
-      old.remove();
-      return false;
-    }
-    old.replaceWith(element);
-    this.elements.set(id, element);
-    return true;
+  #explain() {
+    const { set } = this, found = set.shown.length;
+    let words = this.problem;
+    if (!words && set.find) words = found ? `${counted(found, "row")} with “${set.find}”.` : `No row has “${set.find}”. Esc, then / to look for another.`;
+    else if (!words && !set.all.length) words = "No rows at this time.";
+    if (!words && set.edge) words = `The first ${grouped(set.size)} rows in the order of the key. For others ask /v1/views/${this.about.name}?where=…`;
+    say(at("note"), words);
   }
-
-  #light(element) {
-    element.classList.add(this.lit ? "came" : "hot");
-    if (!this.lit) this.hot.push(element);
-  }
-
-  #leave(element) {
-    if (!this.lit) return void element.remove();
-    element.classList.remove("came");
-    element.classList.add("went");
-    element.dataset.gone = "1";
-    element.addEventListener("animationend", () => element.remove(), { once: true });
-    setTimeout(() => element.remove(), 1500);
-  }
-
-  /** Put new elements where they belong, by one walk over the present ones. */
-  #insert(fresh) {
-    let next = this.body.firstElementChild;
-    for (const [id, { values, count }] of fresh) {
-      while (next && (next.dataset.gone || this.#compare(next.row, values) < 0)) next = next.nextElementSibling;
-      const element = this.#element(values, count);
-      this.#light(element);
-      this.elements.set(id, element);
-      this.body.insertBefore(element, next);
-    }
-  }
-
-  #redraw() {
-    if (!this.about) return;
-    const rows = [...this.rows.entries()].filter(([, { values }]) => this.#shown(values));
-    rows.sort(([, a], [, b]) => this.#compare(a.values, b.values));
-    this.elements.clear();
-    this.dirty.clear();
-    const elements = rows.map(([id, { values, count }]) => {
-      const element = this.#element(values, count);
-      this.elements.set(id, element);
-      return element;
-    });
-    this.body.replaceChildren(...elements);
-    if (this.asChips) {
-      const longest = elements.reduce((most, element) => Math.max(most, element.textContent.length), 3);
-      this.body.style.setProperty("--chip", `${longest + (this.names.length > 1 ? 5 : 2)}ch`);
-    }
-    this.#measure();
-  }
-
-  #element(values, count) {
-    const times = count === 1 ? "" : ` ×${count}`;
-    let element;
-    if (this.asChips) {
-      element = document.createElement("span");
-      element.className = "chip";
-      for (const name of this.order) {
-        const part = document.createElement(this.names.length > 1 && this.about.key.includes(name) ? "b" : "span");
-        part.append(text(values[name], this.about.columns[this.names.indexOf(name)].type));
-        element.append(part);
-      }
-      element.append(times);
-    } else {
-      element = document.createElement("tr");
-      for (const column of this.about.columns) {
-        const cell = element.insertCell();
-        cell.append(text(values[column.name], column.type));
-        if (column.type.startsWith("TimestampNs")) cell.title = values[column.name];
-        if (/^(Int64|Float64)/.test(column.type)) cell.classList.add("number");
-        if (this.bars.has(column.name)) cell.classList.add("bar");
-        if (this.about.key.includes(column.name)) cell.classList.add("key");
-      }
-      if (times) element.lastElementChild.append(times);
-    }
-    element.row = values;
-    return element;
-  }
-
-  /** Bars behind numbers, in proportion to the greatest one. */
-  #measure() {
-    if (this.asChips || !this.bars.size || this.elements.size > 200) return;
-    for (const name of this.bars) {
-      const column = this.names.indexOf(name);
-      const shown = [...this.elements.values()];
-      const most = Math.max(...shown.map((element) => Number(element.row[name])));
-      for (const element of shown) {
-        const share = most > 0 ? Math.max(0, (Number(element.row[name]) / most) * 100) : 0;
-        element.cells[column].style.setProperty("--share", `${share.toFixed(1)}%`);
-      }
-    }
-  }
-
-  #shown(values) {
-    return !this.find || this.names.some((name) => String(values[name]).toLowerCase().includes(this.find));
-  }
-
-  #compare(a, b) {
-    for (const name of this.order) {
-      const order = compareValues(a[name], b[name]);
-      if (order) return order;
-    }
-    return 0;
-  }
-
-  #keyOf(values) {
-    return JSON.stringify(this.about.key.map((name) => values[name]));
-  }
-
-  #id(values) {
-    return JSON.stringify(this.names.map((name) => values[name]));
-  }
-}
-
-function text(value, type) {
-  if (value !== null) return type.startsWith("TimestampNs") ? clockParts(BigInt(value)).join("") : String(value);
-  const mark = document.createElement("span");
-  mark.className = "null";
-  mark.textContent = "null";
-  return mark;
 }

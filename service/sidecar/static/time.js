@@ -37,17 +37,8 @@ export function sharesClock(frontier, nowNs) {
   return gap < HOUR && gap > -HOUR;
 }
 
-/** Seconds as a person reads them: 870 µs, 12 ms, 1.2 s. */
-export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "–";
-  if (seconds < 0.001) return `${Math.round(seconds * 1e6)} µs`;
-  if (seconds < 0.01) return `${(seconds * 1000).toFixed(1)} ms`;
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 100) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
-  return `${Math.round(seconds / 60)} min`;
-}
-
-/** Integers with thin separators. */
-export function grouped(n) {
-  return String(n).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+/** The date and the time of day of a nanosecond, to the second; a plain number if it is no date. */
+export function dateAndClock(ns) {
+  if (!isCalendar(ns)) return clockParts(ns)[0];
+  return new Date(Number(ns / 1_000_000n)).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 }

@@ -1,0 +1,39 @@
+// Asking now and then: one question at a time each, none while nobody looks.
+
+import { ask } from "./api.js";
+
+/** Do `work` every `ms` after it has ended, and at once when the page is looked at again. */
+export function every(ms, work) {
+  let timer, busy = false;
+  const turn = async () => {
+    clearTimeout(timer);
+    if (busy) return;
+    busy = true;
+    if (!document.hidden) await work();
+    busy = false;
+    timer = setTimeout(turn, ms);
+  };
+  document.addEventListener("visibilitychange", () => document.hidden || turn());
+  turn();
+}
+
+/**
+ * Ask a route every `ms` for a panel. While the panel is off the screen it is asked for a fifth as often. What the sidecar refuses is told in the
+ * panel's own words by `refused`; a sidecar that does not answer is told once, at the top of the page.
+ */
+export function feed(panel, ms, path, parameters, { show, refused = () => {} }) {
+  let seen = true, skipped = 0;
+  new IntersectionObserver(([entry]) => { seen = entry.isIntersecting; }, { rootMargin: "300px" }).observe(panel);
+  every(ms, async () => {
+    if (!seen && skipped < 4) {
+      skipped += 1;
+      return;
+    }
+    skipped = 0;
+    try {
+      show(await ask(path, typeof parameters === "function" ? parameters() : parameters));
+    } catch (problem) {
+      if (problem.code) refused(problem);
+    }
+  });
+}
