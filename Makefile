@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test check bench bench-full image docs golden kernels lock format clean
+.PHONY: help setup run test check bench bench-full image try-image docs golden kernels lock format clean
 
 PY := .venv/bin/python
 # JAVA_HOME and PYSPARK_PYTHON, as set-up found them
@@ -33,6 +33,9 @@ bench-full: setup ## all benchmarks, at full size
 
 image: setup ## the container image, with docker, podman or buildah
 	@tools/image.sh $(ARGS)
+
+try-image: setup ## build the image, start the service inside it and ask it over HTTP; also without an engine
+	@tools/try-image.sh
 
 docs: setup ## the documentation as pages, in build/docs
 	@$(PY) -m mkdocs build --strict --quiet --site-dir build/docs && echo "docs: build/docs/index.html"

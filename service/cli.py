@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from service.commands import joining, kafka, programs, reading, states
+from service.commands import control, joining, kafka, programs, reading, states
 from service.commands.base import Enough, Group, debug_option
 
 INTERRUPTED = 130
@@ -23,6 +23,7 @@ _COMMANDS = (
     *(programs.up, programs.replay, programs.explain, programs.new),
     *(kafka.send, kafka.dlq),
     *(reading.query, reading.watch, reading.status),
+    *(control.pause, control.resume, control.drain),
     states.state,
     joining.programs,
 )

@@ -290,6 +290,14 @@ class Client:
         sinks: dict[str, Any] = self._json("/v1/sinks")["sinks"]
         return sinks
 
+    def control(self, what: Literal["pause", "resume", "drain"] | None = None, *, wait_ms: int = 0) -> dict[str, Any]:
+        """How the intake stands, after asking for something if `what` is given: `acknowledged` tells when it is so."""
+        if what is None:
+            return self._json("/v1/control")
+        answer = self._send("POST", f"/v1/control/{what}", params={"wait_ms": wait_ms})
+        found: dict[str, Any] = msgspec.json.decode(answer.content)
+        return found
+
     def status(self) -> dict[str, Any]:
         """Ready or not and why, the newest epoch, views with rows and frontiers, latency quantiles, sources."""
         ready = self._send("GET", "/readyz", accept_errors=True).json()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -24,22 +25,26 @@ from types import FrameType
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.language.app import App
 from operators.planning.plan import Plan
-from service import trouble
+from service import logs, trouble
+from service.admission import Admission
 from service.broker import create_topics
 from service.epochs import Epochs
 from service.errors import ProgramFailed, ProgramStopped, SparkFailed
 from service.heartbeat import Heartbeat
-from service.lag import Lag
+from service.lag import Lag, LagUnknown, ends
 from service.letters import Letters
 from service.programs import Program, Registry, compiled
 from service.rebuild import check_whole
 from service.runner import Runner
 from service.settings import Settings, heartbeat_topic, load
 from service.sources import DoorConfig
-from service.spark import Stage, open_stream, start_query, start_session
+from service.spans import Spans
+from service.spark import Stage, open_stream, set_limit, start_query, start_session
+from service.steering import Steering
 from service.trouble import STOPPED, Trouble
 from service.worker import Job
 from storage.errors import VernierError
@@ -47,6 +52,9 @@ from storage.state import StateDirectory
 
 FAILURES_IN_A_ROW = 6
 """After so many query failures without a commit in between the process gives way to a fresh one."""
+
+LOOK_SECONDS = 1
+"""How often the driver looks for programs that join and for what an operator wants."""
 
 _HOUR_MS = 3_600_000
 Bundled = tuple[list[Program], App, Plan]
@@ -79,12 +87,21 @@ class Driver:
         if self.epochs.anew:
             topics = {settings.topic(source) for source in self.app.sources}
             check_whole(settings.kafka_client(), topics, self.door.partitions)
+        self.steering = Steering(self.epochs.directory.blob, self._ends)
         self.lag = Lag(settings.kafka_client(), self.door.partitions)
         self.epochs.lag = self.lag
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
         self.letters.recover(self.epochs.newest)
         self.heartbeat = Heartbeat(settings, self.app.name)
         self.runner = Runner(settings, self.epochs, self.letters, self.heartbeat)
+        self.runner.took = self._took
+        self.runner.log.spans = Spans.of(settings.otel, self.app.name)
+        wanted = settings.epoch.target_ms
+        self.admission = Admission(
+            None if wanted is None else wanted / 1000, settings.epoch.min_messages, settings.epoch.max_messages
+        )
+        self._limit = self.epochs.limit = self.admission.limit
+        self._running: StreamingQuery | None = None
         self._scratch = Path(tempfile.mkdtemp(prefix="vernier-"))
         self.spark: SparkSession | None = None
 
@@ -100,6 +117,9 @@ class Driver:
         self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         began_ns = 0
         while not self._stop.is_set():
+            if not self._wanted():
+                self._stop.wait(LOOK_SECONDS)
+                continue
             try:
                 self._query(spark)
             except (VernierError, PySparkException) as error:
@@ -133,6 +153,8 @@ class Driver:
                 query.stop()
             self.spark.stop()
         self.runner.close()
+        if self.runner.log.spans is not None:
+            self.runner.log.spans.close()
         self.letters.close()
         self.lag.close()
         self.epochs.close()
@@ -151,22 +173,74 @@ class Driver:
     def _query(self, spark: SparkSession) -> None:
         """One query from the newest manifest on, until it fails or the service stops."""
         checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=self._scratch))
-        stream = open_stream(spark, self.settings, self.door, self.epochs.start.offsets)
+        self._limit = self.admission.limit
+        stream = open_stream(spark, self.settings, self.door, self.epochs.start.offsets, self._limit)
         self.runner.failure = None
-        query = start_query(stream, self.runner, checkpoint)
+        query = self._running = start_query(stream, self.runner, checkpoint)
         changed: Bundled | None = None
         try:
             while not self._stop.is_set() and (changed := self._changed()) is None:
-                if query.awaitTermination(1):
+                if query.awaitTermination(LOOK_SECONDS):
                     raise SparkFailed(problem="the query ended by itself")
+                if not self._wanted(query):
+                    break
             # Stopping Spark in the middle of an epoch is noisy: let it end first.
             self.runner.stop()
         finally:
+            self._running = None
             query.stop()
             shutil.rmtree(checkpoint, ignore_errors=True)
 
         if changed is not None:
             self._change(spark, changed)
+        self.runner.go_on()
+
+    def _took(self, messages: int, seconds: float) -> None:
+        """An epoch was made, on the thread that Spark's next micro-batch waits for: say how large that may be."""
+        self.admission.took(messages, seconds)
+        limit, query, spark = self.admission.limit, self._running, self.spark
+        if limit is None or limit == self._limit or query is None or spark is None:
+            return
+        _log.info("an epoch may take %d messages (%d took %.1f s)", limit, messages, seconds)
+        set_limit(spark, query, limit)
+        self._limit = self.epochs.limit = limit
+
+    def _wanted(self, query: StreamingQuery | None = None) -> bool:
+        """Whether epochs are to be made, as an operator wants it. query: the one that runs; without, none does."""
+        try:
+            self.steering.look()
+        except LagUnknown as error:
+            _log.warning("a drain has to wait: %s", error)
+        if query is not None:
+            self.steering.passed(self._passed(query), self._held())
+        if query is None and not self.steering.open:
+            self.steering.settle()
+            # While nothing is made there is nothing to beat for.
+            self.heartbeat.began()
+        elif query is None:
+            self.heartbeat.ended()
+        return self.steering.open
+
+    def _passed(self, query: StreamingQuery) -> dict[str, dict[int, int]]:
+        """The next offset of each partition, all before it committed. Only Spark knows of messages that no reader gets,
+        like the marks of transactions."""
+        passed = {topic: dict(own) for topic, own in self.epochs.start.offsets.items()}
+        progress = query.lastProgress
+        for source in progress.sources if progress is not None else ():
+            for topic, own in json.loads(source.endOffset or "{}").items():
+                mine = passed.setdefault(topic, {})
+                mine.update({int(one): max(end, mine.get(int(one), 0)) for one, end in own.items()})
+        return passed
+
+    def _held(self) -> int:
+        """Updates that the next epochs let in by themselves, because the clock of arrival goes on."""
+        sources = self.epochs.stats.facts.get("sources", {})
+        return sum(about["held"] for name, about in sources.items() if self.settings.source(name).clock == "arrival")
+
+    def _ends(self) -> dict[str, dict[int, int]]:
+        """Where the sources' topics end now."""
+        partitions = {topic: n for topic, n in self.door.partitions.items() if topic != self.door.heartbeat_topic}
+        return ends(self.settings.kafka_client(), partitions)
 
     def _together(self, check: Callable[[Plan], None]) -> Bundled:
         """The service's own programs and those that have joined, as far as `check` lets them; others are set aside."""
@@ -243,11 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = 1
     try:
         settings = load(given.config, dict(pair.split("=", 1) for pair in given.set)).settings
-        logging.basicConfig(
-            level=settings.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-        )
-        for noisy in ("aiobotocore", "botocore", "kafka", "py4j", "numba"):
-            logging.getLogger(noisy).setLevel(logging.CRITICAL)
+        logs.begin(settings.log.level, settings.log.format)
         made = driver = Driver(settings)
 
         def stop(number: int, frame: FrameType | None) -> None:

@@ -73,6 +73,8 @@ class Epochs:
         self._commit_seconds: float | None = None
         self.due: int | None = None
         """The next data time at which something happens by itself, if any worker has such a thing."""
+        self.limit: int | None = None
+        """Messages that an epoch takes at most, for the metrics."""
         self.lag: Lag | None = None
         """Who knows the ends of the partitions, if anybody does."""
         try:
@@ -230,6 +232,8 @@ class Epochs:
         if self._commit_seconds is not None:
             stats.observe("commit_duration_seconds", value=self._commit_seconds)
         stats.set("commit_timestamp_seconds", value=now / 1e9)
+        if self.limit is not None:
+            stats.set("epoch_limit_messages", value=self.limit)
         stats.set("epoch_distinct_times", value=sum(report.times for report in reports))
         stats.clear("worker_memory_bytes")
         for report in reports:

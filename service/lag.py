@@ -14,10 +14,36 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from storage.errors import StorageError
+
 POLL_SECONDS = 2.0
+
+
+class LagUnknown(StorageError):
+    """The brokers do not tell where the topics end."""
+
+    message = "the brokers do not tell where the topics end ({reason})"
+    reason: str
+
 
 Offsets = Mapping[str, Mapping[int, int]]
 _log = logging.getLogger("vernier.lag")
+
+
+def ends(client: Mapping[str, Any], partitions: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """The offsets behind the newest messages, by topic and partition. Raises LagUnknown while no broker answers."""
+    where = [TopicPartition(topic, one) for topic, count in partitions.items() for one in range(count)]
+    found: dict[str, dict[int, int]] = {}
+    try:
+        consumer = KafkaConsumer(**client, group_id=None)
+        try:
+            for one, end in consumer.end_offsets(where).items():
+                found.setdefault(one.topic, {})[one.partition] = end
+        finally:
+            consumer.close()
+    except KafkaError as error:
+        raise LagUnknown(reason=str(error)) from error
+    return found
 
 
 class Lag:

@@ -90,8 +90,9 @@ class TraceReport(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     """A worker has done its part and written it.
 
-    worker: its process. lower, upper, door, offsets, frontiers: of the door's step, the same on all workers. held:
-    by source. changes, signs: by view, where they are, and how many insert and delete. received_ms, received_count:
+    worker: its process. began_ns: wall clock of its host. lower, upper, door, offsets, frontiers: of the door's step,
+    the same on all workers. held: by source.
+    changes, signs: by view, where they are, and how many insert and delete. received_ms, received_count:
     broker times of the updates admitted, and how many of each. counters: the door's, by source. waiting: updates
     held, by source. times: distinct data times. phases: seconds by phase. operators: seconds and updates out, by
     operator. due: the next time that something waits for. rounds: by loop. merged: updates through merges.
@@ -123,6 +124,7 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     merged: int
     exchanged: int
     memory: int
+    began_ns: int = 0
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):

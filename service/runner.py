@@ -15,11 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from service import trouble
+from service.epochlog import EpochLog
 from service.epochs import Epochs
 from service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
 from service.heartbeat import Heartbeat
+from service.lag import Offsets
 from service.letters import Letters
-from service.protocol import Report
 from service.rendezvous import Attempt, Rendezvous
 from service.settings import Settings
 from storage.errors import VernierError
@@ -63,6 +64,9 @@ class Runner:
         self._committed: dict[str, Manifest] = {}
         self._problem: BaseException | None = None
         self.failure: BaseException | None = None
+        self.log = EpochLog()
+        self.took: Callable[[int, float], None] = lambda messages, seconds: None
+        """Told of each epoch: how many messages it took from the sources' topics, and how long."""
         self._running = threading.Lock()
         self._stopping = False
         self._troubled = True  # an earlier process may have left word
@@ -115,20 +119,23 @@ class Runner:
 
     def _epoch(self, frame: DataFrame) -> Manifest | None:
         """The epoch's manifest; None for a frame without rows."""
-        number, reason = self.epochs.start.epoch, ""
+        start = self.epochs.start
+        number, reason = start.epoch, ""
         tries = self._settings.epoch.attempts
         for _ in range(tries):
-            attempt = self.rendezvous.begin(self.epochs.start)
+            attempt = self.rendezvous.begin(start)
             began = time.perf_counter()
             reason = self._try(frame, attempt)
             manifest = self._committed.pop(attempt.id, None)
             if manifest is not None:
-                self._tell(manifest, attempt, time.perf_counter() - began)
+                seconds = time.perf_counter() - began
+                self.log.committed(manifest, attempt, seconds)
+                self.took(read_between(start.offsets, manifest.offsets), seconds)
                 return manifest
             if reason == "":
                 return None
             self.epochs.failed()
-            _log.warning("epoch=%d attempt=%s failed: %s", number, attempt.id, reason)
+            self.log.failed(number, attempt, reason)
             if attempt.caller:
                 raise ProgramFailed(epoch=number, reason=reason)
             if self._stopping:
@@ -200,28 +207,16 @@ class Runner:
             return None
         return beat_in(newest.upper, due, self._settings.epoch.heartbeat_ms / 1000)
 
-    def _tell(self, manifest: Manifest, attempt: Attempt, took: float) -> None:
-        if not _log.isEnabledFor(logging.INFO):
-            return
-        reports = attempt.reports
-        updates = sum(_total(report, "insert") + _total(report, "delete") for report in reports)
-        changes = sum(sum(signs) for report in reports for signs in report.signs.values())
-        phases = {name: max(report.phases[name] for report in reports) for name in reports[0].phases}
-        told = " ".join(f"{name}={seconds * 1000:.0f}" for name, seconds in phases.items())
-        _log.info(
-            "epoch=%d attempt=%s lower=%d upper=%d updates=%d held=%d dead=%d changes=%d ms=%.0f open=%.0f %s",
-            manifest.epoch,
-            manifest.attempt,
-            manifest.lower,
-            manifest.upper,
-            updates,
-            sum(sum(report.waiting.values()) for report in reports),
-            sum(ref.updates for ref in manifest.dead),
-            changes,
-            took * 1000,
-            attempt.opened_seconds * 1000,
-            told,
-        )
+
+def read_between(before: Offsets, after: Offsets) -> int:
+    """Messages between two sets of next offsets. Partitions that nothing was read from before do not count: where they
+    began is not known."""
+    return sum(
+        after[topic][partition] - offset
+        for topic, own in before.items()
+        for partition, offset in own.items()
+        if partition in after.get(topic, {})
+    )
 
 
 def beat_in(upper: int, due: int, pause: float) -> float | None:
@@ -229,7 +224,3 @@ def beat_in(upper: int, due: int, pause: float) -> float | None:
     beat after `pause` seconds. Data time goes as fast as the clock."""
     left = max(0.0, (due - upper) / 1e9) + SOON_SECONDS
     return left if left < pause else None
-
-
-def _total(report: Report, what: str) -> int:
-    return sum(counted.get(what, 0) for counted in report.counters.values())

@@ -174,12 +174,16 @@ class Epoch(Section):
     heartbeat_ms: int = Field(
         default=500, ge=10, description="silence after which the service makes an epoch by itself"
     )
+    target_ms: int | None = Field(
+        default=2_000, ge=50, description="how long an epoch should take while much waits; null: max_messages is all"
+    )
+    min_messages: int = Field(default=1_000, ge=1, description="messages an epoch may take however long they do")
     max_messages: int | None = Field(
         default=200_000, ge=1, description="messages an epoch takes at most; null: all there are"
     )
     slice_updates: int = Field(default=1024, ge=1, description="updates that go through the dataflow together")
 
-    _durations = field_validator("timeout_ms", "heartbeat_ms", "retry_ms", mode="before")(_ms)
+    _durations = field_validator("timeout_ms", "heartbeat_ms", "retry_ms", "target_ms", mode="before")(_ms)
 
 
 class Spark(Section):
@@ -229,4 +233,13 @@ class Log(Section):
     """What is told while running."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = Field(default="text", description="json: an object a line")
     directory: Path | None = Field(default=None, description="of the processes' logs; default: beside the state")
+
+
+class Otel(Section):
+    """Spans of epochs, an extra: `pip install vernier[otel]`."""
+
+    endpoint: str | None = Field(
+        default=None, description="OTLP over HTTP, like http://127.0.0.1:4318/v1/traces; default: no spans"
+    )

@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from operators.language.app import App
 from operators.language.duration import nanoseconds
-from service.sections import Epoch, Exchange, Http, Kafka, Log, Publish, Section, Sink, Source, Spark, State
+from service.sections import Epoch, Exchange, Http, Kafka, Log, Otel, Publish, Section, Sink, Source, Spark, State
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
 
@@ -62,6 +62,7 @@ class Settings(BaseSettings):
     exchange: Exchange = Exchange()
     http: Http = Http()
     log: Log = Log()
+    otel: Otel = Otel()
     worker_memory_mb: int | None = Field(
         default=None, ge=128, description="resident memory that a worker keeps to between epochs; null: as it comes"
     )

@@ -99,9 +99,14 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
 
 
 def open_stream(
-    spark: SparkSession, settings: Settings, door: DoorConfig, offsets: Mapping[str, Mapping[int, int]]
+    spark: SparkSession,
+    settings: Settings,
+    door: DoorConfig,
+    offsets: Mapping[str, Mapping[int, int]],
+    limit: int | None,
 ) -> DataFrame:
-    """The stream of all the door's topics from the next offsets on, the earliest where there is none.
+    """The stream of all the door's topics from the next offsets on, the earliest where there is none. limit: messages a
+    micro-batch takes at most, to begin with (see `set_limit`).
 
     Old heartbeats tell nothing and may be gone, so theirs begins at its end.
     """
@@ -130,14 +135,34 @@ def open_stream(
         **_security(settings),
         **{f"kafka.{key}": value for key, value in settings.kafka.options.items()},
     }
-    if settings.epoch.max_messages is not None:
-        options["maxOffsetsPerTrigger"] = str(settings.epoch.max_messages)
+    if limit is not None:
+        options["maxOffsetsPerTrigger"] = str(limit)
     return spark.readStream.format("kafka").options(**options).load()
 
 
 def start_query(stream: DataFrame, epoch: Callable[[DataFrame, int], None], checkpoint: Path) -> StreamingQuery:
     """Start the query that calls `epoch` for each micro-batch, one after another, as soon as there are records."""
     return stream.writeStream.foreachBatch(epoch).option("checkpointLocation", f"file://{checkpoint}").start()
+
+
+def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
+    """Let a running query's next micro-batches take at most so many messages. False when Spark does not let us.
+
+    The option is read once, when the query starts, and what became of it is in the map of sources to read limits that
+    Spark looks into for each batch. That map is no public interface: a test holds it to the release we are cut for.
+    Call it while a micro-batch runs, so that nobody looks into the map meanwhile.
+    """
+    try:
+        execution: Any = query._jsq.streamingQuery()
+        jvm: Any = spark._jvm
+        wanted = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.maxRows(limit)
+        sources = execution.uniqueSources()
+        changed = sources.updated(sources.head()._1(), wanted)
+        getattr(execution, "uniqueSources_$eq")(changed)
+    except (Py4JError, TypeError) as error:
+        _log.warning("the limit of %d messages waits for the next query: %s", limit, _first_line(error))
+        return False
+    return True
 
 
 class Stage:

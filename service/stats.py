@@ -53,6 +53,7 @@ CATALOGUE = _catalogue(
         Metric(
             "epoch_phase_duration_seconds", "histogram", ("phase",), "Time of each phase of an epoch.", DURATION_BOUNDS
         ),
+        Metric("epoch_limit_messages", "gauge", (), "Messages that an epoch takes at most, as far as is known now."),
         Metric("epoch_distinct_times", "gauge", (), "Distinct data times in the newest epoch."),
         Metric("source_updates_total", "counter", ("source", "sign"), "Updates admitted, by the sign of their diff."),
         Metric("source_bytes_total", "counter", ("source",), "Bytes of the messages read."),

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 
 from operators.language.app import load_program
+from service import control
 from service.broker import BrokerError, EmbeddedBroker
 from service.errors import NoRoom, ProcessFailed, TakenPort
 from service.jars import kafka_jars, spark_jars
@@ -245,7 +246,7 @@ class Supervisor:
         told.write_text(json.dumps(masked(settings)), "utf-8")
         place = settings.state.place
         head = StateDirectory(place)
-        before = head.head()
+        before, driver = head.head(), control.standing(head.blob).driver
         http = ["--state", str(place), "--cache-mb", str(place.cache_bytes >> 20)]
         http += ["--cache", place.cache] if place.cache is not None else []
         http += ["--host", settings.http.host, "--port", str(settings.http.port)]
@@ -256,8 +257,8 @@ class Supervisor:
                 "service.driver",
                 self.passed_on(),
                 logs / "driver.log",
-                # The first commit of this driver: it has read, computed and written.
-                lambda: head.head() != before,
+                # The first commit of this driver: it has read, computed and written. One that is to make none says so.
+                lambda: head.head() != before or _waits(control.standing(head.blob), driver),
                 stop_seconds=settings.epoch.timeout_ms / 1000,
                 final=STOPPED,
             ),
@@ -311,6 +312,11 @@ def listens(http: Http) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((http.host, http.port), 1):
         return True
     return False
+
+
+def _waits(standing: control.Standing, before: str) -> bool:
+    """Whether there is another driver than before, and it waits for an operator."""
+    return standing.driver != before and not standing.open
 
 
 def check_port(host: str, port: int, setting: str) -> None:

@@ -171,7 +171,7 @@ def _here(job: Job) -> Process:
 def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> None:
     """One worker's part of an epoch, from Spark's rows to the report. Raises what goes wrong; nothing has happened
     then."""
-    job, plan, clock = process.job, process.plan, _Phases()
+    job, plan, clock, began_ns = process.job, process.plan, _Phases(), time.time_ns()
     rows = list(batches)
     clock.end("read")
     assigned = process.link.assigned(attempt, job.seconds)
@@ -201,7 +201,8 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # inside admit and dataflow
-    process.link.report(report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent))
+    told = report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent)
+    process.link.report(msgspec.structs.replace(told, began_ns=began_ns))
     process.keep(shard, base)
     if job.memory_bytes is not None and resident_bytes() > job.memory_bytes:
         relieve((one for kept in process.shards.values() for one in kept), process.directory)

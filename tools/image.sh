@@ -7,11 +7,12 @@ revision=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 if command -v docker >/dev/null && docker info >/dev/null 2>&1; then
   build=(docker build)
 elif command -v podman >/dev/null; then
-  build=(podman build)
+  build=(podman build --format docker)
 elif command -v buildah >/dev/null; then
   # chroot and vfs work without privileges of the kernel, so also inside a container
   export STORAGE_DRIVER=${STORAGE_DRIVER:-vfs}
-  build=(buildah bud --isolation chroot --layers)
+  # in the format of docker images, because that of OCI has no health check
+  build=(buildah bud --isolation chroot --layers --format docker)
 else
   echo "image: needs docker, podman or buildah (debian: apt-get install buildah)" >&2
   exit 1

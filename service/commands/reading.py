@@ -12,10 +12,11 @@ from service.commands.base import Command
 if TYPE_CHECKING:
     from service.client import Client
 
-_url_option = click.option("--url", default="http://127.0.0.1:8642", show_default=True, help="The sidecar.")
+url_option = click.option("--url", default="http://127.0.0.1:8642", show_default=True, help="The sidecar.")
 
 
-def _client(url: str) -> Client:
+def reach(url: str) -> Client:
+    """A client of the sidecar there."""
     from service.client import connect
 
     return connect(url)
@@ -32,7 +33,7 @@ def _client(url: str) -> Client:
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "arrow"]), default="table", show_default=True
 )
-@_url_option
+@url_option
 def query(
     view: str,
     where: tuple[str, ...],
@@ -56,7 +57,7 @@ def query(
         "as_of": as_of,
         "wait_ms": wait_ms,
     }
-    with _client(url) as client:
+    with reach(url) as client:
         if form == "arrow":
             show_arrow(client.arrow(view, **asked))
             return
@@ -68,12 +69,12 @@ def query(
 @click.argument("view")
 @click.option("--since", metavar="TIME", help="Changes from this data time on, instead of the rows of now.")
 @click.option("--until", metavar="TIME", help="Stop when everything before this data time is final.")
-@_url_option
+@url_option
 def watch(view: str, since: str | None, until: str | None, url: str) -> None:
     """Follow VIEW: its rows, then each change as it becomes final, a line of JSON each."""
     from service.display import event_lines
 
-    with _client(url) as client:
+    with reach(url) as client:
         for event in client.watch(view, since=since, until=until):
             for line in event_lines(view, event):
                 click.echo(line)
@@ -82,12 +83,12 @@ def watch(view: str, since: str | None, until: str | None, url: str) -> None:
 
 @click.command(cls=Command)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@_url_option
+@url_option
 def status(form: str, url: str) -> None:
     """Tell how a service is doing; exit status 1 when it is not ready."""
     from service.display import json_line, status_text
 
-    with _client(url) as client:
+    with reach(url) as client:
         found = client.status()
     if form == "json" or found["epoch"] is not None:
         click.echo(json_line(found) if form == "json" else status_text(found))

@@ -1,4 +1,4 @@
-"""Commands for state directories: state list, verify, gc."""
+"""Commands for state directories: state list, verify, copy, gc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def state() -> None:
-    """State directories: look, check, tidy up."""
+    """State directories: look, check, copy, tidy up."""
 
 
 _directory = click.argument("directory")
@@ -70,6 +70,27 @@ def state_verify(directory: str) -> None:
         raise click.ClickException(
             f"{directory} is damaged: {len(found.problems)} problems, the first: {found.problems[0]}"
         )
+
+
+@state.command("copy")
+@_directory
+@click.argument("target")
+def state_copy(directory: str, target: str) -> None:
+    """Copy the newest epoch of DIRECTORY to TARGET, also while the service runs. Both are paths or URIs."""
+    from service.programs import FOLDER
+    from service.progress import on_terminal
+    from storage.backup import copy_newest
+    from storage.place import Place
+    from storage.state import StateDirectory
+
+    opened, show = _opened(directory), on_terminal()
+    try:
+        copied = copy_newest(
+            opened, StateDirectory(Place(target)), [FOLDER], lambda done, all_: show.done("copying", done, all_, "")
+        )
+    finally:
+        show.clear()
+    click.echo(f"epoch {copied.manifest.epoch}: {copied.segments} segments, {copied.bytes:,} bytes copied to {target}")
 
 
 @state.command("gc")

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import Answers
 from service.reader import Reader
-from service.sidecar import problems, rows, schemas, status
+from service.sidecar import control, problems, rows, schemas, status
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.context import Context
 from service.sidecar.follower import Follower
@@ -91,6 +91,7 @@ def build(options: Options) -> FastAPI:
     problems.install(app)
     app.include_router(rows.router(context))
     app.include_router(status.router(context))
+    app.include_router(control.router(context))
 
     @app.get("/metrics", summary="Prometheus metrics; OpenMetrics by Accept", tags=["health"])
     async def exposition(request: Request) -> Response:

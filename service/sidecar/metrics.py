@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from service import trouble
+from service import control, trouble
 from service.reader import Snapshot
 from service.sidecar.context import Context
 from service.sinks import told
@@ -88,9 +88,14 @@ class _Committed(Collector):
         stalled = self.context.stale_ms(snapshot) > self.context.options.stale_after_ms
         found = trouble.read(self.context.follower.reader.files)
         now = "stalled" if stalled else "running"
-        if found is not None:
+        standing = control.standing(self.context.follower.reader.files)
+        if not standing.open:
+            now = "paused"
+        elif found is not None:
             now = "stopped" if found.stopped else "failing"
-        for name in ("running", "stalled", "failing", "stopped"):
+        elif standing.intake == "draining" and not stalled:
+            now = "draining"
+        for name in ("running", "draining", "paused", "stalled", "failing", "stopped"):
             state.add_metric((snapshot.manifest.app, name), float(name == now))
         yield state
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from service.control import Standing
 from service.reader import Snapshot
 from service.sidecar.options import Options
 from service.trouble import Trouble
 
 
 def laggards(
-    snapshot: Snapshot | None, failure: str | None, trouble: Trouble | None, options: Options, now_ns: int
+    snapshot: Snapshot | None,
+    failure: str | None,
+    trouble: Trouble | None,
+    options: Options,
+    now_ns: int,
+    standing: Standing | None = None,
 ) -> list[dict[str, Any]]:
-    """What keeps the answers from being current, each as {laggard, why}; nothing when all is well.
+    """What keeps the answers from being current, each as {laggard, why}; nothing when all is well. standing: what the
+    driver does as an operator wants.
 
     The pipeline lags when it commits nothing (it commits on every heartbeat, input or not), a source when many of its
     messages are unread. With the event clock a quiet source holds the frontier back by design, so that alone is not
@@ -23,11 +30,14 @@ def laggards(
         reasons.append({"laggard": "sidecar", "why": failure})
     if trouble is not None:
         reasons.append({"laggard": "program" if trouble.program else "pipeline", "why": trouble.describe()})
+    closed = standing is not None and not standing.open
+    if standing is not None and closed:
+        reasons.append({"laggard": "intake", "why": standing.describe()})
     if snapshot is None:
         reasons.append({"laggard": "pipeline", "why": f"no epoch has been committed in {options.state} yet"})
         return reasons
     age_ms = snapshot.age_ns(now_ns) // 1_000_000
-    if age_ms > options.stale_after_ms:
+    if age_ms > options.stale_after_ms and not closed:
         why = f"its newest epoch {snapshot.manifest.epoch} was committed {age_ms / 1000:.1f} s ago"
         views = ", ".join(snapshot.views)
         reasons.append({"laggard": "pipeline", "why": f"{why}; views {views} stand at {snapshot.frontier}"})
@@ -36,7 +46,8 @@ def laggards(
             reasons.append(
                 {"laggard": f"source {source}", "why": f"partition {partition} has {int(lag)} unread messages"}
             )
-    reasons += _held_back(snapshot, options)
+    if not closed:
+        reasons += _held_back(snapshot, options)
     return reasons
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from service import trouble
+from service import control, trouble
 from service.instants import format_instant
 from service.reader import EpochNote, Snapshot
 from service.sidecar import schemas
@@ -49,9 +49,9 @@ def router(context: Context) -> APIRouter:
     @routes.get("/readyz", summary="Every view is caught up", tags=["health"], responses=schemas.plain)
     async def readyz() -> Response:
         snapshot = follower.snapshot
-        reasons = laggards(
-            snapshot, follower.failure, trouble.read(follower.reader.files), context.options, time.time_ns()
-        )
+        files = follower.reader.files
+        found, standing = trouble.read(files), control.standing(files)
+        reasons = laggards(snapshot, follower.failure, found, context.options, time.time_ns(), standing)
         if snapshot is None or reasons:
             detail = "; ".join(f"{reason['laggard']}: {reason['why']}" for reason in reasons)
             code = "no_epoch" if snapshot is None else "not_ready"

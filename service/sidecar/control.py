@@ -1,0 +1,101 @@
+"""Routes for operators: pause, resume and drain the intake, and how it stands.
+
+The sidecar makes no epochs; it leaves the wish in the state directory, where the driver finds it (service/control.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from service import control
+from service.control import Standing, Wanted, Wish
+from service.instants import format_instant
+from service.sidecar import schemas
+from service.sidecar.context import Context
+from service.sidecar.status import reply
+
+_POLL_SECONDS = 0.1
+
+
+class ControlBody(BaseModel):
+    """How the intake stands. acknowledged: the driver does what was wanted last."""
+
+    intake: control.Intake
+    wanted: Wanted
+    acknowledged: bool
+    since: str | None = Field(description="Wall clock, RFC 3339", examples=["2026-01-31T12:00:00.000000000Z"])
+    left: int = Field(description="While it drains: messages that are to be read yet", examples=[0])
+    held: int = Field(description="While it drains: updates that wait for their data time", examples=[0])
+    says: str
+
+
+_answers: dict[int | str, dict[str, Any]] = {
+    200: {"model": ControlBody, "description": "It is so"},
+    **schemas.plain,
+}
+_asked: dict[int | str, dict[str, Any]] = {
+    **_answers,
+    202: {"model": ControlBody, "description": "It is asked for; the driver has not done it yet"},
+}
+Wait = Annotated[int, Query(ge=0, description="Wait so long until it is done; at most what the sidecar allows")]
+
+
+def router(context: Context) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["control"])
+    files = context.follower.reader.files
+
+    async def ask(wanted: Wanted, wait_ms: int) -> Response:
+        wish = await asyncio.to_thread(control.ask, files, wanted)
+        deadline = time.monotonic() + min(wait_ms, context.options.max_wait_ms) / 1000
+        while not done(wish, standing := await asyncio.to_thread(control.standing, files)):
+            if time.monotonic() >= deadline:
+                return reply(describe(wish, standing), 202)
+            await asyncio.sleep(_POLL_SECONDS)
+        return reply(describe(wish, standing))
+
+    @routes.get("/v1/control", summary="Whether the intake is open", responses=_answers)
+    async def stands() -> Response:
+        wish = await asyncio.to_thread(control.wish, files)
+        return reply(describe(wish, await asyncio.to_thread(control.standing, files)))
+
+    @routes.post("/v1/control/pause", summary="Make no epochs; state and answers stay", responses=_asked)
+    async def pause(wait_ms: Wait = 0) -> Response:
+        return await ask("paused", wait_ms)
+
+    @routes.post("/v1/control/resume", summary="Make epochs again", responses=_asked)
+    async def resume(wait_ms: Wait = 0) -> Response:
+        return await ask("running", wait_ms)
+
+    @routes.post("/v1/control/drain", summary="Process what is in the topics now, then pause", responses=_asked)
+    async def drain(wait_ms: Wait = 0) -> Response:
+        return await ask("drained", wait_ms)
+
+    return routes
+
+
+def done(wish: Wish | None, standing: Standing) -> bool:
+    """Whether the driver has followed a wish to its end."""
+    return wish is None or (standing.wish == wish.id and standing.intake == wish.wanted)
+
+
+def describe(wish: Wish | None, standing: Standing) -> dict[str, Any]:
+    """The body of an answer."""
+    said = standing.describe()
+    if wish is not None and standing.wish != wish.id:
+        said = f"{said}; that it is to be {wish.wanted} is asked for, and the driver has not seen it yet"
+    return {
+        "intake": standing.intake,
+        "wanted": "running" if wish is None else wish.wanted,
+        "acknowledged": done(wish, standing),
+        "since": format_instant(standing.since_ns) if standing.since_ns else None,
+        "left": standing.left,
+        "held": standing.held,
+        "says": said,
+    }

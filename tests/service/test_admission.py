@@ -1,0 +1,62 @@
+"""Admission: the limit settles where an epoch takes what is wanted, and stays between floor and ceiling."""
+
+import pytest
+
+from service.admission import Admission
+
+
+def settle(admission: Admission, cost: float, fixed: float = 0.2, epochs: int = 40, comes: int = 10**9) -> list[int]:
+    """The limits over epochs of a program that takes so many seconds a message, while so many wait each time."""
+    limits = []
+    for _ in range(epochs):
+        assert admission.limit is not None
+        messages = min(admission.limit, comes)
+        admission.took(messages, fixed + cost * messages)
+        limits.append(admission.limit)
+    return limits
+
+
+@pytest.mark.parametrize("cost", [1e-6, 1e-5, 1e-4, 1e-3])
+def test_a_full_epoch_comes_to_take_what_is_wanted(cost: float) -> None:
+    admission = Admission(2.0, 100, 1_000_000)
+    limit = settle(admission, cost)[-1]
+    assert limit == pytest.approx(min(1_000_000, 1.8 / cost), rel=0.1)
+
+
+def test_it_follows_when_messages_become_dearer_and_cheaper() -> None:
+    admission = Admission(2.0, 100, 1_000_000)
+    before = settle(admission, 1e-5)[-1]
+    dearer = settle(admission, 1e-3)
+    assert dearer[0] == before // 4  # not at once, whatever one epoch has cost
+    assert dearer[-1] == pytest.approx(1_800, rel=0.1)
+    again = settle(admission, 1e-5)
+    assert again[0] == dearer[-1] * 2
+    assert again[-1] == pytest.approx(before, rel=0.1)
+
+
+def test_between_floor_and_ceiling() -> None:
+    assert settle(Admission(1.0, 500, 8_000), 1.0)[-1] == 500
+    assert settle(Admission(1.0, 500, 8_000), 1e-9)[-1] == 8_000
+    assert Admission(1.0, 500, 8_000).limit == 500
+    assert Admission(1.0, 500, 100).limit == 100
+
+
+def test_it_begins_low() -> None:
+    assert Admission(1.0, 100, 200_000).limit == 12_500
+
+
+def test_epochs_that_are_not_full_leave_it_alone_unless_they_are_late() -> None:
+    admission = Admission(1.0, 100, 160_000)
+    assert admission.limit == 10_000
+    assert not admission.took(5_000, 0.1)
+    assert not admission.took(50, 60.0)  # compiling, or a machine that slept: nothing that fewer messages would help
+    assert not admission.took(5_000, 1.4)
+    assert admission.took(5_000, 5.0)
+    assert admission.limit == 2_500
+
+
+@pytest.mark.parametrize(("target", "ceiling"), [(None, 200_000), (None, None), (1.0, None)])
+def test_without_a_target_or_a_ceiling_it_is_fixed(target: float | None, ceiling: int | None) -> None:
+    admission = Admission(target, 100, ceiling)
+    assert not admission.took(1_000_000, 100.0)
+    assert admission.limit == ceiling
