@@ -25,7 +25,7 @@ from service.clocks import PartitionClock, advance_arrival, advance_event, count
 from service.counted import Copies, Counted, pack
 from service.deadletter import DeadLetter
 from service.facts import Batch, Merged, drop_copies, facts_of, held_marks, merge_facts
-from service.formats import FORMATS
+from service.formats import make_format
 from service.formats.messages import NO_TIME, Parsed, Refused
 from service.gate import Gate
 from service.held import Held
@@ -92,7 +92,11 @@ class Door:
         self._sources, self._config = dict(sources), config
         self._topics = by_topic(sources, config)
         self._formats = {
-            topic: FORMATS[config.sources[names[0]].format]({name: sources[name] for name in names})
+            topic: make_format(
+                config.sources[names[0]].format,
+                {name: sources[name] for name in names},
+                config.sources[names[0]].schemas,
+            )
             for topic, names in self._topics.items()
         }
 

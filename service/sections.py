@@ -71,7 +71,13 @@ class Source(Section):
     partitions: int | None = Field(
         default=None, ge=1, description="of the topic, when the service creates it; default: workers"
     )
-    format: Literal["vernier", "json"] = "vernier"
+    format: Literal["vernier", "json", "insert_delete", "debezium", "arrow", "avro"] = "vernier"
+    schema_file: Path | None = Field(
+        default=None, description="Avro schema of messages that are one record, nothing else"
+    )
+    schema_folder: Path | None = Field(
+        default=None, description="Avro schemas <id>.avsc, for messages that begin with a registry's id"
+    )
     clock: Literal["arrival", "event"] = "arrival"
     lateness: str | None = Field(
         default=None, description="bounded lateness of an event clock without progress, like 5s"
@@ -81,6 +87,16 @@ class Source(Section):
     )
     on_late: Literal["reject", "advance"] | None = Field(default=None, description="default: what the program says")
     resolution: Literal["exact", "millisecond"] = "exact"
+
+    @property
+    def schema_texts(self) -> tuple[tuple[int | None, str], ...]:
+        """The Avro schemas by id, None for that of messages without one. Raises OSError, ValueError."""
+        if self.schema_file is not None:
+            return ((None, self.schema_file.read_text("utf-8")),)
+        if self.schema_folder is None:
+            return ()
+        files = {int(file.stem): file for file in self.schema_folder.glob("*.avsc") if file.stem.isdecimal()}
+        return tuple((number, files[number].read_text("utf-8")) for number in sorted(files))
 
     @field_validator("lateness")
     @classmethod

@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from operators.language.app import App
 from operators.language.duration import nanoseconds
+from service.formats.avro import Schemas, read_schema
 from service.sections import Epoch, Exchange, Http, Kafka, Log, Otel, Publish, Section, Sink, Source, Spark, State
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
@@ -118,6 +119,7 @@ class Settings(BaseSettings):
                 idle_timeout_ms=mine.idle_timeout_ms,
                 on_late=mine.on_late or late,
                 resolution=mine.resolution,
+                schemas=_schemas(name, mine),
             )
         return DoorConfig(
             sources,
@@ -162,6 +164,17 @@ class Settings(BaseSettings):
             return kafka.sasl_password_file.read_text("utf-8").strip()
         except OSError as error:
             raise BadSettings(problem=f"kafka.sasl_password_file: {error.strerror}: {error.filename}") from error
+
+
+def _schemas(name: str, source: Source) -> Schemas:
+    """A source's Avro schemas, all of which can be read. Raises BadSettings."""
+    try:
+        schemas = source.schema_texts
+        for _, text in schemas:
+            read_schema(text)
+    except (OSError, ValueError) as error:
+        raise BadSettings(problem=f"sources.{name}: its Avro schema cannot be used: {error}") from error
+    return schemas
 
 
 def heartbeat_topic(app: str) -> str:

@@ -6,7 +6,8 @@ from typing import Literal
 
 from operators.language.schema import RowType
 from service.clocks import Resolution
-from service.formats import FORMATS
+from service.formats import ALONE, NAMES
+from service.formats.avro import Schemas
 from storage.errors import CallerError
 
 
@@ -23,16 +24,17 @@ class SourceConfig:
 
     lateness_ns: without progress, an event clock is complete up to its newest time less this. idle_timeout_ms: a
     partition of an event clock without records for so long of the broker's time gives way to the others; None: never.
-    on_late: what happens to an update before the frontier.
+    on_late: what happens to an update before the frontier. schemas: of format avro.
     """
 
     topic: str
-    format: Literal["vernier", "json"] = "vernier"
+    format: str = "vernier"
     clock: Literal["arrival", "event"] = "arrival"
     lateness_ns: int | None = None
     idle_timeout_ms: int | None = 30_000
     on_late: Literal["reject", "advance"] = "reject"
     resolution: Resolution = "exact"
+    schemas: Schemas = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,20 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
         if name not in config.sources:
             raise SourceMisfit(problem=f"source {name} has no settings; say at least which topic it is read from")
         mine = config.sources[name]
-        if mine.format not in FORMATS:
-            known = ", ".join(FORMATS)
+        if mine.format not in NAMES:
+            known = ", ".join(NAMES)
             raise SourceMisfit(problem=f"source {name} has the unknown format {mine.format!r} (known are {known})")
         if mine.topic == config.heartbeat_topic:
             raise SourceMisfit(problem=f"source {name} cannot be read from {mine.topic}, the topic of heartbeats")
         topics.setdefault(mine.topic, []).append(name)
     for topic, names in topics.items():
         first = config.sources[names[0]]
+        if len(names) > 1 and first.format in ALONE:
+            problem = f"sources {' and '.join(names)} share topic {topic}, but messages in format {first.format}"
+            raise SourceMisfit(problem=f"{problem} cannot say which one they are for; give each a topic of its own")
+        if first.format == "avro" and not first.schemas:
+            problem = f"source {names[0]} has format avro but no schema"
+            raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.schema_file or schema_folder")
         for name in names[1:]:
             # What a source does with late updates and its resolution are its own; all else belongs to the partitions.
             mine = replace(config.sources[name], on_late=first.on_late, resolution=first.resolution)

@@ -39,6 +39,8 @@ def send(
     if form is None:
         known = [source.format for name, source in settings.sources.items() if settings.topic(name) == topic]
         form = known[0] if known else "vernier"
+        if form not in ("vernier", "json"):
+            raise click.UsageError(f"topic {topic} has format {form}, which send does not write; say --format")
     count = Sender(settings, Sending(file, topic, form, rate, promise), on_terminal()).run()
     click.echo(f"sent {count} line{'' if count == 1 else 's'} to {topic}", err=True)
 

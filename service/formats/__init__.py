@@ -3,9 +3,30 @@
 from collections.abc import Callable, Mapping
 
 from operators.language.schema import RowType
+from service.formats.arrow import ArrowStream
+from service.formats.avro import Avro, Schemas
+from service.formats.debezium import Debezium
+from service.formats.insert_delete import InsertDelete
 from service.formats.json_lines import JsonLines
 from service.formats.messages import Format
 from service.formats.native import Native
 
-FORMATS: dict[str, Callable[[Mapping[str, RowType]], Format]] = {"vernier": Native, "json": JsonLines}
+FORMATS: dict[str, Callable[[Mapping[str, RowType]], Format]] = {
+    "vernier": Native,
+    "json": JsonLines,
+    "insert_delete": InsertDelete,
+    "debezium": Debezium,
+    "arrow": ArrowStream,
+}
 """Format name -> its constructor from the sources of one topic."""
+
+NAMES = (*FORMATS, "avro")
+
+
+def make_format(name: str, sources: Mapping[str, RowType], schemas: Schemas = ()) -> Format:
+    """The reader of a topic's messages. schemas: of `avro`."""
+    return Avro(sources, schemas) if name == "avro" else FORMATS[name](sources)
+
+
+ALONE = frozenset({"arrow", "avro", "debezium"})
+"""Formats whose messages cannot say which source they are for, so that a topic has one."""

@@ -22,6 +22,14 @@ from storage.updates import MIN_TIME
 _MEMBERS = tuple(name.decode() for name in LINE_NAMES)
 
 
+def judge_resolved(value: bytes | None) -> Progress:
+    """The progress in a message of a format that has its rows not in JSON. Raises Refusal."""
+    message = load(value)
+    if not isinstance(message, dict) or set(message) != {"resolved"}:
+        raise Refusal("decode", f"the message is {shown(message)}, but progress is an object with resolved alone")
+    return Progress(0, MIN_TIME, judge_time(message["resolved"], "resolved", closed=True))
+
+
 class JsonLines:
     """Reads a topic of json messages; see messages.Format."""
 

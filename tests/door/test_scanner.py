@@ -42,6 +42,8 @@ RECORDS = RowType(
         ("y", Binary(), False),
     ]
 )
+KINDS = ("vernier", "json")
+"""The formats that have kernels of their own."""
 SOURCES: list[Mapping[str, RowType]] = [
     {"edges": EDGES},
     {"edges": EDGES, "roots": ROOTS},
@@ -63,7 +65,7 @@ def judged(kind: str, sources: Mapping[str, RowType]) -> Format:
     return reader
 
 
-READERS = [(FORMATS[kind](sources), judged(kind, sources)) for kind in FORMATS for sources in SOURCES]
+READERS = [(FORMATS[kind](sources), judged(kind, sources)) for kind in KINDS for sources in SOURCES]
 
 integers = st.one_of(
     st.integers(-3, 300), st.integers(-(2**66), 2**66), st.sampled_from([2**63 - 1, 2**63, -(2**63), -(2**63) - 1])
@@ -198,7 +200,7 @@ def assert_same(found: Parsed, expected: Parsed) -> None:
 @given(st.data())
 def test_scanner_and_judge_agree(data: st.DataObject) -> None:
     which = data.draw(st.integers(0, len(READERS) - 1))
-    kind, sources = list(FORMATS)[which // len(SOURCES)], SOURCES[which % len(SOURCES)]
+    kind, sources = KINDS[which // len(SOURCES)], SOURCES[which % len(SOURCES)]
     batch = data.draw(st.lists(messages(kind, sources), max_size=5))
     scanner, judge = READERS[which]
     heap, other = Heap(), Heap()

@@ -1,0 +1,62 @@
+"""The arrow format: a message is an Arrow IPC stream whose columns are the source's, with `_time` and `_diff`.
+
+Both may be left out: then the topic needs the clock `arrival`, and rows are inserts. Columns may come in any order and
+in any Arrow type that holds the source's exactly (every integer type for Int64, any time unit for TimestampNs, …).
+Progress is `{"resolved":"<ns>"}` in JSON.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from operators.language.schema import RowType
+from service.deadletter import Refusal
+from service.formats.columns import Gathered, resolved, rows_of
+from service.formats.json_lines import judge_resolved
+from service.formats.messages import Ints, Parsed, Progress
+from storage.texts import Heap
+
+
+class ArrowStream:
+    """Reads a topic of Arrow streams for one source; see messages.Format."""
+
+    def __init__(self, sources: Mapping[str, RowType]) -> None:
+        ((self._name, self._row_type),) = sources.items()
+
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
+        """Decode a batch of messages. O(bytes); a few calls a message, none a row."""
+        found = Gathered(self._name, self._row_type)
+        for message, value in enumerate(values):
+            buffer = value.as_buffer()
+            try:
+                if buffer is None or not buffer.size:
+                    raise Refusal("decode", "the message is empty: it has no value")
+                head = buffer.slice(0, min(64, buffer.size)).to_pybytes()
+                if resolved(head):
+                    upper = judge_resolved(buffer.to_pybytes())
+                    found.progress.append(Progress(message, upper.lower, upper.upper))
+                    continue
+                rows = self._read(buffer, heap)
+            except Refusal as refusal:
+                found.refuse(message, refusal)
+                continue
+            found.add(np.full(len(rows[1]), message, np.int64), rows)
+        return found.parsed()
+
+    def _read(self, buffer: pa.Buffer, heap: Heap | None) -> tuple[Ints, Ints, Ints]:
+        try:
+            table = pa.ipc.open_stream(buffer).read_all().combine_chunks()
+            # Arrow believes offsets and lengths as they come; whoever sent them is not to be believed.
+            table.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            said = (str(error).splitlines() or [type(error).__name__])[0]
+            raise Refusal("decode", f"not an Arrow stream: {said}") from error
+        twice = {name for name in table.column_names if table.column_names.count(name) > 1}
+        if twice:
+            raise Refusal("decode", f"the column {min(twice)!r} comes twice")
+        columns = {}
+        for name in table.column_names:
+            column = table.column(name)
+            columns[name] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        return rows_of(columns, table.num_rows, self._row_type, heap)

@@ -1,0 +1,189 @@
+"""The debezium format: `{"before":row,"after":row,"op":"c"}`, bare or as `{"schema":…,"payload":…}`.
+
+`c` and `r` insert `after`, `d` deletes `before`, `u` does both, so an update needs the row as it was: have it sent (in
+PostgreSQL, REPLICA IDENTITY FULL). A message without a value, which follows a delete in a compacted topic,
+says nothing new. The time of an event clock is that of the source's transaction, `source.ts_ns`, `ts_us` or `ts_ms`.
+Progress is `{"resolved":"<ns>"}`. Dates that are integers count days; with a schema, timestamps and decimals are read
+in the encodings of Debezium and Kafka Connect that it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import decimal
+from collections.abc import Callable, Mapping
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from operators.language.decimals import Decimal
+from operators.language.schema import RowType
+from operators.language.types import Date, TimestampNs
+from service.deadletter import Refusal, shown
+from service.formats.enveloped import Enveloped, Line, Opened
+from service.formats.judge import judge_time, load
+from service.formats.messages import Progress
+from storage.updates import MIN_TIME
+
+_NULL = b"null"
+_NONE = msgspec.Raw()
+_FIRST_DAY = date(1970, 1, 1)
+_UNITS = {"ts_ns": 1, "ts_us": 1_000, "ts_ms": 1_000_000}
+
+
+class _Times(msgspec.Struct):
+    ts_ns: int | None = None
+    ts_us: int | None = None
+    ts_ms: int | None = None
+
+
+class _Change(_Times):
+    before: msgspec.Raw = _NONE
+    after: msgspec.Raw = _NONE
+    op: str | None = None
+    source: _Times | None = None
+    resolved: msgspec.Raw = _NONE
+    payload: msgspec.Raw = _NONE
+    schema: msgspec.Raw = _NONE
+
+
+_change = msgspec.json.Decoder(_Change).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Debezium(Enveloped):
+    """Reads a topic of Debezium's changes of one table; see messages.Format."""
+
+    def __init__(self, sources: Mapping[str, RowType]) -> None:
+        super().__init__(sources, self._open_message)
+        (self._row_type,) = sources.values()
+        kinds = (Date, TimestampNs, Decimal)
+        self._special = frozenset(field.name for field in self._row_type.fields if isinstance(field.type, kinds))
+        self._dates = frozenset(field.name for field in self._row_type.fields if isinstance(field.type, Date))
+
+    def _open_message(self, value: bytes | None) -> Opened:
+        if value is None:
+            return []
+        try:
+            change, schema = _change(value), b""
+            if change.payload != _NONE:
+                schema = bytes(change.schema)
+                if bytes(change.payload) == _NULL:
+                    return []
+                change = _change(change.payload)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _explained(value, error) from error
+        if change.resolved != _NONE and change.op is None:
+            return Progress(0, MIN_TIME, judge_time(load(bytes(change.resolved)), "resolved", closed=True))
+        return self._lines_of(change, schema)
+
+    def _lines_of(self, change: _Change, schema: bytes) -> Opened:
+        wanted: tuple[tuple[str, msgspec.Raw, int], ...]
+        match change.op:
+            case "c" | "r":
+                wanted = (("after", change.after, 1),)
+            case "u":
+                wanted = (("before", change.before, -1), ("after", change.after, 1))
+            case "d":
+                wanted = (("before", change.before, -1),)
+            case "m":
+                return []
+            case "t":
+                raise Refusal("decode", "the table was truncated (op t), which says nothing of its rows")
+            case None:
+                raise Refusal("decode", "the message has no op, so it is no change of Debezium's")
+            case _:
+                raise Refusal("decode", f"op is {shown(change.op)}, but it should be c, r, u or d")
+        time = _time_of(change)
+        lines = []
+        for name, row, diff in wanted:
+            text = bytes(row)
+            if text in (b"", _NULL):
+                hint = "; have the table send its rows as they were (REPLICA IDENTITY FULL)" if name == "before" else ""
+                raise Refusal("schema", f"op is {change.op} but {name} is null{hint}")
+            lines.append(Line(self._plain(text, schema) if self._special else text, diff, time))
+        return lines
+
+    def _plain(self, text: bytes, schema: bytes) -> bytes:
+        """A row with the values of special columns as the json format has them."""
+        try:
+            row = _members(text)
+        except msgspec.DecodeError:
+            return text
+        reads = _readers(schema) if schema else {}
+        for name in self._special & row.keys():
+            read = reads.get(name, _day if name in self._dates else None)
+            if read is None or bytes(row[name]) == _NULL:
+                continue
+            given = msgspec.json.decode(row[name])
+            try:
+                row[name] = msgspec.Raw(msgspec.json.encode(read(given)))
+            except (ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
+                found = f"{name} is {shown(given)}, which is not what its type or schema says ({error})"
+                raise Refusal("schema", found) from error
+        return msgspec.json.encode(row)
+
+
+def _time_of(change: _Change) -> bytes | None:
+    """The time of the source's transaction, or of the message."""
+    for times in (change.source, change):
+        for name, unit in _UNITS.items():
+            found = getattr(times, name, None)
+            if found is not None:
+                return b"%d" % (found * unit)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _readers(schema: bytes) -> Mapping[str, Callable[[Any], Any]]:
+    """How the columns that a schema describes are read, by name; those that need nothing are left out."""
+    try:
+        described = msgspec.json.decode(schema)
+        rows = [one for one in described["fields"] if one.get("field") in ("before", "after")]
+        columns = [column for row in rows for column in row.get("fields", ())]
+        named = {column["field"]: (column.get("name"), column.get("parameters") or {}) for column in columns}
+    except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
+        return {}
+    return {field: read for field, about in named.items() if (read := _reader(*about)) is not None}
+
+
+def _reader(name: str | None, parameters: Mapping[str, str]) -> Callable[[Any], Any] | None:
+    match name:
+        case "io.debezium.time.Date" | "org.apache.kafka.connect.data.Date":
+            return _day
+        case "io.debezium.time.Timestamp" | "org.apache.kafka.connect.data.Timestamp":
+            return lambda value: _integer(value) * 1_000_000
+        case "io.debezium.time.MicroTimestamp":
+            return lambda value: _integer(value) * 1_000
+        case "org.apache.kafka.connect.data.Decimal":
+            scale = int(parameters.get("scale", "0"))
+            return lambda value: _decimal(value, scale)
+        case "io.debezium.data.VariableScaleDecimal":
+            return lambda value: _decimal(value["value"], _integer(value["scale"]))
+    return None
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("it should be an integer")
+    return value
+
+
+def _day(value: Any) -> Any:
+    """A date from days since 1970; a text is left as it is."""
+    return value if isinstance(value, str) else (_FIRST_DAY + timedelta(days=_integer(value))).isoformat()
+
+
+def _decimal(value: Any, scale: int) -> str:
+    number = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
+    return f"{decimal.Decimal(number).scaleb(-scale, decimal.Context(prec=100)):f}"
+
+
+def _explained(value: bytes, error: Exception) -> Refusal:
+    try:
+        found = load(value)
+    except Refusal as refusal:
+        return refusal
+    return Refusal("decode", f"the message is {shown(found)}, which is no change of Debezium's ({error})")
