@@ -16,6 +16,9 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard as GrafanaDashboard
 
 from service.stats import CATALOGUE
 from tests import debian
@@ -185,6 +188,26 @@ def test_the_dashboard_is_one_that_grafana_reads() -> None:
         assert panel["description"]
         assert panel["fieldConfig"]["defaults"]["unit"]
         assert all(target["datasource"]["uid"] == named["uid"] for target in panel["targets"])
+
+
+def test_grafanas_own_schema_knows_all_of_the_dashboard() -> None:
+    """What its models do not know is lost on the way through them."""
+    plugins.register_default_plugins()
+    read = GrafanaDashboard.from_json(DASHBOARD)
+    written = json.loads(JSONEncoder().encode(read))
+    assert lost(DASHBOARD, written) == []
+    mistaken = DASHBOARD | {"refesh": "5s"}
+    assert lost(mistaken, written) == [".refesh"]
+
+
+def lost(before: Any, after: Any, where: str = "") -> list[str]:
+    """The places of what is not in `after`, or not the same there."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [one for key, value in before.items() for one in lost(value, after.get(key), f"{where}.{key}")]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [one for place, (left, right) in pairs for one in lost(left, right, f"{where}[{place}]")]
+    return [] if before == after else [where]
 
 
 def test_each_alert_has_a_section_in_the_runbook() -> None:
