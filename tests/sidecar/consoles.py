@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
 from operators.language.app import load_program
 from operators.planning.planner import compile_app
@@ -24,7 +24,7 @@ expect.set_options(timeout=30_000)  # a busy machine is no failure
 SECOND = 1_000_000_000
 
 
-@dataclass(slots=True)
+@dataclass
 class Console:
     """An open console; data times follow the clock. complaints: errors and foreign requests of the page."""
 
@@ -40,6 +40,11 @@ class Console:
         self.builder.stats.observe("view_latency_seconds", "reach", value=0.1, count=max(1, len(listed)))
         self.builder.commit(upper, {"reach": listed})
         return upper
+
+    def hear(self, said: ConsoleMessage) -> None:
+        """Keep the errors in the page's console. A 503 of /readyz is an answer: on a slow machine epochs grow old."""
+        if said.type == "error" and not said.location["url"].endswith("/readyz"):
+            self.complaints.append(said.text)
 
     @property
     def chips(self) -> Locator:
@@ -97,7 +102,7 @@ def opened(browser: Browser, builder: StateBuilder, url: str, **about: Any) -> I
     context = browser.new_context(viewport={"width": width, "height": 900}, **about)
     console = Console(context.new_page(), builder, url)
     console.page.on("pageerror", lambda error: console.complaints.append(str(error)))
-    console.page.on("console", lambda said: said.type == "error" and console.complaints.append(said.text))
+    console.page.on("console", console.hear)
     console.page.on(
         "request", lambda asked: asked.url.startswith(url) or console.complaints.append(f"asked {asked.url}")
     )

@@ -151,6 +151,7 @@ def test_a_pipeline_that_stops_is_told_with_the_next_step(console: Console) -> N
     expect(page.locator("#notice-title")).to_contain_text("No epoch for")
     expect(page.locator("#notice")).to_contain_text("vernier status")
     expect(page.locator("#notice")).to_contain_text("its newest epoch")  # why, as /readyz has it
+    assert _violations(page) == []
     console.commit((5, 1))
     expect(page.locator("#state")).to_have_text("live")
     expect(page.locator("#notice")).to_be_hidden()

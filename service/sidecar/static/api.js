@@ -1,4 +1,5 @@
-// Asking the sidecar. Every request goes through `request`: what belongs to all of them (headers, a deadline) has one place.
+// Asking the sidecar. Every request goes through `request`: what belongs to all of them (headers, a deadline) has one
+// place.
 
 const DEADLINE_MS = 15_000;
 const SILENCE_MS = 40_000; // heartbeats come each 15 s; a stream that is silent for longer is dead
@@ -57,13 +58,18 @@ async function* lines(body) {
 }
 
 /**
- * Follow a view's changes from a frontier on: `onUpdates` gets each event, also those without changes. A broken stream is opened again
- * behind the last event, so nothing is missed or doubled; `onBroken` tells of each break, `onOpen` of each opening. `onLost` is
- * called with a Problem when resuming is no use (the history is gone, the program changed) and all must be read afresh. Returns how to stop.
+ * Follow a view's changes from a frontier on: `onUpdates` gets each event, also those without changes. A broken
+ * stream is opened again behind the last event, so nothing is missed or doubled; `onBroken` tells of each break,
+ * `onOpen` of each opening. `onLost` is called with a Problem when resuming is no use (the history is gone, the
+ * program changed) and all must be read afresh. Returns how to stop.
  */
 export function follow(view, since, { onUpdates, onOpen, onBroken, onLost }) {
   const path = `/v1/views/${encodeURIComponent(view)}/changes`;
-  let position = since, stopped = false, attempt = new AbortController(), silence, again;
+  let position = since,
+    stopped = false,
+    attempt = new AbortController(),
+    silence,
+    again;
   const heard = () => {
     clearTimeout(silence);
     silence = setTimeout(() => attempt.abort(), SILENCE_MS);

@@ -4,11 +4,21 @@ import { at, el, headings, say, svg } from "./elements.js";
 import { bytes, counted, grouped } from "./figures.js";
 import { clockParts } from "./time.js";
 
-const COLUMNS = [["arrangement", false], ["read by", false], ["layers of each worker, newest last", false], ["updates", true], ["size", true], ["history from", false]];
+const COLUMNS = [
+  ["arrangement", false],
+  ["read by", false],
+  ["layers of each worker, newest last", false],
+  ["updates", true],
+  ["size", true],
+  ["history from", false],
+];
 const WIDE = 230;
 const TALL = 11;
 
-/** A line for each shard, a block for each layer, as wide as the layer is long on a log scale: 1, then about 4 px for each doubling. */
+/**
+ * A line for each shard, a block for each layer, as wide as the layer is long on a log scale: 1, then about 4 px for
+ * each doubling.
+ */
 function layers(shards) {
   const heights = shards.length * (TALL + 3);
   const wide = (updates) => 3 + 3.2 * Math.log2(1 + updates);
@@ -18,14 +28,30 @@ function layers(shards) {
     let x = 0;
     return shard.map((layer) => {
       const width = Math.max(2, wide(layer.updates) * scale);
-      const label = `worker ${row}: ${counted(layer.updates, "update")}, ${bytes(layer.bytes)}, from ${clockParts(BigInt(layer.lower))[0]} to ${clockParts(BigInt(layer.upper))[0]}`;
-      const block = svg("rect", { class: "layer", x, y: row * (TALL + 3), width, height: TALL, rx: 2 }, svg("title", {}, label));
+      const [from, to] = [layer.lower, layer.upper].map((time) => clockParts(BigInt(time))[0]);
+      const label = `worker ${row}: ${counted(layer.updates, "update")}, ${bytes(layer.bytes)}, from ${from} to ${to}`;
+      const block = svg(
+        "rect",
+        { class: "layer", x, y: row * (TALL + 3), width, height: TALL, rx: 2 },
+        svg("title", {}, label),
+      );
       x += width + 2 * scale;
       return block;
     });
   });
   const total = shards.map((shard) => shard.length).join(" and ");
-  return svg("svg", { class: "layers", width: WIDE, height: heights, viewBox: `0 0 ${WIDE} ${heights}`, role: "img", "aria-label": `${total} layers` }, ...blocks);
+  return svg(
+    "svg",
+    {
+      class: "layers",
+      width: WIDE,
+      height: heights,
+      viewBox: `0 0 ${WIDE} ${heights}`,
+      role: "img",
+      "aria-label": `${total} layers`,
+    },
+    ...blocks,
+  );
 }
 
 function since(shards) {
@@ -44,27 +70,60 @@ export class Arrangements {
 
   /** What the plan calls its operators, by number. */
   name(operators) {
-    this.names = new Map(operators.map((one) => [one.id, one.kind === "leave" ? `result of ${one.name}` : one.kind === "variable" ? `next round of ${one.name}` : one.name]));
+    this.names = new Map(
+      operators.map((one) => [
+        one.id,
+        one.kind === "leave"
+          ? `result of ${one.name}`
+          : one.kind === "variable"
+            ? `next round of ${one.name}`
+            : one.name,
+      ]),
+    );
   }
 
   show({ traces }) {
     this.told(traces);
-    const sorted = [...traces].sort((a, b) => b.bytes - a.bytes), shared = traces.filter((trace) => (trace.readers?.length ?? 0) > 1).length;
-    const total = traces.reduce((sum, trace) => sum + trace.bytes, 0), updates = traces.reduce((sum, trace) => sum + trace.updates, 0);
-    say(at("arrangement-total"), `${counted(traces.length, "arrangement")}, ${shared} shared, ${counted(updates, "update")}, ${bytes(total)}`);
+    const sorted = [...traces].sort((a, b) => b.bytes - a.bytes),
+      shared = traces.filter((trace) => (trace.readers?.length ?? 0) > 1).length;
+    const total = traces.reduce((sum, trace) => sum + trace.bytes, 0),
+      updates = traces.reduce((sum, trace) => sum + trace.updates, 0);
+    say(
+      at("arrangement-total"),
+      `${counted(traces.length, "arrangement")}, ${shared} shared, ${counted(updates, "update")}, ${bytes(total)}`,
+    );
     this.body.replaceChildren(...sorted.map((trace) => this.#line(trace)));
   }
 
   #line(trace) {
-    const readers = trace.readers ?? [], from = since(trace.shards);
+    const readers = trace.readers ?? [],
+      from = since(trace.shards);
     const names = readers.map((id) => this.names.get(id) ?? `#${id}`);
     const badge = readers.length > 1 ? el("span", { class: "pill live" }, `shared ×${readers.length}`) : null;
-    return el("tr", {},
-      el("td", { class: "name", title: trace.trace }, trace.label ?? trace.trace, trace.depth ? el("span", { class: "muted" }, ` in ${trace.depth > 1 ? `${trace.depth} loops` : "a loop"}`) : null),
-      el("td", { class: "wrap" }, badge, badge ? " " : "", names.join(", ") || "–", el("br"), el("span", { class: "muted" }, trace.views?.length ? `for ${trace.views.join(", ")}` : "")),
+    return el(
+      "tr",
+      {},
+      el(
+        "td",
+        { class: "name", title: trace.trace },
+        trace.label ?? trace.trace,
+        trace.depth
+          ? el("span", { class: "muted" }, ` in ${trace.depth > 1 ? `${trace.depth} loops` : "a loop"}`)
+          : null,
+      ),
+      el(
+        "td",
+        { class: "wrap" },
+        badge,
+        badge ? " " : "",
+        names.join(", ") || "–",
+        el("br"),
+        el("span", { class: "muted" }, trace.views?.length ? `for ${trace.views.join(", ")}` : ""),
+      ),
       el("td", {}, layers(trace.shards)),
       el("td", { class: "number" }, grouped(trace.updates)),
       el("td", { class: "number" }, bytes(trace.bytes)),
-      el("td", {}, from === null ? "–" : clockParts(from)[0]));
+      el("td", {}, from === null ? "–" : clockParts(from)[0]),
+    );
   }
 }

@@ -1,4 +1,5 @@
-// The log of the newest changes. It stands still while somebody points at it; each line leads to the rows as of its time.
+// The log of the newest changes. It stands still while somebody points at it; each line leads to the rows as of its
+// time.
 
 import { at, el, say } from "./elements.js";
 import { grouped } from "./figures.js";
@@ -42,7 +43,8 @@ export class Changes {
     this.recent = this.recent.filter(([when]) => now - when < RATE_MS);
     const count = this.recent.reduce((sum, [, changes]) => sum + changes, 0);
     say(at("rate"), grouped(Math.round((count * 1000) / RATE_MS)));
-    const paused = this.list.childElementCount > 0 && (!this.session.live || this.list.matches(":hover, :focus-visible"));
+    const paused =
+      this.list.childElementCount > 0 && (!this.session.live || this.list.matches(":hover, :focus-visible"));
     at("paused").hidden = !paused;
     if (!this.fresh || paused) return;
     this.fresh = false;
@@ -51,11 +53,22 @@ export class Changes {
   }
 
   #line({ row, time, diff }, i) {
-    const names = Object.entries(row).map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(", ");
-    const line = el("li", { id: `change-${i}`, role: "option", "aria-selected": "false", title: `${names} at ${time}` },
+    const names = Object.entries(row)
+      .map(([name, value]) => `${name} ${JSON.stringify(value)}`)
+      .join(", ");
+    const line = el(
+      "li",
+      { id: `change-${i}`, role: "option", "aria-selected": "false", title: `${names} at ${time}` },
       el("span", { class: "at" }, clockParts(BigInt(time)).join("")),
       el("span", { class: `sign ${diff > 0 ? "plus" : "minus"}` }, diff > 0 ? `+${diff}` : `−${-diff}`),
-      el("span", { class: "what" }, Object.values(row).map((value) => (typeof value === "object" ? JSON.stringify(value) : value)).join("  ")));
+      el(
+        "span",
+        { class: "what" },
+        Object.values(row)
+          .map((value) => (typeof value === "object" ? JSON.stringify(value) : value))
+          .join("  "),
+      ),
+    );
     line.time = BigInt(time);
     return line;
   }
@@ -69,7 +82,8 @@ export class Changes {
   }
 
   #key(event) {
-    const lines = [...this.list.children], now = lines.findIndex((line) => line.getAttribute("aria-selected") === "true");
+    const lines = [...this.list.children],
+      now = lines.findIndex((line) => line.getAttribute("aria-selected") === "true");
     const next = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: lines.length - 1 }[event.key];
     if (next === undefined) return;
     event.preventDefault();

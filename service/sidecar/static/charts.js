@@ -6,7 +6,8 @@ import { duration, grouped } from "./figures.js";
 const BELOW = 18;
 
 function canvas(place) {
-  const width = place.clientWidth || 400, height = place.clientHeight || 150;
+  const width = place.clientWidth || 400,
+    height = place.clientHeight || 150;
   place.setAttribute("viewBox", `0 0 ${width} ${height}`);
   return { width, height, base: height - BELOW };
 }
@@ -21,16 +22,26 @@ const ends = (list, wanted) => [list.findIndex(wanted), list.findLastIndex(wante
 /** Bars by bucket, log scale of latency, with lines at p50 and p99. bounds: upper ends of the buckets in seconds. */
 export function histogram(place, bounds, about) {
   if (!about?.count) return nothing(place, "no updates yet");
-  const { width, height, base } = canvas(place), counts = about.histogram, parts = [];
+  const { width, height, base } = canvas(place),
+    counts = about.histogram,
+    parts = [];
   const [lowest, highest] = ends(counts, (count) => count > 0);
-  const first = Math.max(0, lowest - 2), last = Math.min(bounds.length - 1, highest + 2);
-  const most = Math.max(...counts), step = width / (last - first + 1);
+  const first = Math.max(0, lowest - 2),
+    last = Math.min(bounds.length - 1, highest + 2);
+  const most = Math.max(...counts),
+    step = width / (last - first + 1);
   for (let i = first; i <= last; i += 1) {
     const x = (i - first) * step;
     if (counts[i]) {
       const tall = Math.max(1.5, (counts[i] / most) * (base - 34));
       const label = `up to ${duration(bounds[i])}: ${grouped(counts[i])} updates`;
-      parts.push(svg("rect", { class: "bucket", x: x + 1, y: base - tall, width: Math.max(1, step - 2), height: tall, rx: 2 }, svg("title", {}, label)));
+      parts.push(
+        svg(
+          "rect",
+          { class: "bucket", x: x + 1, y: base - tall, width: Math.max(1, step - 2), height: tall, rx: 2 },
+          svg("title", {}, label),
+        ),
+      );
     }
     if ((i - first) % Math.ceil(56 / step) === 0 && x + step < width - 20) {
       parts.push(svg("text", { x: x + step, y: height - 4, "text-anchor": "middle" }, duration(bounds[i])));
@@ -38,18 +49,33 @@ export function histogram(place, bounds, about) {
   }
   parts.push(svg("line", { class: "axis", x1: 0, x2: width, y1: base, y2: base }));
   const locate = (seconds) => {
-    const i = bounds.findIndex((bound) => bound >= seconds), low = i > 0 ? bounds[i - 1] : 0;
+    const i = bounds.findIndex((bound) => bound >= seconds),
+      low = i > 0 ? bounds[i - 1] : 0;
     return (i - first + (seconds - low) / (bounds[i] - low)) * step;
   };
-  [["p50", about.quantiles["0.5"]], ["p99", about.quantiles["0.99"]]].forEach(([name, seconds], row) => {
+  [
+    ["p50", about.quantiles["0.5"]],
+    ["p99", about.quantiles["0.99"]],
+  ].forEach(([name, seconds], row) => {
     if (seconds === null || seconds > bounds[last]) return;
-    const x = locate(seconds), left = x > width - 90, y = 10 + row * 13;
+    const x = locate(seconds),
+      left = x > width - 90,
+      y = 10 + row * 13;
     parts.push(svg("line", { class: `mark ${name}`, x1: x, x2: x, y1: y - 8, y2: base }));
-    parts.push(svg("text", { class: name, x: left ? x - 4 : x + 4, y, "text-anchor": left ? "end" : "start" }, `${name} ${duration(seconds)}`));
+    parts.push(
+      svg(
+        "text",
+        { class: name, x: left ? x - 4 : x + 4, y, "text-anchor": left ? "end" : "start" },
+        `${name} ${duration(seconds)}`,
+      ),
+    );
   });
   place.replaceChildren(...parts);
-  place.setAttribute("aria-label", `Latency histogram of ${grouped(about.count)} updates: half of them within `
-    + `${duration(about.quantiles["0.5"])}, 99% within ${duration(about.quantiles["0.99"])}`);
+  place.setAttribute(
+    "aria-label",
+    `Latency histogram of ${grouped(about.count)} updates: half of them within ` +
+      `${duration(about.quantiles["0.5"])}, 99% within ${duration(about.quantiles["0.99"])}`,
+  );
 }
 
 /** The next greater round number of seconds: 1, 2 or 5 times a power of ten. */
@@ -86,9 +112,12 @@ export class Series {
       nothing(place, "a line needs two points: wait a moment");
       return this.told("");
     }
-    const { width, height, base } = canvas(place), left = 50, right = width - 30;
+    const { width, height, base } = canvas(place),
+      left = 50,
+      right = width - 30;
     this.ms = points.map((point) => Number(BigInt(point.at) / 1_000_000n));
-    const end = this.ms.at(-1), begin = Math.max(end - this.seconds * 1000, this.ms[0]);
+    const end = this.ms.at(-1),
+      begin = Math.max(end - this.seconds * 1000, this.ms[0]);
     const top = roundUp(Math.max(1e-6, ...points.map((point) => point.p99)));
     this.x = this.ms.map((ms) => left + ((ms - begin) / Math.max(1, end - begin)) * (right - left));
     const y = (value) => base - (value / top) * (base - 8);
@@ -103,22 +132,32 @@ export class Series {
       heights.p50 += (13 - gap) / 2;
     }
     for (const name of ["p99", "p50"]) {
-      const line = points.map((point, i) => `${i ? "L" : "M"}${this.x[i].toFixed(1)} ${y(point[name]).toFixed(1)}`).join("");
+      const line = points
+        .map((point, i) => `${i ? "L" : "M"}${this.x[i].toFixed(1)} ${y(point[name]).toFixed(1)}`)
+        .join("");
       if (name === "p99") {
-        const back = [...points.keys()].reverse().map((i) => `L${this.x[i].toFixed(1)} ${y(points[i].p50).toFixed(1)}`).join("");
+        const back = [...points.keys()]
+          .reverse()
+          .map((i) => `L${this.x[i].toFixed(1)} ${y(points[i].p50).toFixed(1)}`)
+          .join("");
         parts.push(svg("path", { class: "between", d: `${line}${back}Z` }));
       }
       parts.push(svg("path", { class: `line ${name}`, d: line }));
       parts.push(svg("text", { class: name, x: right + 4, y: heights[name] + 4 }, name));
     }
-    parts.push(svg("text", { x: left, y: height - 4 }, clock(begin)), svg("text", { x: right, y: height - 4, "text-anchor": "end" }, clock(end)));
+    parts.push(
+      svg("text", { x: left, y: height - 4 }, clock(begin)),
+      svg("text", { x: right, y: height - 4, "text-anchor": "end" }, clock(end)),
+    );
     const i = this.cursor === null ? null : Math.min(this.cursor, points.length - 1);
     if (i !== null) {
       parts.push(svg("line", { class: "cursor", x1: this.x[i], x2: this.x[i], y1: 8, y2: base }));
-      for (const name of ["p99", "p50"]) parts.push(svg("circle", { class: name, cx: this.x[i], cy: y(points[i][name]), r: 3.5 }));
+      for (const name of ["p99", "p50"])
+        parts.push(svg("circle", { class: name, cx: this.x[i], cy: y(points[i][name]), r: 3.5 }));
     }
     place.replaceChildren(...parts);
-    const one = points[i ?? points.length - 1], when = clock(this.ms[i ?? points.length - 1]);
+    const one = points[i ?? points.length - 1],
+      when = clock(this.ms[i ?? points.length - 1]);
     this.told(`${when}: p50 ${duration(one.p50)}, p99 ${duration(one.p99)}, ${grouped(one.count)} updates`);
     return undefined;
   }
@@ -126,7 +165,9 @@ export class Series {
   #point(x) {
     if (this.points.length < 2) return;
     let best = 0;
-    this.x.forEach((place, i) => { if (Math.abs(place - x) < Math.abs(this.x[best] - x)) best = i; });
+    this.x.forEach((place, i) => {
+      if (Math.abs(place - x) < Math.abs(this.x[best] - x)) best = i;
+    });
     this.#choose(best);
   }
 
@@ -137,7 +178,8 @@ export class Series {
   }
 
   #key(event) {
-    const last = this.points.length - 1, now = this.cursor ?? last;
+    const last = this.points.length - 1,
+      now = this.cursor ?? last;
     const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: last }[event.key];
     if (next === undefined || last < 1) return;
     event.preventDefault();

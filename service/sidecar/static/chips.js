@@ -24,7 +24,10 @@ export class Chips extends Windowed {
     return this.body.firstElementChild;
   }
 
-  /** How many chips fit a line: by the longest of a sample, looked at again as rows come, so that a longer one makes room for itself. */
+  /**
+   * How many chips fit a line: by the longest of a sample, looked at again as rows come, so that a longer one makes
+   * room for itself.
+   */
   fit(set) {
     if (this.known !== set.all.length) {
       this.known = set.all.length;
@@ -48,7 +51,11 @@ export class Chips extends Windowed {
     const { values, count } = entry;
     const parts = this.names.map((name, i) => {
       const isKey = this.names.length > 1 && this.about.key.includes(name);
-      return el(isKey ? "b" : "span", { class: values[name] === null && "null" }, shownValue(values[name], this.types[i]));
+      return el(
+        isKey ? "b" : "span",
+        { class: values[name] === null && "null" },
+        shownValue(values[name], this.types[i]),
+      );
     });
     return el("span", { class: "chip", role: "listitem" }, ...parts, count === 1 ? null : ` ×${count}`);
   }

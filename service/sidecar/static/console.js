@@ -1,5 +1,5 @@
-// The console: makes the panels, and ties them to the sidecar and to the person. Answers come by one change stream for the chosen
-// view and by asking now and then; drawing happens once a frame, however much has come.
+// The console: makes the panels, and ties them to the sidecar and to the person. Answers come by one change stream
+// for the chosen view and by asking now and then; drawing happens once a frame, however much has come.
 
 import { Arrangements } from "./arrangements.js";
 import { Changes } from "./changes.js";
@@ -33,7 +33,9 @@ const arrangements = new Arrangements((traces) => dataflow.keep(traces));
 const dataflow = new Dataflow((operators) => arrangements.name(operators));
 
 session.addEventListener("chosen", () => lanes.clearTicks());
-session.addEventListener("changes", ({ detail }) => lanes.addTicks(detail.map(({ time, diff }) => [BigInt(time), diff])));
+session.addEventListener("changes", ({ detail }) =>
+  lanes.addTicks(detail.map(({ time, diff }) => [BigInt(time), diff])),
+);
 session.addEventListener("moved", () => {
   lanes.frontier = session.frontier;
   lanes.asOf = session.asOf;
@@ -47,14 +49,34 @@ listen({ session, history, views });
 
 every(400, () => epochs.ask());
 every(1000, () => views.ask());
-feed(at("latency"), 1000, "/v1/latency", { window_seconds: WINDOW_SECONDS }, { show: (answer) => latency.show(answer) });
+feed(
+  at("latency"),
+  1000,
+  "/v1/latency",
+  { window_seconds: WINDOW_SECONDS },
+  { show: (answer) => latency.show(answer) },
+);
 feed(at("frontiers"), 1000, "/v1/sources", {}, { show: (answer) => sources.show(answer) });
-feed(at("dataflow"), 2000, "/v1/dataflow", {}, {
-  show: (answer) => dataflow.show(answer), refused: (problem) => dataflow.refuse(problem),
-});
-feed(at("arrangements-panel"), 2000, "/v1/traces", {}, {
-  show: (answer) => arrangements.show(answer), refused: (problem) => say(at("arrangement-total"), problem.message),
-});
+feed(
+  at("dataflow"),
+  2000,
+  "/v1/dataflow",
+  {},
+  {
+    show: (answer) => dataflow.show(answer),
+    refused: (problem) => dataflow.refuse(problem),
+  },
+);
+feed(
+  at("arrangements-panel"),
+  2000,
+  "/v1/traces",
+  {},
+  {
+    show: (answer) => arrangements.show(answer),
+    refused: (problem) => say(at("arrangement-total"), problem.message),
+  },
+);
 feed(at("letters-panel"), 2000, "/v1/dead-letters", { limit: 50 }, { show: (answer) => letters.show(answer) });
 
 function frame(now) {

@@ -36,9 +36,13 @@ export class Epochs {
 
   #show({ epochs, stale_ms: staleMs }) {
     const list = epochs.map((one) => ({
-      epoch: one.epoch, lower: BigInt(one.lower), upper: BigInt(one.upper), committed: BigInt(one.committed),
+      epoch: one.epoch,
+      lower: BigInt(one.lower),
+      upper: BigInt(one.upper),
+      committed: BigInt(one.committed),
     }));
-    const newest = list.at(-1), serverNow = Number(newest.committed / 1_000_000n) + staleMs;
+    const newest = list.at(-1),
+      serverNow = Number(newest.committed / 1_000_000n) + staleMs;
     this.odd = 0;
     this.newest = newest.epoch;
     this.lanes.addEpochs(list);
@@ -46,6 +50,9 @@ export class Epochs {
     say(at("epoch"), grouped(newest.epoch));
     showTime(at("message-time"), newest.committed);
     const nowNs = BigInt(Math.round(serverNow)) * 1_000_000n;
-    say(at("behind"), sharesClock(newest.upper, nowNs) ? duration(Number(nowNs - newest.upper) / 1e9) : "its own clock");
+    say(
+      at("behind"),
+      sharesClock(newest.upper, nowNs) ? duration(Number(nowNs - newest.upper) / 1e9) : "its own clock",
+    );
   }
 }

@@ -24,7 +24,11 @@ export function grouped(n) {
 
 /** Large counts in short: 950, 12.3k, 4.56M. */
 export function short(n) {
-  for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [size, unit] of [
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ]) {
     if (n >= size) return `${(n / size).toPrecision(3)}${unit}`;
   }
   return n === 0 || n >= 10 ? String(Math.round(n)) : String(Number(n.toFixed(1)));
@@ -32,7 +36,12 @@ export function short(n) {
 
 /** Bytes: 512 B, 12.3 KiB, 4.56 MiB. */
 export function bytes(n) {
-  for (const [size, unit] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
+  for (const [size, unit] of [
+    [2 ** 40, "TiB"],
+    [2 ** 30, "GiB"],
+    [2 ** 20, "MiB"],
+    [2 ** 10, "KiB"],
+  ]) {
     if (n >= size) return `${(n / size).toPrecision(n / size >= 1000 ? 4 : 3)} ${unit}`;
   }
   return `${n} B`;

@@ -27,7 +27,11 @@ export class Flows {
       seen.splice(0, seen.length - MOST_ROUNDS);
       this.rounds.set(operator, seen);
     }
-    this.whole = this.#sum(Object.keys(seconds).map(Number).filter((id) => !this.loops.has(id)));
+    this.whole = this.#sum(
+      Object.keys(seconds)
+        .map(Number)
+        .filter((id) => !this.loops.has(id)),
+    );
   }
 
   /** Rows that the operator gave, ever. */
@@ -38,7 +42,8 @@ export class Flows {
   /** Rows a second that the operator gives; null before there are two samples. */
   rate(id) {
     if (this.samples.length < 2) return null;
-    const [old, newest] = [this.samples[0], this.samples.at(-1)], name = String(id);
+    const [old, newest] = [this.samples[0], this.samples.at(-1)],
+      name = String(id);
     return (((newest.rows.get(name) ?? 0) - (old.rows.get(name) ?? 0)) * 1000) / (newest.now - old.now);
   }
 
@@ -60,9 +65,12 @@ export class Flows {
   }
 
   #spent(id) {
-    const newest = this.samples.at(-1)?.seconds[id], old = this.samples[0]?.seconds[id];
+    const newest = this.samples.at(-1)?.seconds[id],
+      old = this.samples[0]?.seconds[id];
     if (!newest) return [0, 0];
     const epochs = newest.epochs - (old?.epochs ?? 0);
-    return this.samples.length > 1 && epochs > 0 ? [newest.total - (old?.total ?? 0), epochs] : [newest.total, newest.epochs];
+    return this.samples.length > 1 && epochs > 0
+      ? [newest.total - (old?.total ?? 0), epochs]
+      : [newest.total, newest.epochs];
   }
 }

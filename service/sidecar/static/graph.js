@@ -13,11 +13,14 @@ function place({ nodes, edges, loops }) {
   graph.setGraph({ rankdir: "TB", ranksep: 34, nodesep: 24, edgesep: 14, marginx: 10, marginy: 10 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const loop of loops) graph.setNode(`loop${loop.id}`, {});
-  for (const node of nodes) graph.setNode(`op${node.id}`, { width: Math.max(118, node.title.length * CHARACTER + 26), height: TALL });
+  for (const node of nodes)
+    graph.setNode(`op${node.id}`, { width: Math.max(118, node.title.length * CHARACTER + 26), height: TALL });
   for (const { id, parent } of loops) if (parent !== null) graph.setParent(`loop${id}`, `loop${parent}`);
   for (const { id, parent } of nodes) if (parent !== null) graph.setParent(`op${id}`, `loop${parent}`);
   // What goes back into a loop is laid out as if it came from there, so that the loop's head stays on top.
-  edges.forEach(({ from, to, back }, i) => graph.setEdge(`op${back ? to : from}`, `op${back ? from : to}`, {}, String(i)));
+  edges.forEach(({ from, to, back }, i) =>
+    graph.setEdge(`op${back ? to : from}`, `op${back ? from : to}`, {}, String(i)),
+  );
   layout(graph);
   return graph;
 }
@@ -27,8 +30,11 @@ function curve(points) {
   if (points.length < 3) return points.map(({ x, y }, i) => `${i ? "L" : "M"}${x} ${y}`).join("");
   let path = `M${points[0].x} ${points[0].y}`;
   for (let i = 1; i < points.length - 1; i += 1) {
-    const here = points[i], next = points[i + 1], last = i === points.length - 2;
-    const x = last ? next.x : (here.x + next.x) / 2, y = last ? next.y : (here.y + next.y) / 2;
+    const here = points[i],
+      next = points[i + 1],
+      last = i === points.length - 2;
+    const x = last ? next.x : (here.x + next.x) / 2,
+      y = last ? next.y : (here.y + next.y) / 2;
     path += `Q${here.x} ${here.y} ${x} ${y}`;
   }
   return path;
@@ -60,8 +66,24 @@ export class DataflowGraph {
     this.edges = drawn.edges.map((edge, i) => this.#edge(edge, graph, String(i)));
     this.nodes = new Map(drawn.nodes.map((node) => [node.id, this.#node(node, graph.node(`op${node.id}`))]));
     this.element.replaceChildren(
-      svg("defs", {}, svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" },
-        svg("path", { class: "tip", d: "M0 0L8 4L0 8Z" }))),
+      svg(
+        "defs",
+        {},
+        svg(
+          "marker",
+          {
+            id: "tip",
+            viewBox: "0 0 8 8",
+            refX: 7,
+            refY: 4,
+            markerWidth: 7,
+            markerHeight: 7,
+            markerUnits: "userSpaceOnUse",
+            orient: "auto",
+          },
+          svg("path", { class: "tip", d: "M0 0L8 4L0 8Z" }),
+        ),
+      ),
       ...[...this.loops.values()].map((loop) => loop.group),
       ...this.edges.flatMap((edge) => [edge.line, edge.pulse]),
       ...[...this.nodes.values()].map((node) => node.group),
@@ -78,7 +100,9 @@ export class DataflowGraph {
   }
 
   #edge({ from, to, by, back }, graph, name) {
-    const points = back ? [...graph.edge(`op${to}`, `op${from}`, name).points].reverse() : graph.edge(`op${from}`, `op${to}`, name).points;
+    const points = back
+      ? [...graph.edge(`op${to}`, `op${from}`, name).points].reverse()
+      : graph.edge(`op${from}`, `op${to}`, name).points;
     const d = curve(points);
     const line = svg("path", { class: `flow${back ? " back" : ""}`, d, "marker-end": "url(#tip)" });
     return { by, line, pulse: svg("path", { class: "pulse", d }) };
@@ -86,13 +110,21 @@ export class DataflowGraph {
 
   #node(node, { x, y, width }) {
     const keeps = KEEPS.has(node.kind);
-    const left = x - width / 2, top = y - TALL / 2, round = node.kind === "input" || node.kind === "variable" ? TALL / 2 : 7;
+    const left = x - width / 2,
+      top = y - TALL / 2,
+      round = node.kind === "input" || node.kind === "variable" ? TALL / 2 : 7;
     const below = svg("text", { class: "doing", x, y: y + 13, "text-anchor": "middle" });
     const heat = svg("rect", { class: "heat", x: left + 1, y: top + TALL - 4, width: 0, height: 3, rx: 1.5 });
-    const group = svg("g", { class: `node ${node.kind}`, "data-id": node.id, tabindex: "-1", role: "button", "aria-pressed": "false" },
+    const group = svg(
+      "g",
+      { class: `node ${node.kind}`, "data-id": node.id, tabindex: "-1", role: "button", "aria-pressed": "false" },
       keeps ? svg("rect", { class: "kept", x: left + 4, y: top + 4, width, height: TALL, rx: round }) : null,
       svg("rect", { class: "body", x: left, y: top, width, height: TALL, rx: round }),
-      heat, svg("text", { class: "title", x, y: y - 4, "text-anchor": "middle" }, node.title), " ", below);
+      heat,
+      svg("text", { class: "title", x, y: y - 4, "text-anchor": "middle" }, node.title),
+      " ",
+      below,
+    );
     return { group, below, heat, node, x, y, room: width - 2 };
   }
 
@@ -104,7 +136,8 @@ export class DataflowGraph {
       pulse.classList.toggle("moving", rate > 0);
     }
     for (const { group, below, heat, node, room } of this.nodes.values()) {
-      const rate = flows.rate(node.id), share = flows.share(node.covers);
+      const rate = flows.rate(node.id),
+        share = flows.share(node.covers);
       const does = rate === null ? `${short(flows.total(node.id))} rows` : `${short(rate)}/s`;
       below.textContent = share >= 0.01 ? `${does} · ${percent(share)}` : does;
       heat.setAttribute("width", (room * Math.min(1, share)).toFixed(1));
@@ -156,7 +189,8 @@ export class DataflowGraph {
 
   /** To the nearest node in a direction; what is aside counts double. */
   #go(from, [dx, dy]) {
-    let best = null, least = Infinity;
+    let best = null,
+      least = Infinity;
     for (const node of this.nodes.values()) {
       const along = (node.x - from.x) * dx + (node.y - from.y) * dy;
       const aside = Math.abs((node.x - from.x) * dy) + Math.abs((node.y - from.y) * dx);

@@ -9,6 +9,13 @@ const STALE_MS = 3000;
 const WORDS_MS = 10_000;
 const WHY_EVERY_MS = 2000;
 
+const SPOKEN = {
+  wait: "",
+  live: "The answers are live.",
+  stale: "The answers are stale.",
+  down: "There are no new answers; a notice at the end of the page says why.",
+};
+
 /** One line of state and, where something is wrong, a notice with the next step. */
 export class Health {
   constructor(session) {
@@ -53,6 +60,8 @@ export class Health {
     const [kind, words, title, next] = this.#judge();
     at("state").className = `pill ${kind}`;
     say(at("state"), words);
+    // Ages change each second: who listens to the page is told only when the kind of state does.
+    say(at("announce"), SPOKEN[kind]);
     const notice = at("notice");
     notice.hidden = !title;
     notice.className = kind;
@@ -80,26 +89,42 @@ export class Health {
     const age = ageOf(this.ageMs / 1000);
     if (this.connected === null) return ["wait", "connecting", "", []];
     if (!this.connected) {
-      const shown = this.committed === null ? "Nothing has been read yet."
-        : `What you see was committed at ${clockParts(this.committed)[0].slice(0, 8)}, ${age} ago. It was exact then and still is for its time.`;
-      return ["down", "no sidecar", `The sidecar at ${location.host} does not answer.`, [
-        shown,
-        "This page asks again each second and goes on by itself: there is nothing to reload.",
-        "If it stays so, start the sidecar: `vernier up PROGRAM.py`, or alone `python -m service.sidecar --state DIR`.",
-      ]];
+      const shown =
+        this.committed === null
+          ? "Nothing has been read yet."
+          : `What you see was committed at ${clockParts(this.committed)[0].slice(0, 8)}, ${age} ago, and is exact for its time.`;
+      return [
+        "down",
+        "no sidecar",
+        `The sidecar at ${location.host} does not answer.`,
+        [
+          shown,
+          "This page asks again each second and goes on by itself: there is nothing to reload.",
+          "If it stays so, start the sidecar: `vernier up PROGRAM.py`, or alone `python -m service.sidecar --state DIR`.",
+        ],
+      ];
     }
     if (this.problem) {
-      const next = this.problem.code === "no_epoch" ? ["The page goes on by itself with the first epoch. A new service needs some seconds for it."]
-        : this.problem.status === 401 || this.problem.status === 403 ? [] : ["Look into the sidecar's log; the page goes on by itself."];
+      const next =
+        this.problem.code === "no_epoch"
+          ? ["The page goes on by itself with the first epoch. A new service needs some seconds for it."]
+          : this.problem.status === 401 || this.problem.status === 403
+            ? []
+            : ["Look into the sidecar's log; the page goes on by itself."];
       return ["down", this.problem.code.replaceAll("_", " "), this.problem.message, [...this.#why(), ...next]];
     }
     if (this.staleMs > STALE_MS) {
       const title = this.staleMs > WORDS_MS ? `No epoch for ${age}: the pipeline is down or stands still.` : "";
-      return ["stale", `stale: ${age} old`, title, [
-        "All answers are exact as of the newest frontier, and history can still be read; nothing newer is final.",
-        ...this.#why(),
-        "Look at `vernier status` and the driver's log. When the pipeline is back, this page goes on by itself.",
-      ]];
+      return [
+        "stale",
+        `stale: ${age} old`,
+        title,
+        [
+          "All answers are exact as of the newest frontier, and history can still be read; nothing newer is final.",
+          ...this.#why(),
+          "Look at `vernier status` and the driver's log. When the pipeline is back, this page goes on by itself.",
+        ],
+      ];
     }
     if (this.session.broken) return ["stale", "reconnecting", "", []];
     return ["live", "live", "", []];

@@ -13,10 +13,16 @@ export class History {
     this.held = false;
     this.slider = at("slider");
     this.slider.addEventListener("input", () => this.#slid());
-    this.slider.addEventListener("pointerdown", () => { this.held = true; });
-    window.addEventListener("pointerup", () => { this.held = false; });
+    this.slider.addEventListener("pointerdown", () => {
+      this.held = true;
+    });
+    window.addEventListener("pointerup", () => {
+      this.held = false;
+    });
     at("live").addEventListener("click", () => (session.live ? session.lookBack(session.last) : session.goLive()));
-    session.addEventListener("moved", () => { this.moved = true; });
+    session.addEventListener("moved", () => {
+      this.moved = true;
+    });
   }
 
   /** Show where the session stands; with each frame, so that a burst of events costs one drawing. */
@@ -24,13 +30,16 @@ export class History {
     const { session } = this;
     if (!this.moved || session.frontier === null) return;
     this.moved = false;
-    const shown = session.asOf ?? session.last, length = session.last - session.since;
+    const shown = session.asOf ?? session.last,
+      length = session.last - session.since;
     showTime(at("as-of"), shown);
     showTime(at("frontier"), session.frontier);
     showTime(at("since"), session.since);
     at("live").setAttribute("aria-pressed", String(session.live));
     say(at("live"), session.live ? "● Live" : "○ Go live");
-    if (!this.held) this.slider.value = session.live || length <= 0n ? SLIDER : Number(((shown - session.since) * BigInt(SLIDER)) / length);
+    if (!this.held)
+      this.slider.value =
+        session.live || length <= 0n ? SLIDER : Number(((shown - session.since) * BigInt(SLIDER)) / length);
     const back = this.#distance(session.last - shown);
     this.slider.setAttribute("aria-valuetext", session.live ? "live" : `${back} back`);
     say(at("back"), session.live ? "" : `${back} back`);
@@ -42,7 +51,8 @@ export class History {
   }
 
   #slid() {
-    const { session } = this, value = BigInt(this.slider.value);
+    const { session } = this,
+      value = BigInt(this.slider.value);
     if (session.frontier === null) return;
     if (value >= BigInt(SLIDER)) session.goLive();
     else session.lookBack(session.since + ((session.last - session.since) * value) / BigInt(SLIDER));

@@ -2,7 +2,16 @@
 
 import { at } from "./elements.js";
 
-const PANELS = { f: "frontiers", v: "views", c: "changes-panel", p: "latency", d: "dataflow", a: "arrangements-panel", s: "sources-panel", x: "letters-panel" };
+const PANELS = {
+  f: "frontiers",
+  v: "views",
+  c: "changes-panel",
+  p: "latency",
+  d: "dataflow",
+  a: "arrangements-panel",
+  s: "sources-panel",
+  x: "letters-panel",
+};
 const STEPS = { "[": -1, "]": 1, "{": -60, "}": 60 };
 
 /** Light to dark or back; the choice is kept where the browser lets us. */
@@ -19,7 +28,8 @@ function toggleTheme() {
 
 /** Bring a panel to the top and the keyboard into it. */
 function goTo(id) {
-  const panel = at(id), calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const panel = at(id),
+    calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   panel.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
   panel.focus({ preventScroll: true });
 }
@@ -27,7 +37,10 @@ function goTo(id) {
 /** Wire the keys. views: chooses a view by its place. */
 export function listen({ session, history, views }) {
   const actions = {
-    "/": () => at("find").focus(), l: () => session.goLive(), t: toggleTheme, "?": () => at("keys").showModal(),
+    "/": () => at("find").focus(),
+    l: () => session.goLive(),
+    t: toggleTheme,
+    "?": () => at("keys").showModal(),
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || at("keys").open) return;

@@ -1,5 +1,5 @@
-// The vernier: message time above, data time below. Each epoch joins its stretch of the upper scale to the data times that it
-// made final; every change stands at its own nanosecond on the lower scale.
+// The vernier: message time above, data time below. Each epoch joins its stretch of the upper scale to the data times
+// that it made final; every change stands at its own nanosecond on the lower scale.
 
 import { duration } from "./figures.js";
 import { clockParts, sharesClock } from "./time.js";
@@ -25,9 +25,15 @@ export class Lanes {
     this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.last = 0;
     new ResizeObserver(() => this.#fit()).observe(canvas);
-    new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; }).observe(canvas);
-    canvas.addEventListener("pointermove", (event) => { this.pointed = event.offsetX; });
-    canvas.addEventListener("pointerleave", () => { this.pointed = null; });
+    new IntersectionObserver(([entry]) => {
+      this.seen = entry.isIntersecting;
+    }).observe(canvas);
+    canvas.addEventListener("pointermove", (event) => {
+      this.pointed = event.offsetX;
+    });
+    canvas.addEventListener("pointerleave", () => {
+      this.pointed = null;
+    });
     this.#fit();
     requestAnimationFrame((at) => this.#frame(at));
   }
@@ -56,7 +62,10 @@ export class Lanes {
     this.tickCount = 0;
   }
 
-  /** The server's clock as an answer told it (ms). Late answers make it look slow, so the fastest of the last ones counts. */
+  /**
+   * The server's clock as an answer told it (ms). Late answers make it look slow, so the fastest of the last ones
+   * counts.
+   */
   heard(serverNowMs) {
     this.skews.push(serverNowMs - Date.now());
     this.skews.splice(0, Math.max(0, this.skews.length - 30));
@@ -99,7 +108,9 @@ export class Lanes {
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
     pen.clearRect(0, 0, this.width, this.height);
     const narrow = this.width < 560;
-    const top = 62, bottom = 142, span = (narrow ? 6 : 12) * SECOND;
+    const top = 62,
+      bottom = 142,
+      span = (narrow ? 6 : 12) * SECOND;
     const nowNs = BigInt(Math.round(this.nowMs)) * 1_000_000n;
     const newest = this.epochs.at(-1);
     // Offsets from `origin` are small enough for plain numbers.
@@ -111,8 +122,27 @@ export class Lanes {
 
     pen.font = `11px ${colour("mono")}`;
     pen.textBaseline = "alphabetic";
-    this.#scale(pen, colour, now, span, upperX, top, -1, narrow ? "message time" : "message time: the wall clock, and epochs as they commit");
-    if (shared) this.#scale(pen, colour, now, span, upperX, bottom, 1, narrow ? "data time" : "data time: every change at its own nanosecond");
+    this.#scale(
+      pen,
+      colour,
+      now,
+      span,
+      upperX,
+      top,
+      -1,
+      narrow ? "message time" : "message time: the wall clock, and epochs as they commit",
+    );
+    if (shared)
+      this.#scale(
+        pen,
+        colour,
+        now,
+        span,
+        upperX,
+        bottom,
+        1,
+        narrow ? "data time" : "data time: every change at its own nanosecond",
+      );
     else this.#ownLine(pen, colour, bottom, newest);
 
     this.epochs.forEach((epoch, i) => {
@@ -122,7 +152,10 @@ export class Lanes {
       if (Math.max(b, d) < 0 || Math.min(a, c) > this.width) return;
       pen.fillStyle = epoch.epoch % 2 ? colour("accent-soft") : colour("accent-faint");
       pen.beginPath();
-      pen.moveTo(a, top); pen.lineTo(b, top); pen.lineTo(d, bottom); pen.lineTo(c, bottom);
+      pen.moveTo(a, top);
+      pen.lineTo(b, top);
+      pen.lineTo(d, bottom);
+      pen.lineTo(c, bottom);
       pen.fill();
       pen.fillStyle = colour("accent");
       pen.fillRect(b - 1, top - 9, 2, 9);
@@ -154,7 +187,11 @@ export class Lanes {
     if (quiet > span) {
       pen.fillStyle = colour("warn");
       pen.textAlign = "center";
-      pen.fillText(`no epoch for ${duration(quiet / 1e9)}: the answers stand still`, this.width / 2, (top + bottom) / 2 + 4);
+      pen.fillText(
+        `no epoch for ${duration(quiet / 1e9)}: the answers stand still`,
+        this.width / 2,
+        (top + bottom) / 2 + 4,
+      );
     }
     if (shared) {
       pen.fillStyle = colour("ink");
@@ -165,7 +202,8 @@ export class Lanes {
   /** One column a pixel, taller where there are more changes: above the line what came, below it what went. */
   #drawTicks(pen, colour, y) {
     const { zero, perNs: scale } = this.lower;
-    const came = new Uint16Array(Math.ceil(this.width) + 1), went = new Uint16Array(Math.ceil(this.width) + 1);
+    const came = new Uint16Array(Math.ceil(this.width) + 1),
+      went = new Uint16Array(Math.ceil(this.width) + 1);
     for (let i = Math.min(this.tickCount, MOST_TICKS) - 1; i >= 0; i -= 1) {
       const x = Math.floor(zero + this.tickTimes[i] * scale);
       if (x < 0 || x > this.width) continue;
@@ -231,10 +269,12 @@ export class Lanes {
 
   /** What is under the pointer: the data time at that place. */
   #point(pen, colour, top, bottom) {
-    const [coarse, fine] = clockParts(this.timeAt(this.pointed)), text = `${coarse}${fine}`;
+    const [coarse, fine] = clockParts(this.timeAt(this.pointed)),
+      text = `${coarse}${fine}`;
     pen.fillStyle = colour("ink");
     pen.fillRect(this.pointed, top, 1, bottom - top + 18);
-    const width = pen.measureText(text).width + 10, left = Math.max(0, Math.min(this.width - width, this.pointed - width / 2));
+    const width = pen.measureText(text).width + 10,
+      left = Math.max(0, Math.min(this.width - width, this.pointed - width / 2));
     pen.fillStyle = colour("ink");
     pen.fillRect(left, (top + bottom) / 2 - 10, width, 20);
     pen.fillStyle = colour("card");

@@ -23,11 +23,18 @@ export class Latency {
 
   #draw() {
     if (!this.answer || !this.session.view) return;
-    const about = this.answer.views[this.session.view.name], quantiles = about?.quantiles ?? {};
+    const about = this.answer.views[this.session.view.name],
+      quantiles = about?.quantiles ?? {};
     histogram(at("histogram"), this.answer.bounds, about);
     this.series.show(about?.series, WINDOW_SECONDS);
     say(at("latency-view"), this.session.view.name);
-    for (const [id, quantile] of [["p50", "0.5"], ["p90", "0.9"], ["p99", "0.99"], ["p999", "0.999"]]) say(at(id), duration(quantiles[quantile]));
+    for (const [id, quantile] of [
+      ["p50", "0.5"],
+      ["p90", "0.9"],
+      ["p99", "0.99"],
+      ["p999", "0.999"],
+    ])
+      say(at(id), duration(quantiles[quantile]));
     say(at("mean"), duration(about?.mean));
     say(at("updates"), about ? grouped(about.count) : "–");
   }

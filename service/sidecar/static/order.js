@@ -5,9 +5,11 @@ function compareTexts(a, b) {
   if (a === b) return 0;
   const length = Math.min(a.length, b.length);
   for (let i = 0; i < length; i += 1) {
-    const x = a.charCodeAt(i), y = b.charCodeAt(i);
+    const x = a.charCodeAt(i),
+      y = b.charCodeAt(i);
     if (x === y) continue;
-    const highX = x >= 0xd800 && x <= 0xdfff, highY = y >= 0xd800 && y <= 0xdfff;
+    const highX = x >= 0xd800 && x <= 0xdfff,
+      highY = y >= 0xd800 && y <= 0xdfff;
     return highX === highY ? x - y : highX ? 1 : -1;
   }
   return a.length - b.length;
@@ -15,16 +17,19 @@ function compareTexts(a, b) {
 
 function compareIntegers(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
-  const x = BigInt(a), y = BigInt(b);
+  const x = BigInt(a),
+    y = BigInt(b);
   return x < y ? -1 : x > y ? 1 : 0;
 }
 
 /** Numbers as texts with digits: all of them by their value, NaN behind everything. */
 function compareDecimals(a, b) {
-  const x = Number(a), y = Number(b);
+  const x = Number(a),
+    y = Number(b);
   if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
   if (x !== y) return x - y;
-  const [wholeX, restX = ""] = String(a).split("."), [wholeY, restY = ""] = String(b).split(".");
+  const [wholeX, restX = ""] = String(a).split("."),
+    [wholeY, restY = ""] = String(b).split(".");
   if (wholeX !== wholeY) return compareIntegers(wholeX, wholeY);
   const digits = Math.max(restX.length, restY.length);
   const order = compareTexts(restX.padEnd(digits, "0"), restY.padEnd(digits, "0"));
@@ -48,7 +53,8 @@ export function rowOrder(about) {
   });
   return (a, b) => {
     for (const [name, compare] of columns) {
-      const x = a[name], y = b[name];
+      const x = a[name],
+        y = b[name];
       if (x === y) continue;
       if (x === null || y === null) return x === null ? -1 : 1;
       const order = compare(x, y);

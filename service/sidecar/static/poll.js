@@ -4,7 +4,8 @@ import { ask } from "./api.js";
 
 /** Do `work` every `ms` after it has ended, and at once when the page is looked at again. */
 export function every(ms, work) {
-  let timer, busy = false;
+  let timer,
+    busy = false;
   const turn = async () => {
     clearTimeout(timer);
     if (busy) return;
@@ -18,12 +19,19 @@ export function every(ms, work) {
 }
 
 /**
- * Ask a route every `ms` for a panel. While the panel is off the screen it is asked for a fifth as often. What the sidecar refuses is told in the
- * panel's own words by `refused`; a sidecar that does not answer is told once, at the top of the page.
+ * Ask a route every `ms` for a panel. While the panel is off the screen it is asked for a fifth as often. What the
+ * sidecar refuses is told in the panel's own words by `refused`; a sidecar that does not answer is told once, at the
+ * top of the page.
  */
 export function feed(panel, ms, path, parameters, { show, refused = () => {} }) {
-  let seen = true, skipped = 0;
-  new IntersectionObserver(([entry]) => { seen = entry.isIntersecting; }, { rootMargin: "300px" }).observe(panel);
+  let seen = true,
+    skipped = 0;
+  new IntersectionObserver(
+    ([entry]) => {
+      seen = entry.isIntersecting;
+    },
+    { rootMargin: "300px" },
+  ).observe(panel);
   every(ms, async () => {
     if (!seen && skipped < 4) {
       skipped += 1;

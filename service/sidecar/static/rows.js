@@ -18,8 +18,17 @@ export class Rows {
     this.drawn = 0;
     this.dirty = false;
     this.problem = "";
-    scroller.addEventListener("scroll", () => { this.dirty = true; this.drawn = 0; }, { passive: true });
-    new ResizeObserver(() => { this.dirty = true; }).observe(scroller);
+    scroller.addEventListener(
+      "scroll",
+      () => {
+        this.dirty = true;
+        this.drawn = 0;
+      },
+      { passive: true },
+    );
+    new ResizeObserver(() => {
+      this.dirty = true;
+    }).observe(scroller);
   }
 
   /** Begin with another view: {name, columns: [{name, type}], key: [name], rows}. */
@@ -27,7 +36,8 @@ export class Rows {
     this.about = about;
     this.set = new RowSet(about);
     const pairs = about.columns.length === 2 && about.key.length === 1 && about.rows > MOST_IN_TABLE;
-    this.drawer = about.columns.length === 1 || pairs ? new Chips(this.scroller, about) : new RowTable(this.scroller, about);
+    this.drawer =
+      about.columns.length === 1 || pairs ? new Chips(this.scroller, about) : new RowTable(this.scroller, about);
     this.scroller.scrollTop = 0;
     this.pending = [];
     this.dirty = false;
@@ -36,7 +46,8 @@ export class Rows {
 
   /** How many rows a first page must have, so that what the person looks at is among them. */
   get reach() {
-    const { scrollTop, clientHeight } = this.scroller, { lineHeight, perLine } = this.drawer;
+    const { scrollTop, clientHeight } = this.scroller,
+      { lineHeight, perLine } = this.drawer;
     return scrollTop ? Math.min(MOST_ROWS, Math.ceil((scrollTop + 2 * clientHeight) / lineHeight) * perLine) : 0;
   }
 
@@ -93,11 +104,16 @@ export class Rows {
   }
 
   #explain() {
-    const { set } = this, found = set.shown.length;
+    const { set } = this,
+      found = set.shown.length;
     let words = this.problem;
-    if (!words && set.find) words = found ? `${counted(found, "row")} with “${set.find}”.` : `No row has “${set.find}”. Esc, then / to look for another.`;
+    if (!words && set.find)
+      words = found
+        ? `${counted(found, "row")} with “${set.find}”.`
+        : `No row has “${set.find}”. Esc, then / to look for another.`;
     else if (!words && !set.all.length) words = "No rows at this time.";
-    if (!words && set.edge) words = `The first ${grouped(set.size)} rows in the order of the key. For others ask /v1/views/${this.about.name}?where=…`;
+    if (!words && set.edge)
+      words = `The first ${grouped(set.size)} rows in the order of the key. For others ask /v1/views/${this.about.name}?where=…`;
     say(at("note"), words);
   }
 }

@@ -7,8 +7,8 @@ const DIFF = "_diff";
 export const FADE_MS = 500;
 
 /**
- * Entries are {id, key, values, count, lit, gone, was}: `lit` is when it last came (ms), `gone` when it went (it stays for a moment, so
- * that a person sees it go), `was` the values of the same key that it took the place of.
+ * Entries are {id, key, values, count, lit, gone, was}: `lit` is when it last came (ms), `gone` when it went (it
+ * stays for a moment, so that a person sees it go), `was` the values of the same key that it took the place of.
  */
 export class RowSet {
   constructor(about) {
@@ -33,7 +33,9 @@ export class RowSet {
     return this.byId.size - this.leaving.size;
   }
 
-  /** Add a page of rows as the server sent it: in order, behind all that are here. hasMore: there are rows behind it. */
+  /**
+   * Add a page of rows as the server sent it: in order, behind all that are here. hasMore: there are rows behind it.
+   */
   append(rows, hasMore) {
     for (const row of rows) {
       const { [DIFF]: count = 1, ...values } = row;
@@ -46,8 +48,8 @@ export class RowSet {
   }
 
   /**
-   * Apply changes [{row, diff}]. Rows behind the edge stay unknown. Where everything changes at once nobody can follow single rows:
-   * then nothing fades, and `hot` says so.
+   * Apply changes [{row, diff}]. Rows behind the edge stay unknown. Where everything changes at once nobody can
+   * follow single rows: then nothing fades, and `hot` says so.
    */
   apply(changes, now) {
     const touched = new Map();
@@ -59,7 +61,9 @@ export class RowSet {
       if (!touched.has(id)) touched.set(id, { entry, before: entry.count });
       entry.count += diff;
     }
-    const went = new Map(), came = [], removed = new Set();
+    const went = new Map(),
+      came = [],
+      removed = new Set();
     for (const { entry, before } of touched.values()) {
       if (entry.count === before) continue;
       if (entry.count === 0) went.set(entry.key, entry);
@@ -154,7 +158,10 @@ export class RowSet {
   }
 
   #text(entry) {
-    entry.text ??= this.names.map((name) => JSON.stringify(entry.values[name]) ?? "").join(" ").toLowerCase();
+    entry.text ??= this.names
+      .map((name) => JSON.stringify(entry.values[name]) ?? "")
+      .join(" ")
+      .toLowerCase();
     return entry.text;
   }
 

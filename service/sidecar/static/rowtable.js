@@ -32,27 +32,38 @@ export class RowTable extends Windowed {
   fit(set) {
     this.table.setAttribute("aria-rowcount", set.shown.length + 1);
     const few = this.bars.length > 0 && set.shown.length <= MOST_BARS;
-    this.most = few ? this.bars.map(({ name }) => Math.max(...set.shown.map((entry) => Number(entry.values[name])))) : [];
+    this.most = few
+      ? this.bars.map(({ name }) => Math.max(...set.shown.map((entry) => Number(entry.values[name]))))
+      : [];
     if (!this.changed) return;
     this.changed = false;
     const wide = this.widths.map((width) => `calc(${width}ch + 1.4rem)`);
-    this.columns.forEach((column, i) => { column.style.width = i < wide.length - 1 ? wide[i] : ""; });
+    this.columns.forEach((column, i) => {
+      column.style.width = i < wide.length - 1 ? wide[i] : "";
+    });
     this.table.style.minWidth = `calc(${this.widths.reduce((a, b) => a + b, 0)}ch + ${wide.length * 1.4}rem)`;
   }
 
   make({ values, count, was }) {
     const cells = this.about.columns.map((column, i) => {
-      const value = values[column.name], shown = shownValue(value, column.type);
+      const value = values[column.name],
+        shown = shownValue(value, column.type);
       if (widthOf(shown) > this.widths[i]) {
         this.widths[i] = widthOf(shown);
         this.changed = true;
       }
       const classes = [
-        isNumber(column) && "number", this.about.key.includes(column.name) && "key", this.bars.includes(column) && "bar",
+        isNumber(column) && "number",
+        this.about.key.includes(column.name) && "key",
+        this.bars.includes(column) && "bar",
         was && was[column.name] !== value && "differs",
       ].filter(Boolean);
       const title = column.type.startsWith("TimestampNs") || shown.length > widthOf(shown) ? String(value) : null;
-      return el("td", { class: classes.join(" ") || null, title }, value === null ? el("span", { class: "null" }, shown) : shown);
+      return el(
+        "td",
+        { class: classes.join(" ") || null, title },
+        value === null ? el("span", { class: "null" }, shown) : shown,
+      );
     });
     if (count !== 1) cells.at(-1).append(` ×${count}`);
     return el("tr", { class: was ? "replaced" : null }, ...cells);

@@ -9,8 +9,8 @@ const MOST_PENDING = 50_000;
 const AGAIN_MS = 1000;
 
 /**
- * Tells of `chosen` (another view), `moved` (frontier, since, as-of or live), `changes` (detail: the changes) and `broken` (the stream
- * broke or is whole again). Times are nanoseconds in BigInt; `asOf` is null while live.
+ * Tells of `chosen` (another view), `moved` (frontier, since, as-of or live), `changes` (detail: the changes) and
+ * `broken` (the stream broke or is whole again). Times are nanoseconds in BigInt; `asOf` is null while live.
  */
 export class Session extends EventTarget {
   constructor(rows) {
@@ -71,14 +71,19 @@ export class Session extends EventTarget {
   }
 
   async #read() {
-    const generation = ++this.generation, wanted = this.asOf, path = `/v1/views/${encodeURIComponent(this.view.name)}`;
+    const generation = ++this.generation,
+      wanted = this.asOf,
+      path = `/v1/views/${encodeURIComponent(this.view.name)}`;
     const current = () => generation === this.generation;
     this.loading = true;
     this.asking = true;
     this.rowsFrom = null;
     this.waiting = [];
     try {
-      let page = await ask(path, { limit: Math.max(FIRST_PAGE, this.rows.reach), ...(wanted === null ? {} : { as_of: wanted }) });
+      let page = await ask(path, {
+        limit: Math.max(FIRST_PAGE, this.rows.reach),
+        ...(wanted === null ? {} : { as_of: wanted }),
+      });
       this.asking = false;
       if (!current()) return;
       if (!this.live && this.asOf !== wanted) return void this.#read();
@@ -119,7 +124,10 @@ export class Session extends EventTarget {
   #follow(since) {
     const { view } = this;
     this.following = true;
-    const mine = (work) => (...given) => this.view === view && work(...given);
+    const mine =
+      (work) =>
+      (...given) =>
+        this.view === view && work(...given);
     this.stop = follow(view.name, since, {
       onUpdates: mine((event) => this.#take(event)),
       onOpen: mine(() => this.#setBroken(false)),

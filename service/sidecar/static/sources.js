@@ -5,8 +5,15 @@ import { grouped } from "./figures.js";
 import { clockParts } from "./time.js";
 
 const COLUMNS = [
-  ["source", false], ["partition", false], ["final before", false], ["offset", true], ["unread", true], ["held", true], ["updates", true],
-  ["late", true], ["refused", true],
+  ["source", false],
+  ["partition", false],
+  ["final before", false],
+  ["offset", true],
+  ["unread", true],
+  ["held", true],
+  ["updates", true],
+  ["late", true],
+  ["refused", true],
 ];
 const sum = (counts) => Object.values(counts ?? {}).reduce((a, b) => a + b, 0);
 
@@ -24,16 +31,41 @@ export class Sources {
       (parts.length ? parts : [["–", {}]]).forEach(([number, part], i) => {
         const whole = (value) => (i ? "" : value === undefined ? "–" : grouped(value));
         const frontier = part.frontier ? clockParts(BigInt(part.frontier))[0] : "–";
-        const cells = [i ? "" : name, number, frontier, part.offset ?? about.offsets?.[number] ?? "–", part.lag ?? "–",
-          whole(about.held), whole(sum(about.updates)), whole(sum(about.late)), whole(sum(about.errors))];
+        const cells = [
+          i ? "" : name,
+          number,
+          frontier,
+          part.offset ?? about.offsets?.[number] ?? "–",
+          part.lag ?? "–",
+          whole(about.held),
+          whole(sum(about.updates)),
+          whole(sum(about.late)),
+          whole(sum(about.errors)),
+        ];
         const title = i ? null : `topic ${about.topic}, format ${about.format}, ${about.clock} clock`;
-        lines.push(el("tr", { title }, ...cells.map((value, column) => el("td", {
-          class: [COLUMNS[column][1] && "number", column > 6 && !i && value !== "0" && "alarm"].filter(Boolean).join(" ") || null,
-        }, String(value)))));
+        lines.push(
+          el(
+            "tr",
+            { title },
+            ...cells.map((value, column) =>
+              el(
+                "td",
+                {
+                  class:
+                    [COLUMNS[column][1] && "number", column > 6 && !i && value !== "0" && "alarm"]
+                      .filter(Boolean)
+                      .join(" ") || null,
+                },
+                String(value),
+              ),
+            ),
+          ),
+        );
       });
     }
     this.body.replaceChildren(...lines);
-    this.lanes.sources = Object.entries(sources).filter(([, about]) => about.frontier)
+    this.lanes.sources = Object.entries(sources)
+      .filter(([, about]) => about.frontier)
       .map(([name, about]) => ({ name, frontier: BigInt(about.frontier) }));
   }
 }

@@ -9,7 +9,10 @@ export function isCalendar(ns) {
   return ns > 31_536_000_000_000_000n && ns < 8_000_000_000_000_000_000n;
 }
 
-/** A time as [coarse, fine]: the clock to the millisecond, and the nanoseconds behind it; [number, ""] if it is no date. */
+/**
+ * A time as [coarse, fine]: the clock to the millisecond, and the nanoseconds behind it; [number, ""] if it is no
+ * date.
+ */
 export function clockParts(ns) {
   if (ns >= CLOSED) return ["everything", ""];
   if (ns <= FIRST) return ["nothing yet", ""];

@@ -53,7 +53,12 @@ export class Views {
   draw() {
     const { set } = this.rows;
     if (!set) return;
-    const all = set.edge === null ? grouped(set.size) : this.session.live && this.counted ? grouped(this.counted) : `${grouped(set.size)}+`;
+    const all =
+      set.edge === null
+        ? grouped(set.size)
+        : this.session.live && this.counted
+          ? grouped(this.counted)
+          : `${grouped(set.size)}+`;
     say(at("count"), all);
   }
 
@@ -71,14 +76,25 @@ export class Views {
   }
 
   #makeTabs() {
-    at("tabs").replaceChildren(...this.views.map((view, i) => {
-      const columns = view.columns.map((column) => `${column.name}: ${column.type}`).join(", ");
-      const tab = el("button", {
-        type: "button", role: "tab", id: `tab-${view.name}`, "data-view": view.name, "aria-controls": "rows", title: `${columns}${i < 9 ? ` (${i + 1})` : ""}`,
-      }, view.name);
-      tab.addEventListener("click", () => this.choose(i));
-      return tab;
-    }));
+    at("tabs").replaceChildren(
+      ...this.views.map((view, i) => {
+        const columns = view.columns.map((column) => `${column.name}: ${column.type}`).join(", ");
+        const tab = el(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            id: `tab-${view.name}`,
+            "data-view": view.name,
+            "aria-controls": "rows",
+            title: `${columns}${i < 9 ? ` (${i + 1})` : ""}`,
+          },
+          view.name,
+        );
+        tab.addEventListener("click", () => this.choose(i));
+        return tab;
+      }),
+    );
     const wanted = new URLSearchParams(location.hash.slice(1)).get("view");
     const first = this.views.find((view) => view.name === wanted) ?? this.views[0];
     if (first) this.session.choose(first);

@@ -16,7 +16,10 @@ export function shownValue(value, type) {
 /** How many characters a text takes, up to what a cell shows. */
 export const widthOf = (text) => Math.min(WIDEST, text.length);
 
-/** Subclasses have `body`, `lineHeight`, `perLine`, and fit(set), make(entry), mark(element, entry, set, now), place(element, i), pad(above, below). */
+/**
+ * Subclasses have `body`, `lineHeight`, `perLine`, and fit(set), make(entry), mark(element, entry, set, now),
+ * place(element, i), pad(above, below).
+ */
 export class Windowed {
   constructor(scroller, about) {
     this.scroller = scroller;
@@ -28,7 +31,8 @@ export class Windowed {
   /** Draw the lines on the screen; `now` in ms. */
   draw(set, now) {
     this.fit(set);
-    const rows = set.shown, lines = Math.ceil(rows.length / this.perLine);
+    const rows = set.shown,
+      lines = Math.ceil(rows.length / this.perLine);
     const { scrollTop, clientHeight } = this.scroller;
     const first = Math.min(lines, Math.max(0, Math.floor(scrollTop / this.lineHeight) - OVERSCAN));
     const last = Math.min(lines, Math.ceil((scrollTop + clientHeight) / this.lineHeight) + OVERSCAN);
