@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from operators import arrange, follow, hold, join, linear, lookup, loop, reduce, slices, watch, waves
+from operators import arrange, follow, hold, join, linear, lookup, loop, reduce, slices, upsert, watch, waves
 from operators.exchange import Exchange, Single
 from operators.failures import DelayedCycleDidNotSettle, VisitLeft
 from operators.operator import Operator, Slice
@@ -34,6 +34,7 @@ _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (
     linear.KINDS,
     arrange.KINDS,
+    upsert.KINDS,
     join.KINDS,
     lookup.KINDS,
     reduce.KINDS,

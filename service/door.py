@@ -11,7 +11,7 @@ JSON in the manifest, constant in size for each partition but for counts that ar
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -21,12 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.language.schema import RowType
-from service.clocks import PartitionClock, advance_arrival, advance_event, count_updates, stamp
+from service.clocks import NS_PER_MS, PartitionClock, advance_arrival, advance_event, count_updates, stamp
 from service.counted import Copies, Counted, pack
 from service.deadletter import DeadLetter
 from service.facts import Batch, Merged, drop_copies, facts_of, held_marks, merge_facts
 from service.formats import make_format
 from service.formats.messages import NO_TIME, Parsed, Refused
+from service.formats.upsert import Upserts
 from service.gate import Gate
 from service.held import Held
 from service.intake import Messages, Offsets, sort_messages
@@ -96,6 +97,7 @@ class Door:
                 config.sources[names[0]].format,
                 {name: sources[name] for name in names},
                 config.sources[names[0]].schemas,
+                config.sources[names[0]].key,
             )
             for topic, names in self._topics.items()
         }
@@ -161,12 +163,24 @@ class Door:
         if len(long):
             # The rest keeps its numbers: a long message is decoded as an empty one, whose refusal is then replaced.
             values = pc.if_else(pa.array(sizes > limit), pa.scalar(None, values.type), values)
-        parsed = self._formats[topic].decode(values, heap)
+        reader = self._formats[topic]
+        if isinstance(reader, Upserts):
+            parsed = self._placed(reader.decode_keyed(values, messages.keys, heap), messages)
+        else:
+            parsed = reader.decode(values, heap)
         refused += [refusal for refusal in parsed.refused if sizes[refusal.message] <= limit]
         if self._clock(topic).clock == "event":
             parsed, timeless = _without_timeless(parsed)
             refused += timeless
         return Batch(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
+
+    def _placed(self, parsed: Parsed, messages: Messages) -> Parsed:
+        """Upserts that know where they stand in their log, and, with an event clock, their record's time."""
+        diff = parsed.diff * (messages.offset[parsed.message] + 1)
+        time = parsed.time
+        if self._clock(messages.topic).clock == "event":
+            time = messages.ms[parsed.message] * NS_PER_MS
+        return replace(parsed, diff=diff, time=time)
 
     def advance(self, state: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> Advanced:
         """The new state and frontier from every worker's facts, in any order. Raises PartitionTwice.

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -244,10 +245,10 @@ class Driver:
 
     def _together(self, check: Callable[[Plan], None]) -> Bundled:
         """The service's own programs and those that have joined, as far as `check` lets them; others are set aside."""
-        programs, bundled = list(self._own), compiled(self._own, keep_sources=self.settings.state.keep_sources)
+        programs, bundled = list(self._own), compiled(self._own, **self._planning)
         for one in self.registry.joined():
             try:
-                tried = compiled([*programs, one], keep_sources=self.settings.state.keep_sources)
+                tried = compiled([*programs, one], **self._planning)
                 check(tried[1])
             except VernierError as error:
                 _log.warning("program %s cannot join: %s", one.name, error)
@@ -256,6 +257,11 @@ class Driver:
             programs.append(one)
             bundled = tried
         return programs, *bundled
+
+    @property
+    def _planning(self) -> dict[str, Any]:
+        """How programs are to be planned."""
+        return {"keep_sources": self.settings.state.keep_sources, "upserts": self.settings.upserts}
 
     def _changed(self) -> Bundled | None:
         """The programs that are to run from now on, when they are not those that do."""
@@ -301,7 +307,7 @@ class Driver:
             door=self.door,
             slice_updates=self.settings.epoch.slice_updates,
             seconds=self.settings.epoch.timeout_ms / 1000,
-            keep_sources=self.settings.state.keep_sources,
+            **self._planning,
             memory_bytes=self.settings.memory_bytes,
             spill=self.settings.spill_folder,
         )

@@ -9,7 +9,7 @@ whatever means the same is kept once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,10 +60,12 @@ class Program:
         return load_program(self.text, self.name)
 
 
-def compiled(programs: Sequence[Program], *, keep_sources: bool) -> tuple[App, Plan]:
+def compiled(
+    programs: Sequence[Program], *, keep_sources: bool, upserts: Mapping[str, Sequence[str]] | None = None
+) -> tuple[App, Plan]:
     """The programs as one, with their plan. Raises ProgramErrors, with the user's line."""
     app = bundle([program.load() for program in programs])
-    return app, compile_app(app, keep_sources=keep_sources)
+    return app, compile_app(app, keep_sources=keep_sources, upserts=upserts)
 
 
 class Registry:

@@ -71,7 +71,8 @@ class Source(Section):
     partitions: int | None = Field(
         default=None, ge=1, description="of the topic, when the service creates it; default: workers"
     )
-    format: Literal["vernier", "json", "insert_delete", "debezium", "arrow", "avro"] = "vernier"
+    format: Literal["vernier", "json", "insert_delete", "debezium", "arrow", "avro", "upsert"] = "vernier"
+    key: list[str] | None = Field(default=None, description="key columns of a source in format upsert")
     schema_file: Path | None = Field(
         default=None, description="Avro schema of messages that are one record, nothing else"
     )

@@ -120,6 +120,7 @@ class Settings(BaseSettings):
                 on_late=mine.on_late or late,
                 resolution=mine.resolution,
                 schemas=_schemas(name, mine),
+                key=tuple(mine.key or ()),
             )
         return DoorConfig(
             sources,
@@ -127,6 +128,11 @@ class Settings(BaseSettings):
             heartbeat_topic=heartbeat_topic(app.name),
             max_message_bytes=self.max_message_bytes,
         )
+
+    @property
+    def upserts(self) -> dict[str, tuple[str, ...]]:
+        """The key columns of the sources of upserts."""
+        return {name: tuple(source.key) for name, source in self.sources.items() if source.key}
 
     @property
     def log_directory(self) -> Path:

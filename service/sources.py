@@ -24,7 +24,8 @@ class SourceConfig:
 
     lateness_ns: without progress, an event clock is complete up to its newest time less this. idle_timeout_ms: a
     partition of an event clock without records for so long of the broker's time gives way to the others; None: never.
-    on_late: what happens to an update before the frontier. schemas: of format avro.
+    on_late: what happens to an update before the frontier. schemas: of format avro. key: the key
+    columns of a source of upserts.
     """
 
     topic: str
@@ -35,6 +36,7 @@ class SourceConfig:
     on_late: Literal["reject", "advance"] = "reject"
     resolution: Resolution = "exact"
     schemas: Schemas = ()
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,13 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
         if len(names) > 1 and first.format in ALONE:
             problem = f"sources {' and '.join(names)} share topic {topic}, but messages in format {first.format}"
             raise SourceMisfit(problem=f"{problem} cannot say which one they are for; give each a topic of its own")
+        if (first.format == "upsert") != bool(first.key):
+            said = "format upsert but no key" if not first.key else f"a key but format {first.format}"
+            raise SourceMisfit(problem=f"source {names[0]} has {said}; set both, as in sources.{names[0]}.key: [id]")
+        for column in first.key:
+            if column not in sources[names[0]]:
+                known = ", ".join(sources[names[0]].names)
+                raise SourceMisfit(problem=f"the key of source {names[0]} has {column!r}, no column of it ({known})")
         if first.format == "avro" and not first.schemas:
             problem = f"source {names[0]} has format avro but no schema"
             raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.schema_file or schema_folder")

@@ -55,7 +55,7 @@ plans, connections and imports that only tasks make."""
 @dataclass(frozen=True)
 class Job:
     """What a worker needs to know of its service. address, keys: of the rendezvous. fingerprint: of the
-    programs' plan. seconds: how long an attempt may take. keep_sources: see operators/planning/planner.py.
+    programs' plan. seconds: how long an attempt may take. keep_sources, upserts: see operators/planning/planner.py.
     memory_bytes: what a worker keeps to between epochs; spill: a folder for what is larger."""
 
     address: tuple[str, int]
@@ -67,6 +67,7 @@ class Job:
     slice_updates: int
     seconds: float
     keep_sources: bool = False
+    upserts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     memory_bytes: int | None = None
     spill: str | None = None
 
@@ -93,7 +94,7 @@ class Process:
     @cached_property
     def plan(self) -> Plan:
         job = self.job
-        _, plan = compiled(job.programs, keep_sources=job.keep_sources)
+        _, plan = compiled(job.programs, keep_sources=job.keep_sources, upserts=job.upserts)
         if plan.fingerprint != job.fingerprint:
             names = ", ".join(program.name for program in job.programs)
             raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])

@@ -125,6 +125,11 @@ class ArrangeOp(Op):
 
 
 @dataclass
+class UpsertOp(ArrangeOp):
+    """An arrangement of the newest row of each key, from a source's upserts (operators/upsert.py)."""
+
+
+@dataclass
 class JoinOp(Op):
     """Pairs two arrangements with the same key. columns: for each word of a pair (side, position): 0 key, 1 left val, 2
     right val. stages: what becomes of the pairs, in the same pass."""

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,6 @@ from operators.planning.plan import (
     FollowOp,
     HoldOp,
     HoldPlan,
-    InputOp,
     KeyedOp,
     Op,
     Plan,
@@ -40,18 +39,19 @@ from operators.planning.plan import (
     ViewPlan,
 )
 from operators.planning.sharing import count_uses, identity
+from operators.planning.upserts import build_source
 
 FORMAT = 1
 """Counts changes to the meaning of traces; part of every fingerprint, so that old state is not read as new."""
 
 
-def compile_app(app: App, *, keep_sources: bool = False) -> Plan:
+def compile_app(app: App, *, keep_sources: bool = False, upserts: Mapping[str, Sequence[str]] | None = None) -> Plan:
     """The plan of a program. Deterministic: the same program gives the same ids, names and fingerprints everywhere.
 
     keep_sources: every source has an arrangement that holds its rows whole, so that another program can be brought in
-    later from what is there (operators/adopt.py).
+    later from what is there (operators/adopt.py). upserts: key columns of the sources whose updates are upserts.
     """
-    planner = Planner(app, keep_sources=keep_sources)
+    planner = Planner(app, keep_sources=keep_sources, upserts=upserts)
     with logical.planning():
         return planner.compile()
 
@@ -60,8 +60,10 @@ class Planner:
     """Builds a program's plan, each structure once. `uses` counts the users of each; `prints` names what each operator
     computes."""
 
-    def __init__(self, app: App, *, keep_sources: bool = False) -> None:
-        self.app, self.keep_sources = app, keep_sources
+    def __init__(
+        self, app: App, *, keep_sources: bool = False, upserts: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.app, self.keep_sources, self.upserts = app, keep_sources, upserts or {}
         self.ops: list[Op] = []
         self.scopes: list[Scope] = [Scope(0, None, 0)]
         self.scope_of: dict[logical.Scope, int] = {}
@@ -189,13 +191,8 @@ class Planner:
             self.scopes[op.scope].ops.pop()
 
 
-def _source(planner: Planner, node: logical.Source) -> int:
-    op = InputOp(len(planner.ops), 0, node.schema.width, node.name, source=node.name)
-    return planner.add(op, planner.hash("source", node.name, node.schema.to_json()))
-
-
 BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
-    logical.Source: _source,
+    logical.Source: build_source,
     **linear.BUILDERS,
     **delayed.BUILDERS,
     **reductions.BUILDERS,

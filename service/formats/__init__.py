@@ -1,6 +1,6 @@
 """The formats that messages may have, one module each, by the names that settings use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from operators.language.schema import RowType
 from service.formats.arrow import ArrowStream
@@ -10,6 +10,7 @@ from service.formats.insert_delete import InsertDelete
 from service.formats.json_lines import JsonLines
 from service.formats.messages import Format
 from service.formats.native import Native
+from service.formats.upsert import Upserts
 
 FORMATS: dict[str, Callable[[Mapping[str, RowType]], Format]] = {
     "vernier": Native,
@@ -20,13 +21,15 @@ FORMATS: dict[str, Callable[[Mapping[str, RowType]], Format]] = {
 }
 """Format name -> its constructor from the sources of one topic."""
 
-NAMES = (*FORMATS, "avro")
+NAMES = (*FORMATS, "avro", "upsert")
 
 
-def make_format(name: str, sources: Mapping[str, RowType], schemas: Schemas = ()) -> Format:
-    """The reader of a topic's messages. schemas: of `avro`."""
+def make_format(name: str, sources: Mapping[str, RowType], schemas: Schemas = (), key: Sequence[str] = ()) -> Format:
+    """The reader of a topic's messages. schemas: of `avro`; key: key columns of `upsert`."""
+    if name == "upsert":
+        return Upserts(sources, key)
     return Avro(sources, schemas) if name == "avro" else FORMATS[name](sources)
 
 
-ALONE = frozenset({"arrow", "avro", "debezium"})
+ALONE = frozenset({"arrow", "avro", "debezium", "upsert"})
 """Formats whose messages cannot say which source they are for, so that a topic has one."""

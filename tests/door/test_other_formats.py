@@ -24,6 +24,7 @@ from service.deadletter import REASONS
 from service.door import Door
 from service.formats import make_format
 from service.formats.messages import NO_TIME, Parsed, Progress
+from service.formats.upsert import Upserts
 from service.settings import BadSettings, load
 from service.sources import DoorConfig, SourceConfig, SourceMisfit
 from storage.texts import Heap
@@ -383,3 +384,74 @@ def test_settings_of_formats(tmp_path: Path) -> None:
     bad = load(None, {**flags, "sources.edges.schema_file": str(tmp_path / "bad.avsc")}, {}).settings
     with pytest.raises(BadSettings, match="edges: its Avro schema cannot be used: it is not a record"):
         bad.door(app, {})
+
+
+ITEMS = RowType([("name", String(), True), ("id", Int64(), False), ("price", Int64(), False)])
+
+
+def upsert(*messages: tuple[str | bytes | None, str | bytes | None], key: tuple[str, ...] = ("id",)) -> Parsed:
+    """Decode upserts, each a key and a value."""
+    reader = make_format("upsert", {"items": ITEMS}, (), key)
+    assert isinstance(reader, Upserts)
+    return reader.decode_keyed(values(*(v for _, v in messages)), values(*(k for k, _ in messages)), Heap())
+
+
+def test_upserts() -> None:
+    parsed = upsert(
+        ('{"id":1}', '{"name":"a","price":5}'), ("[2]", '{"id":2,"price":6}'), ("3", '["c",3,7]'), ('{"id":1}', None),
+        (None, '{"resolved":"9"}'), ("2", "null"),
+    )  # fmt: skip
+    assert parsed.refused == []
+    assert parsed.progress == [Progress(4, MIN_TIME, 9)]
+    assert (parsed.message.tolist(), parsed.diff.tolist()) == ([0, 1, 2, 3, 5], [1, 1, 1, -1, -1])
+    assert ITEMS.decode_rows(parsed.words["items"][:3]) == [("a", 1, 5), (None, 2, 6), ("c", 3, 7)]
+    assert parsed.words["items"][3:, ITEMS.index(["id"])].tolist() == [[1], [2]]
+    named = upsert((b"plain text", '{"id":1,"price":5}'), ('"in quotes"', None), key=("name",))
+    assert ITEMS.decode_rows(named.words["items"])[0] == ("plain text", 1, 5)
+    assert named.refused == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason", "detail"),
+    [
+        (None, '{"price":1}', "key", "no key, but it should have id"),
+        ("", '{"price":1}', "key", "no key"),
+        ("{", '{"price":1}', "key", "no JSON"),
+        ("x", '{"price":1}', "key", "no JSON"),
+        ("[1,2]", '{"price":1}', "key", "2 values for the columns id"),
+        ('{"key":1}', '{"price":1}', "key", "has the columns key, but it should have id"),
+        ('{"id":"one"}', None, "key", "not Int64"),
+        ("1", '{"id":2,"price":1}', "key", "id is b'1' in the key but b'2' in the row"),
+        ('{"id":"one"}', '{"price":1}', "schema", "not Int64"),
+        ("1", '{"price":null}', "schema", "price of the row is null"),
+        ("1", "{}", "schema", "no field 'price'"),
+        ("1", "[1]", "schema", "has 1 values"),
+        ("1", "7", "schema", "should be an object or an array"),
+        ("1", "{", "decode", "not JSON"),
+        ("1", b"\xff", "decode", "not UTF-8"),
+        ("1", '{"price":9223372036854775808}', "overflow", "64 bits"),
+    ],
+)
+def test_upserts_that_are_refused(key: Any, value: Any, reason: str, detail: str) -> None:
+    parsed = upsert(("1", '{"price":1}'), (key, value), ("1", None))
+    assert parsed.message.tolist() == [0, 2]
+    (refused,) = parsed.refused
+    assert (refused.message, refused.reason) == (1, reason)
+    assert detail in refused.detail
+
+
+def test_a_door_tells_upserts_where_they_stand_and_when() -> None:
+    topics = Topics()
+    config = SourceConfig("t", format="upsert", clock="event", lateness_ns=0, idle_timeout_ms=None, key=("id",))
+    service = Service(Door({"items": ITEMS}, DoorConfig({"items": config}, partitions={"t": 1})))
+    service.epoch([topics.append("t", 0, '{"price":1}', 1, key=b"7"), topics.append("t", 0, None, 1, key=b"7")])
+    service.epoch([topics.append("t", 0, '{"price":2}', 5, key=b"8"), topics.append("t", 0, "{}", key=b"8")])
+    found = sorted((time, diff) for (_, _, time, diff) in service.entered)
+    assert found == [(1_001_000_000, 1), (1_002_000_000, -2)]
+    assert service.waiting == 1
+    assert [letter.reason for letter in service.letters] == ["schema"]
+    for wrong in (SourceConfig("t", format="upsert"), SourceConfig("t", key=("id",))):
+        with pytest.raises(SourceMisfit, match="set both"):
+            Door({"items": ITEMS}, DoorConfig({"items": wrong}))
+    with pytest.raises(SourceMisfit, match="has 'no', no column of it"):
+        Door({"items": ITEMS}, DoorConfig({"items": SourceConfig("t", format="upsert", key=("no",))}))

@@ -1,0 +1,133 @@
+"""The upsert format: the message's key says which row, its value what the row is now; without a value it is gone.
+
+The key is JSON: an object by name, an array in the order of the settings' key columns, or, for a key of one column, its
+value (of a String also the text itself). The value is an object by name, which may leave the key's columns out, or an
+array of all columns. Progress is `{"resolved":"<ns>"}` with any key. A message has no time of its own: the clock
+`event` takes the record's.
+
+What a message means goes into the diff (operators/upsert.py): the sign for set or gone, the size, which the door knows,
+for where it stands in its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from operators.language.schema import RowType
+from operators.language.texts import String
+from service.deadletter import Refusal, shown
+from service.formats.columns import Gathered, resolved
+from service.formats.enveloped import Line
+from service.formats.json_lines import JsonLines, judge_resolved
+from service.formats.judge import load
+from service.formats.messages import Ints, Parsed, Progress, Refused
+from storage.texts import Heap
+
+_NULL = b"null"
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_encode = msgspec.json.encode
+
+
+class Upserts:
+    """Reads a topic of upserts for one source. key: its key columns. `decode_keyed` in place of messages.Format's."""
+
+    def __init__(self, sources: Mapping[str, RowType], key: Sequence[str]) -> None:
+        ((self._name, self._row_type),) = sources.items()
+        self._key = tuple(key)
+        self._key_type = self._row_type.take(self._key)
+        (kind, *others) = (field.type for field in self._key_type.fields)
+        self._plain_text = isinstance(kind, String) and not others
+        self._rows, self._keys = JsonLines(sources), JsonLines({self._name: self._key_type})
+
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
+        """Without keys every message is refused."""
+        return self.decode_keyed(values, pa.nulls(len(values), pa.binary()), heap)
+
+    def decode_keyed(self, values: pa.LargeBinaryArray, keys: pa.BinaryArray, heap: Heap | None = None) -> Parsed:
+        """Decode a batch with its keys. Diffs are 1 for a row that is set and -1 for one that is gone."""
+        found = Gathered(self._name, self._row_type)
+        sets: list[tuple[int, bytes]] = []
+        gone: list[tuple[int, bytes]] = []
+        for message, (key, value) in enumerate(zip(keys.to_pylist(), values.to_pylist(), strict=True)):
+            try:
+                if value is not None and resolved(value) and "resolved" not in self._row_type:
+                    upper = judge_resolved(value)
+                    found.progress.append(Progress(message, upper.lower, upper.upper))
+                    continue
+                named = self._named(key)
+                if value is None or value == _NULL:
+                    gone.append((message, Line(_encode(named), -1).encode()))
+                else:
+                    sets.append((message, Line(self._row(named, value), 1).encode()))
+            except Refusal as refusal:
+                found.refuse(message, refusal)
+        self._add(found, sets, self._rows, np.arange(self._row_type.width), heap)
+        self._add(found, gone, self._keys, self._row_type.index(self._key), heap)
+        return found.parsed()
+
+    def _add(
+        self, found: Gathered, lines: list[tuple[int, bytes]], reader: JsonLines, words: Any, heap: Heap | None
+    ) -> None:
+        """Add what the reader makes of lines of whole rows, or of keys alone, whose words are `words` of a row."""
+        parsed = reader.decode(pa.array([line for _, line in lines], pa.large_binary()), heap)
+        owners = np.array([message for message, _ in lines], np.int64)
+        rows: Ints = np.zeros((len(parsed.time), self._row_type.width), np.int64)
+        rows[:, words] = parsed.words[self._name]
+        found.add(owners[parsed.message] if len(owners) else parsed.message, (rows, parsed.time, parsed.diff))
+        for one in parsed.refused:
+            reason = "key" if reader is self._keys else one.reason
+            found.refused.append(Refused(int(owners[one.message]), reason, one.detail, self._name))
+
+    def _named(self, key: bytes | None) -> dict[str, msgspec.Raw]:
+        """The key's columns by name. Raises Refusal with the reason `key`."""
+        columns = ", ".join(self._key)
+        if key is None or not key.strip():
+            raise Refusal("key", f"the message has no key, but it should have {columns}")
+        try:
+            if key.lstrip()[:1] == b"{":
+                named = _members(key)
+            elif self._plain_text and key.lstrip()[:1] not in (b'"', b"["):
+                named = {self._key[0]: msgspec.Raw(_encode(key.decode("utf-8")))}
+            elif len(self._key) == 1 and key.lstrip()[:1] != b"[":
+                named = {self._key[0]: msgspec.Raw(_plain(key))}
+            else:
+                items = _items(key)
+                if len(items) != len(self._key):
+                    raise Refusal("key", f"the key has {len(items)} values for the columns {columns}")
+                named = dict(zip(self._key, items, strict=True))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Refusal("key", f"the key is {shown(key)}, which is no JSON ({error})") from error
+        if set(named) != set(self._key):
+            raise Refusal("key", f"the key has the columns {', '.join(sorted(named))}, but it should have {columns}")
+        return named
+
+    def _row(self, named: dict[str, msgspec.Raw], value: bytes) -> bytes:
+        """The row's JSON with the key's columns in it. Raises Refusal."""
+        try:
+            if value.lstrip()[:1] == b"[":
+                items = _items(value)
+                if len(items) != len(self._row_type.names):
+                    return value  # whose judge says what is wrong
+                members = dict(zip(self._row_type.names, items, strict=True))
+            else:
+                members = _members(value)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            load(value)  # raises what is wrong with it as JSON, if that is it
+            raise Refusal("schema", f"the value is {shown(value)}, but it should be an object or an array") from error
+        for name, raw in named.items():
+            other = members.setdefault(name, raw)
+            if other != raw and msgspec.json.decode(other) != msgspec.json.decode(raw):
+                raise Refusal("key", f"{name} is {bytes(raw)[:60]!r} in the key but {bytes(other)[:60]!r} in the row")
+        return _encode(members)
+
+
+def _plain(key: bytes) -> bytes:
+    """A key that is one value: JSON."""
+    msgspec.json.decode(key)
+    return key
