@@ -81,6 +81,7 @@ if [ "$engine" = buildah ]; then
   mapfile -t start < <(about "'\n'.join(found['Entrypoint'] + found['Cmd'])")
   check=$(about "' '.join(__import__('shlex').quote(word) for word in found['Healthcheck']['Test'][1:])")
   inside() { buildah run --isolation chroot --user "$user" "$container" -- "$@"; }
+  who=$(inside id -u)
   inside env "${settings[@]}" "${start[@]}" >"$work/service.log" 2>&1 &
   service=$!
   check=${check//:8642/:$http}
@@ -91,12 +92,13 @@ else
   given=(); for one in "${settings[@]}" VERNIER_HTTP__HOST=0.0.0.0; do given+=(-e "$one"); done
   container=$("$engine" run -d -p "127.0.0.1:$http:8642" "${given[@]}" "$image") || die "$engine run"
   inside() { "$engine" exec "$container" "$@"; }
+  who=$(inside id -u)
   healthy() { [ "$("$engine" inspect -f '{{.State.Health.Status}}' "$container")" = healthy ]; }
 fi
 say "size: $((size / 1000000)) MB"
 [ "$size" -lt "$largest" ] || die "the image has $size bytes, more than $largest"
 [ -n "$user" ] && [ "$user" != root ] && [ "$user" != 0 ] || die "the image runs as '${user:-root}'"
-who=$(inside id -u) && [ "$who" -ne 0 ] || die "processes inside are uid ${who:-unknown}"
+[ "${who:-0}" -ne 0 ] || die "processes inside are uid ${who:-unknown}"
 say "runs as $user, uid $who"
 
 ask() { # a path, and what of the answer is printed
@@ -109,6 +111,7 @@ print(eval(shown))
 PY
 }
 until ask /readyz "body['epoch']" >"$work/ready" 2>/dev/null; do
+  [ -z "$service" ] || kill -0 "$service" 2>/dev/null || { tail -5 "$work/service.log" >&2; die "the service has ended"; }
   [ $((SECONDS - began)) -lt "$run_seconds" ] || { tail -5 "$work/service.log" 2>/dev/null >&2; die "not ready within $run_seconds s"; }
   sleep 1
 done
@@ -122,7 +125,7 @@ now=$(date +%s%N)
   echo "{\"input\":\"roots\",\"data\":[1],\"time\":$now}"
   for edge in 1,2 2,3 3,4 8,9; do echo "{\"input\":\"edges\",\"data\":[$edge],\"time\":$now}"; done
 } >"$work/updates.jsonl"
-inside env "${settings[@]}" vernier send --topic graph --format vernier --promise --config configs/demo.yaml - <"$work/updates.jsonl" \
+inside env "${settings[@]}" vernier send - --topic graph --format vernier --promise --config configs/demo.yaml <"$work/updates.jsonl" \
   >"$work/send.log" 2>&1 || { cat "$work/send.log" >&2; die "vernier send inside"; }
 wanted='[(1, 0), (2, 1), (3, 2), (4, 3)]'
 until [ "$(ask /v1/views/distances "sorted((row['node'], row['distance']) for row in body['rows'])" 2>/dev/null)" = "$wanted" ]; do

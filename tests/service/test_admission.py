@@ -55,6 +55,14 @@ def test_epochs_that_are_not_full_leave_it_alone_unless_they_are_late() -> None:
     assert admission.limit == 2_500
 
 
+def test_where_spark_alone_takes_as_long_epochs_do_not_shrink_for_it() -> None:
+    admission = Admission(2.0, 1_000, 200_000)
+    assert not admission.took(0, 70.0)  # the first epoch of all, which compiles
+    for _ in range(5):
+        assert not admission.took(10, 3.0)
+    assert settle(admission, 1e-4, fixed=3.0)[-1] == pytest.approx(10_000, rel=0.1)
+
+
 @pytest.mark.parametrize(("target", "ceiling"), [(None, 200_000), (None, None), (1.0, None)])
 def test_without_a_target_or_a_ceiling_it_is_fixed(target: float | None, ceiling: int | None) -> None:
     admission = Admission(target, 100, ceiling)

@@ -1,0 +1,56 @@
+"""A running query takes another limit of messages: this holds `set_limit` to the Spark that we are cut for."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from service.broker import EmbeddedBroker, create_topics
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SCRIPT = textwrap.dedent("""
+    import json, sys, threading
+    from pathlib import Path
+    from service.settings import load
+    from service.sources import DoorConfig
+    from service.spark import open_stream, set_limit, start_query, start_session
+
+    bootstrap, topic, folder = sys.argv[1:]
+    settings = load(None, {"kafka.bootstrap": bootstrap, "workers": 2}, {}).settings
+    spark = start_session(settings, "limits", Path(folder))
+    door = DoorConfig({}, partitions={topic: 2}, heartbeat_topic="", max_message_bytes=1000)
+    taken, changed, done = [], [], threading.Event()
+
+    def epoch(frame, number):
+        taken.append(frame.count())
+        if number == 1:
+            changed.append(set_limit(spark, query, 700))
+        if sum(taken) == 2_000:
+            done.set()
+
+    query = start_query(open_stream(spark, settings, door, {}, 100), epoch, Path(folder) / "checkpoint")
+    done.wait(300)
+    query.stop()
+    spark.stop()
+    print(json.dumps([taken, changed]))
+""")
+
+
+def test_the_next_micro_batches_take_as_many_as_was_said(tmp_path: Path, broker: EmbeddedBroker) -> None:
+    topic = f"limits-{tmp_path.name}"
+    create_topics(broker.bootstrap, {topic: 2})
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    for number in range(2_000):
+        producer.send(topic, b"x", partition=number % 2)
+    producer.close()
+    words = [sys.executable, "-c", SCRIPT, broker.bootstrap, topic, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr
+    taken, changed = json.loads(done.stdout.splitlines()[-1])
+    assert changed == [True]
+    assert taken == [100, 100, 700, 700, 400]
