@@ -15,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from operators.errors import BadValue
+from service.deadline import NEVER, Deadline
 from service.rowjson import RowJson, encode_value
 from service.rowquery import Cursor, RowQuery, find_column
 from service.rowset import RowSet
 from service.viewstate import ViewState
 from storage.errors import CallerError
 from storage.updates import Ints
+
+_CHECKED = 256
+"""Keys between two looks at the clock."""
 
 
 class BadKey(CallerError):
@@ -59,7 +63,8 @@ class SizedCache:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """Some rows of a view as of a time. rows: int64[n, width] stored words; counts: int64[n]; columns: as asked."""
+    """Some rows of a view as of a time. rows: int64[n, width] stored words; counts: int64[n]; columns: as asked; begun:
+    where the page begins."""
 
     view: ViewState
     as_of: int
@@ -67,15 +72,19 @@ class Page:
     rows: Ints
     counts: Ints
     next_cursor: str | None
+    begun: Cursor
 
     @property
     def codec(self) -> RowJson:
         """Turns the rows into dicts or Arrow."""
         return RowJson(self.view.stored, self.columns, self.view.heap)
 
-    def dicts(self) -> list[dict[str, Any]]:
-        """The rows as JSON objects."""
-        return self.codec.dicts(self.rows, self.counts)
+    def next_after(self, shown: int) -> str | None:
+        """Where the next page begins when only the first `shown` rows of this one are told."""
+        if shown == len(self.rows):
+            return self.next_cursor
+        begun = self.begun
+        return Cursor(begun.view, begun.as_of, begun.offset + shown, begun.where, begun.order).encode()
 
 
 class Answers:
@@ -96,36 +105,53 @@ class Answers:
         return rows
 
     def page(
-        self, view: ViewState, as_of: int, query: RowQuery, offset: int, limit: int, columns: Sequence[str] = ()
+        self,
+        view: ViewState,
+        as_of: int,
+        query: RowQuery,
+        offset: int,
+        limit: int,
+        columns: Sequence[str] = (),
+        deadline: Deadline = NEVER,
     ) -> Page:
         """Rows offset .. offset + limit of the answer. Raises the leaves of CallerError that name what is wrong."""
         chosen = tuple(columns) or view.schema.names
         for name in chosen:
             find_column(view.stored, name, view.name)
+        deadline.check()
         run = self.rows_as_of(view, as_of).flat()
+        deadline.check()
         if query.plain:
             total = len(run)
             found: slice | Ints = slice(offset, offset + limit)
         else:
             key = (view.name, view.incarnation, as_of, query)
             positions = self._orders.get(
-                key, lambda: query.positions(view.stored, run, view.name, view.heap), lambda made: made.nbytes + 64
+                key,
+                lambda: query.positions(view.stored, run, view.name, view.heap, deadline),
+                lambda made: made.nbytes + 64,
             )
             total = len(positions)
             found = positions[offset : offset + limit]
         next_cursor = None
         if offset + limit < total:
             next_cursor = Cursor(view.name, as_of, offset + limit, query.where, query.order).encode()
-        return Page(view, as_of, chosen, run.rows[found], run.counts[found], next_cursor)
+        begun = Cursor(view.name, as_of, offset, query.where, query.order)
+        return Page(view, as_of, chosen, run.rows[found], run.counts[found], next_cursor, begun)
 
     def key(self, view: ViewState, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
         """The rows of one key, given as its words, and their counts."""
         return self.rows_as_of(view, as_of).find(words)
 
-    def keys(self, view: ViewState, as_of: int, keys: Sequence[Sequence[int]]) -> tuple[Ints, Ints, list[int]]:
+    def keys(
+        self, view: ViewState, as_of: int, keys: Sequence[Sequence[int]], deadline: Deadline = NEVER
+    ) -> tuple[Ints, Ints, list[int]]:
         """The rows of many keys in the order asked, their counts, and which of the keys have none."""
-        rows = self.rows_as_of(view, as_of)
-        found = [rows.find(words) for words in keys]
+        rows, found = self.rows_as_of(view, as_of), []
+        for number, words in enumerate(keys):
+            if number % _CHECKED == 0:
+                deadline.check()
+            found.append(rows.find(words))
         missing = [i for i, (part, _) in enumerate(found) if not len(part)]
         if not found:
             return np.empty((0, view.stored.width), np.int64), np.empty(0, np.int64), missing

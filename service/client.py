@@ -13,6 +13,7 @@ pages.
 from __future__ import annotations
 
 import io
+import ssl
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,14 @@ class Unreachable(CallerError):
         "no sidecar answers at {url} ({reason}); start the service with `vernier up`, or give its address with --url"
     )
     url: str
+    reason: str
+
+
+class NoCertificates(CallerError):
+    """The file of certificates cannot be read."""
+
+    message = "cafile {file}: {reason}"
+    file: str
     reason: str
 
 
@@ -86,18 +95,29 @@ class Event:
     changes: list[Change] = field(default_factory=list)
 
 
-def connect(url: str = URL, *, timeout: float = 30.0, token: str | None = None) -> Client:
-    """A client of the sidecar at an address. It connects when it first asks. token: sent as a bearer token."""
-    return Client(url, timeout=timeout, token=token)
+def connect(url: str = URL, *, timeout: float = 30.0, token: str | None = None, cafile: str | None = None) -> Client:
+    """A client of the sidecar at an address. It connects when it first asks.
+
+    timeout: seconds of silence. token: sent as a bearer token. cafile: PEM of the certificates that an https address is
+    checked by; the system's by default. Raises NoCertificates when they cannot be read.
+    """
+    return Client(url, timeout=timeout, token=token, cafile=cafile)
 
 
 class Client:
     """Asks a sidecar. Raises Unreachable and ServerError. One thread at a time."""
 
-    def __init__(self, url: str = URL, *, timeout: float = 30.0, token: str | None = None) -> None:
+    def __init__(
+        self, url: str = URL, *, timeout: float = 30.0, token: str | None = None, cafile: str | None = None
+    ) -> None:
         self.url, self._timeout = url.rstrip("/"), timeout
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=self.url, timeout=timeout, headers=headers, trust_env=False)
+        try:
+            # Without TLS there is nothing to check; reading the system's certificates takes tens of milliseconds.
+            verify = ssl.create_default_context(cafile=cafile) if url.startswith("https:") else False
+        except OSError as error:
+            raise NoCertificates(file=str(cafile), reason=error.strerror or str(error)) from error
+        self._http = httpx.Client(base_url=self.url, timeout=timeout, headers=headers, verify=verify, trust_env=False)
 
     def close(self) -> None:
         """Close the connections."""

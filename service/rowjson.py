@@ -109,13 +109,14 @@ class RowJson:
                     row[DIFF] = count
         return rows
 
-    def arrow(self, words: Ints, counts: Ints | None = None) -> pa.RecordBatch:
-        """The rows as an Arrow record batch; `_diff` is a column when some multiplicity is not 1."""
+    def arrow(self, words: Ints, counts: Ints | None = None, *, counted: bool | None = None) -> pa.RecordBatch:
+        """The rows as an Arrow record batch; `_diff` is a column when some multiplicity is not 1, or as `counted`
+        says."""
         arrays = [
             field.decode(words[:, field.offset : field.offset + field.words], self._heap) for field in self._fields
         ]
         fields = [pa.field(field.name, field.type.arrow, nullable=field.nullable) for field in self._fields]
-        if counts is not None and bool((counts != 1).any()):
+        if counts is not None and (bool((counts != 1).any()) if counted is None else counted):
             arrays.append(pa.array(counts))
             fields.append(pa.field(DIFF, pa.int64(), nullable=False))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

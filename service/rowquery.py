@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.language.schema import Field, RowType
+from service.deadline import NEVER, Deadline
 from service.rowjson import encode_value
 from service.rowset import Run, order_keys
 from storage.errors import CallerError
@@ -139,15 +140,19 @@ class RowQuery:
         """Whether it asks for all rows in the order of the key."""
         return not self.where and not self.order
 
-    def positions(self, stored: RowType, run: Run, view: str, heap: Heap | None = None) -> npt.NDArray[np.intp]:
+    def positions(
+        self, stored: RowType, run: Run, view: str, heap: Heap | None = None, deadline: Deadline = NEVER
+    ) -> npt.NDArray[np.intp]:
         """Where in the run the answer's rows are, in the answer's order. O(n log n). Raises CallerError leaves."""
         conditions = [Condition.parse(text) for text in self.where]
         mask = np.ones(len(run), np.bool_)
         for condition in conditions:
+            deadline.check()
             mask &= condition.mask(stored, run.rows, view, heap)
         chosen = np.flatnonzero(mask)
         columns: list[Ints] = []
         for name in self.order:
+            deadline.check()
             descending = name.startswith("-")
             field = find_column(stored, name.lstrip("+-"), view)
             block = run.rows[chosen, field.offset : field.offset + field.words]

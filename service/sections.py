@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from operators.errors import ProgramError
 from operators.language.duration import nanoseconds
@@ -212,15 +212,46 @@ class Spark(Section):
 
 
 class Http(Section):
-    """The sidecar."""
+    """The sidecar: where it listens, who may ask, and how much at once."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8642, ge=0, le=65535)
     stale_after_ms: int = Field(
         default=10_000, ge=100, description="age of the newest epoch from which /readyz says no"
     )
+    read_tokens: SecretStr | None = Field(
+        default=None, description="who may read, with commas; from the environment only, or read_tokens_file"
+    )
+    read_tokens_file: Path | None = Field(default=None, description="a token a line; # begins a comment")
+    admin_tokens: SecretStr | None = Field(default=None, description="who may also send, and see settings")
+    admin_tokens_file: Path | None = None
+    anonymous: Literal["none", "read", "admin"] | None = Field(
+        default=None, description="what a request without a token may do; null: all on loopback without tokens"
+    )
+    open_metrics: bool = Field(default=False, description="/metrics needs no token")
+    tls_cert: Path | None = Field(default=None, description="certificate (chain) in PEM; with tls_key: HTTPS")
+    tls_key: Path | None = Field(default=None, description="its private key in PEM, not encrypted")
+    max_rows: int = Field(default=100_000, ge=1, description="rows a page")
+    max_response_bytes: int = Field(default=64 << 20, ge=1024, description="a page of rows ends before it is longer")
+    max_body_bytes: int = Field(default=16 << 20, ge=1024, description="a longer request is refused")
+    query_ms: int = Field(default=30_000, ge=1, description="a query that takes longer is given up")
+    query_threads: int = Field(default=4, ge=1, description="longer queries that run at once; others wait")
+    max_wait_ms: int = Field(default=60_000, ge=0, description="longest wait_ms of a request")
+    max_subscribers: int = Field(default=2_000, ge=0, description="open change streams")
+    subscriber_bytes: int = Field(default=8 << 20, ge=1024, description="changes that a subscriber may be behind")
+    heartbeat_ms: int = Field(default=15_000, ge=1, description="silence in a change stream at most")
+    ingest_ms: int = Field(default=10_000, ge=100, description="how long Kafka may take for updates sent over HTTP")
+    max_ingests: int = Field(default=16, ge=0, description="requests with updates at once; 0: none are taken")
 
-    _stale = field_validator("stale_after_ms", mode="before")(_ms)
+    _durations = field_validator(
+        "stale_after_ms", "query_ms", "max_wait_ms", "heartbeat_ms", "ingest_ms", mode="before"
+    )(_ms)
+
+    @model_validator(mode="after")
+    def _pair(self) -> Http:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key go together; set both, or none")
+        return self
 
 
 class Exchange(Section):

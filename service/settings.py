@@ -14,25 +14,26 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from operators.language.app import App
 from operators.language.duration import nanoseconds
+from service import masking
 from service.formats.avro import Schemas, read_schema
 from service.sections import Epoch, Exchange, Http, Kafka, Log, Otel, Publish, Section, Sink, Source, Spark, State
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
 
 PREFIX = "VERNIER_"
-ELSEWHERE = frozenset({"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS"})
-"""Variables of set-up, which are no settings of a service."""
-
-MASK = "********"
+ELSEWHERE = frozenset(
+    {"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS"} | {"VERNIER_TOKEN", "VERNIER_TOKEN_FILE", "VERNIER_CAFILE"}
+)
+"""Variables of set-up and of clients, which are no settings of a service."""
 
 _BY_NAME: dict[str, type[Section]] = {"sources": Source, "sinks": Sink}
 """The settings that are sections by a name of the program's."""
@@ -206,10 +207,8 @@ class Loaded:
 
 def masked(settings: Settings) -> dict[str, Any]:
     """The settings as JSON types, every secret that is set replaced by asterisks."""
-    shown: dict[str, Any] = settings.model_dump(mode="json")
-    if settings.kafka.sasl_password is not None:
-        shown["kafka"]["sasl_password"] = MASK
-    return shown
+    shown: Any = masking.masked(settings.model_dump(mode="json"))
+    return dict(shown)
 
 
 def load(
@@ -350,18 +349,33 @@ def _explain(error: Any, origins: Mapping[str, str]) -> str:
             model = (_model_of(found) if found is not None else None) or _BY_NAME.get(path[0], Source)
         return f"{where}no setting {key}{_meant(path[-1], model.model_fields, path[:-1])}"
     said = error["msg"][:1].lower() + error["msg"][1:]
-    shown = "" if "password" in key or isinstance(error["input"], dict) else f", got {error['input']!r}"
+    hidden = key in _secrets() or isinstance(error["input"], (dict, BaseModel))
+    shown = "" if hidden else f", got {error['input']!r}"
     return f"{where}{key}: {said}{shown}" if key else f"{where}{said}"
+
+
+def _secrets() -> set[str]:
+    """The dotted keys of all secrets."""
+    found = set()
+    for section, about in Settings.model_fields.items():
+        model = _model_of(about)
+        for name, field in (model.model_fields if model is not None else {}).items():
+            if SecretStr in (field.annotation, *get_args(field.annotation)):
+                found.add(f"{section}.{name}")
+    return found
 
 
 def _refuse_secrets(layers: list[tuple[str, dict[str, Any]]]) -> None:
     for name, layer in layers:
-        kafka = layer.get("kafka")
-        if isinstance(kafka, dict) and kafka.get("sasl_password") is not None:
-            raise BadSettings(
-                problem=f"{name or 'a flag'}: kafka.sasl_password is a secret; set {PREFIX}KAFKA__SASL_PASSWORD,"
-                " or kafka.sasl_password_file to a file that holds it"
-            )
+        for key in sorted(_secrets()):
+            section, _, last = key.partition(".")
+            own = layer.get(section)
+            if isinstance(own, dict) and own.get(last) is not None:
+                variable = PREFIX + key.upper().replace(".", "__")
+                problem = (
+                    f"{name or 'a flag'}: {key} is a secret; set {variable}, or {key}_file to a file that holds it"
+                )
+                raise BadSettings(problem=problem)
 
 
 def _nest(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -371,7 +385,9 @@ def _nest(flags: Mapping[str, Any]) -> dict[str, Any]:
         *above, last = key.split(".")
         for part in above:
             at = at.setdefault(part, {})
-        at[last] = yaml.safe_load(value) if isinstance(value, str) and last not in ("bootstrap", "topic") else value
+        at[last] = (
+            yaml.safe_load(value) if isinstance(value, str) and last not in ("bootstrap", "topic", "host") else value
+        )
     return nested
 
 

@@ -10,7 +10,6 @@ mistake of settings or machine: all stops with its one line. What dies later is 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -26,13 +25,14 @@ from types import FrameType
 
 from operators.language.app import load_program
 from service import control
+from service.access import Access
 from service.broker import BrokerError, EmbeddedBroker
 from service.errors import NoRoom, ProcessFailed, TakenPort
 from service.jars import kafka_jars, spark_jars
 from service.java import find_java
 from service.leash import command
-from service.sections import Http
-from service.settings import Loaded, Settings, masked
+from service.probe import address, alive, check_certificate
+from service.settings import Loaded, Settings
 from service.sinks.told import FENCED, forget
 from service.trouble import STOPPED
 from storage.state import FOLDERS, StateDirectory
@@ -175,8 +175,7 @@ class Supervisor:
     @property
     def url(self) -> str:
         """Where the sidecar listens."""
-        host = "127.0.0.1" if self.settings.http.host in ("0.0.0.0", "::") else self.settings.http.host
-        return f"http://{host}:{self.settings.http.port}"
+        return address(self.settings.http)
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Start everything and keep it running; `on_ready` is called once all is ready. Returns after `stop`.
@@ -228,6 +227,12 @@ class Supervisor:
             free = shutil.disk_usage(place.folder).free
             if free < LEAST_FREE_BYTES:
                 raise NoRoom(path=str(place), free=free >> 20, needed=LEAST_FREE_BYTES >> 20)
+        check_certificate(settings.http)
+        if Access.of(settings.http).wide_open:
+            where = f"{settings.http.host}:{settings.http.port}"
+            self.say(
+                f"sidecar: WARNING: http.anonymous is admin: whoever reaches {where} may read, and send updates in"
+            )
         check_port(settings.http.host, settings.http.port, "http.port")
         if settings.kafka.embedded:
             kafka_jars()
@@ -242,15 +247,8 @@ class Supervisor:
             self.say(f"broker: ready on {settings.kafka.bootstrap}")
         logs = settings.log_directory
         logs.mkdir(parents=True, exist_ok=True)
-        told = logs / "settings.json"
-        told.write_text(json.dumps(masked(settings)), "utf-8")
-        place = settings.state.place
-        head = StateDirectory(place)
+        head = StateDirectory(settings.state.place)
         before, driver = head.head(), control.standing(head.blob).driver
-        http = ["--state", str(place), "--cache-mb", str(place.cache_bytes >> 20)]
-        http += ["--cache", place.cache] if place.cache is not None else []
-        http += ["--host", settings.http.host, "--port", str(settings.http.port)]
-        http += ["--settings", str(told), "--stale-after-ms", str(settings.http.stale_after_ms)]
         self.children = [
             Child(
                 "driver",
@@ -265,16 +263,16 @@ class Supervisor:
             Child(
                 "sidecar",
                 "service.sidecar",
-                http,
+                self.passed_on(),
                 logs / "sidecar.log",
-                lambda: listens(settings.http),
+                lambda: alive(settings.http),
                 stop_seconds=10,
             ),
             *([self._publisher(logs)] if settings.publish.views != "none" else []),
             *(make(self) for make in self.extra),
         ]
         if settings.publish.views == "none":
-            forget(place.open())
+            forget(settings.state.place.open())
 
     def _publisher(self, logs: Path) -> Child:
         """Who publishes the views. It waits for the first epoch and for the brokers by itself."""
@@ -305,13 +303,6 @@ class Supervisor:
         if self.broker is not None:
             self.say("broker: stopping")
             self.broker.stop()
-
-
-def listens(http: Http) -> bool:
-    """Whether somebody accepts connections where the sidecar should."""
-    with contextlib.suppress(OSError), socket.create_connection((http.host, http.port), 1):
-        return True
-    return False
 
 
 def _waits(standing: control.Standing, before: str) -> bool:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import signal
 import socket
 import sys
-from pathlib import Path
-from typing import Any
 
 import uvicorn
 
+from service.access import Access
+from service.probe import check_certificate
+from service.settings import Loaded, load, masked
 from service.sidecar.app import build
 from service.sidecar.options import Options
-from storage.place import CACHE_BYTES, Place
+from storage.errors import VernierError
 
+_FLAGS = {
+    "--state": ("state.path", "state directory or URI, also one to come"),
+    "--cache": ("state.cache", "where segments of a URI are copied to"),
+    "--cache-mb": ("state.cache_mb", "what these copies may take"),
+    "--host": ("http.host", "address to listen on"),
+    "--port": ("http.port", "0 for any free one"),
+    "--stale-after-ms": ("http.stale_after_ms", "age of an epoch from which /readyz says no"),
+    "--max-rows": ("http.max_rows", "rows a page"),
+    "--subscriber-bytes": ("http.subscriber_bytes", "changes a subscriber may be behind"),
+    "--heartbeat-ms": ("http.heartbeat_ms", "silence in a change stream"),
+    "--log-level": ("log.level", "debug, info, warning or error"),
+}
 _POLL_MS, _FAR_POLL_MS = 5, 250
 """How often a directory, and an object store, is asked for a new epoch: there each time costs a request."""
+_log = logging.getLogger("vernier.sidecar")
 
 _SWITCH_SECONDS = 0.0005
 
@@ -31,7 +44,8 @@ class Server(uvicorn.Server):
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             name = f"[{host}]" if ":" in host else host
-            print(f"sidecar listening on http://{name}:{port}", flush=True)
+            scheme = "https" if self.config.is_ssl else "http"
+            print(f"sidecar listening on {scheme}://{name}:{port}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # uvicorn waits for open answers before it tells the application, and change streams never end by themselves.
@@ -39,48 +53,64 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def parse(arguments: list[str] | None = None) -> tuple[Options, str]:
-    """The options of a command line, and the log level."""
+def parse(arguments: list[str] | None = None) -> Loaded:
+    """The settings of a command line, of a file, and of the environment. Raises BadSettings."""
     parser = argparse.ArgumentParser(prog="python -m service.sidecar", description=__doc__)
-    parser.add_argument("--state", required=True, metavar="DIR", help="state directory or URI, also one to come")
-    parser.add_argument("--cache", metavar="DIR", help="where segments of a URI are copied to")
-    parser.add_argument("--cache-mb", type=int, default=CACHE_BYTES >> 20, help="what these copies may take")
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; anything but loopback lets others read all answers"
-    )
-    parser.add_argument("--port", type=int, default=8642, help="0 for any free one")
-    parser.add_argument("--settings", type=Path, metavar="FILE", help="JSON of the service's settings, for /v1/config")
-    parser.add_argument("--stale-after-ms", type=int, default=10_000, help="age of an epoch from which /readyz says no")
-    parser.add_argument("--max-rows", type=int, default=100_000, help="rows a page")
-    parser.add_argument("--subscriber-bytes", type=int, default=8 << 20, help="changes a subscriber may be behind")
-    parser.add_argument("--heartbeat", type=float, default=15, metavar="SECONDS", help="silence in a change stream")
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    given = parser.parse_args(arguments)
-    settings: dict[str, Any] = {}
-    if given.settings is not None:
-        try:
-            settings = json.loads(given.settings.read_text())
-        except (OSError, ValueError) as error:
-            parser.error(f"--settings {given.settings}: {error}")
-    place = Place(given.state, given.cache, given.cache_mb << 20)
-    options = Options(
+    parser.add_argument("--config", metavar="FILE", help="the service's settings, YAML")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, as in the file")
+    for flag, (key, about) in _FLAGS.items():
+        parser.add_argument(flag, dest=key, help=f"{about} ({key})")
+    given = vars(parser.parse_args(arguments))
+    pairs = dict(pair.split("=", 1) if "=" in pair else (pair, "") for pair in given.pop("set"))
+    config = given.pop("config")
+    return load(config, pairs | {key: value for key, value in given.items() if value is not None})
+
+
+def options_of(loaded: Loaded) -> Options:
+    """What a sidecar is told by a service's settings. Raises BadTokens, OpenToOthers."""
+    settings = loaded.settings
+    http, place = settings.http, settings.state.place
+    return Options(
         state=place,
         poll_ms=_POLL_MS if place.folder is not None else _FAR_POLL_MS,
-        host=given.host,
-        port=given.port,
-        settings=settings,
-        stale_after_ms=given.stale_after_ms,
-        max_rows=given.max_rows,
-        subscriber_bytes=given.subscriber_bytes,
-        heartbeat_s=given.heartbeat,
+        host=http.host,
+        port=http.port,
+        settings=masked(settings),
+        stale_after_ms=http.stale_after_ms,
+        max_rows=http.max_rows,
+        max_wait_ms=http.max_wait_ms,
+        max_subscribers=http.max_subscribers,
+        subscriber_bytes=http.subscriber_bytes,
+        heartbeat_s=http.heartbeat_ms / 1000,
+        max_response_bytes=http.max_response_bytes,
+        max_body_bytes=http.max_body_bytes,
+        query_ms=http.query_ms,
+        query_threads=http.query_threads,
+        ingest_ms=http.ingest_ms,
+        max_ingests=http.max_ingests,
+        open_metrics=http.open_metrics,
+        tls=http.tls_cert is not None,
+        access=Access.of(http),
+        service=settings,
+        origins=loaded.origins,
     )
-    return options, given.log_level
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status."""
-    options, level = parse(arguments)
+    try:
+        loaded = parse(arguments)
+        options = options_of(loaded)
+        check_certificate(loaded.settings.http)
+    except VernierError as error:
+        print(f"sidecar: {error}", file=sys.stderr)
+        return 1
+    settings = loaded.settings
+    level = settings.log.level
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    if options.access.wide_open:
+        _log.warning("anybody who reaches %s:%d may read, and send updates in", options.host, options.port)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -90,7 +120,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"sidecar: cannot listen on {options.host}:{options.port}: {error.strerror or error}", file=sys.stderr)
         return 1
     config = uvicorn.Config(
-        build(options), log_level=level, access_log=False, timeout_graceful_shutdown=3, server_header=False
+        build(options),
+        log_level=level,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        server_header=False,
+        ssl_certfile=settings.http.tls_cert,
+        ssl_keyfile=settings.http.tls_key,
     )
     # Following an epoch takes milliseconds in a thread; a look-up is not to wait for its turn as long as that.
     sys.setswitchinterval(_SWITCH_SECONDS)

@@ -20,9 +20,11 @@ from service.sidecar import control, problems, rows, schemas, status
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.context import Context
 from service.sidecar.follower import Follower
+from service.sidecar.guard import Guard
 from service.sidecar.lookups import PointLookups
 from service.sidecar.metrics import SidecarMetrics, release
 from service.sidecar.options import Options
+from service.sidecar.queries import Queries
 
 STATIC = Path(__file__).parent / "static"
 _ABOUT = """Standing queries' answers, exact at every nanosecond. *since* is inclusive, *until* exclusive; a frontier
@@ -72,7 +74,8 @@ def build(options: Options) -> FastAPI:
     """The application; following starts with its lifespan. `app.state.context` has its parts."""
     follower = Follower(Reader(options.state, log_bytes=options.log_bytes), options.poll_ms)
     answers = Answers(options.cache_bytes)
-    context = Context(options, follower, answers, ChangeStreams(follower, answers, options))
+    queries = Queries(options.query_threads, options.query_ms)
+    context = Context(options, follower, answers, ChangeStreams(follower, answers, options), queries)
     metrics = SidecarMetrics(context)
 
     @asynccontextmanager
@@ -80,6 +83,7 @@ def build(options: Options) -> FastAPI:
         follower.start(asyncio.get_running_loop())
         yield
         context.streams.close()
+        queries.close()
         follower.stop()
 
     app = FastAPI(
@@ -88,6 +92,13 @@ def build(options: Options) -> FastAPI:
     app.state.context = context
     app.add_middleware(Observed, metrics=metrics)
     app.add_middleware(PointLookups, context=context, observe=metrics.observe)
+    app.add_middleware(
+        Guard,
+        access=options.access,
+        max_body_bytes=options.max_body_bytes,
+        open_metrics=options.open_metrics,
+        observe=metrics.observe,
+    )
     problems.install(app)
     app.include_router(rows.router(context))
     app.include_router(status.router(context))

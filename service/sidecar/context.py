@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from service.answers import Answers
+from service.deadline import Deadline
 from service.instants import parse_instant
 from service.reader import Snapshot
 from service.sidecar.changes import ChangeStreams
+from service.sidecar.encoding import Budget
 from service.sidecar.follower import Follower
 from service.sidecar.options import Options
 from service.sidecar.problems import UnknownView
+from service.sidecar.queries import Queries
 from service.viewstate import ViewState
 from storage.updates import CLOSED
+
+Result = TypeVar("Result")
+
+SMALL_ROWS = 1_000
+"""An answer of so many rows is made at once."""
+_SMALL_VIEW = 20_000
 
 
 @dataclass(slots=True)
@@ -24,11 +35,22 @@ class Context:
     follower: Follower
     answers: Answers
     streams: ChangeStreams
+    queries: Queries
     started_ns: int = field(default_factory=time.time_ns)
 
     def stale_ms(self, snapshot: Snapshot) -> int:
         """Milliseconds since the newest epoch was committed."""
         return snapshot.age_ns(time.time_ns()) // 1_000_000
+
+    def budget(self, deadline: Deadline) -> Budget:
+        """What an answer may cost."""
+        return Budget(self.options.max_response_bytes, deadline)
+
+    async def run(self, view: ViewState, as_of: int, rows: int, work: Callable[[Deadline], Result]) -> Result:
+        """Work on a view for an answer of up to so many rows: at once if it is small, else in a thread. Raises
+        TooSlow, and what the work raises."""
+        small = rows <= SMALL_ROWS and len(view.rows) <= _SMALL_VIEW and as_of + 1 >= view.log_start
+        return await self.queries.run(small, work)
 
     def view(self, name: str) -> tuple[Snapshot, ViewState]:
         """A view at the newest epoch. Raises UnknownView, NoEpoch."""

@@ -15,9 +15,12 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.answers import key_words
-from service.sidecar.context import Context
+from service.deadline import NEVER, Deadline
+from service.sidecar.context import SMALL_ROWS, Context
+from service.sidecar.encoding import json_rows
 from service.viewstate import ViewState
 from storage.errors import CallerError
+from storage.updates import Ints
 
 ROUTE = "/v1/views/{view}/rows/{key}"
 _PREFIX = b"/v1/views/"
@@ -29,16 +32,18 @@ def split_key(raw: str) -> list[str]:
     return [unquote_to_bytes(part).decode("utf-8", "replace") for part in raw.split(",")]
 
 
-def key_body(context: Context, view: ViewState, as_of: int, words: list[int], stale_ms: int) -> bytes:
-    """The JSON answer for one key."""
-    rows, counts = context.answers.key(view, as_of, words)
+def key_body(
+    context: Context, view: ViewState, as_of: int, found: tuple[Ints, Ints], stale_ms: int, deadline: Deadline
+) -> bytes:
+    """The JSON answer for one key, whose rows and counts are found. Raises TooSlow, TooLarge."""
+    rows, counts = found
     answer = {
         "view": view.name,
         "as_of": str(as_of),
         "since": str(view.since),
         "frontier": str(view.frontier),
         "stale_ms": stale_ms,
-        "rows": context.answers.codec(view).dicts(rows, counts),
+        "rows": json_rows(context.answers.codec(view), rows, counts, context.budget(deadline)),
     }
     return msgspec.json.encode(answer)
 
@@ -73,6 +78,10 @@ class PointLookups:
             return None
         try:
             words = key_words(view, split_key(key.decode("latin-1")))
+            rows = self.context.answers.key(view, view.frontier - 1, words)
+            if len(rows[0]) > SMALL_ROWS:
+                return None
+            stale_ms = self.context.stale_ms(snapshot)
+            return key_body(self.context, view, view.frontier - 1, rows, stale_ms, NEVER)
         except CallerError:
             return None
-        return key_body(self.context, view, view.frontier - 1, words, self.context.stale_ms(snapshot))

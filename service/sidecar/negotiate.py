@@ -6,17 +6,14 @@ JSON has what is known about the answer in its body; the other formats have it i
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-import pyarrow as pa
 from starlette.responses import Response
 
 from service.answers import Page
-from service.rowjson import DIFF
+from service.sidecar.encoding import Budget, arrow_stream, csv_text, json_parts
 from service.sidecar.problems import Problem
 
 Format = Literal["json", "ndjson", "csv", "arrow", "sse"]
@@ -61,8 +58,19 @@ def _quality(parameters: Sequence[str]) -> float:
     return 1.0
 
 
-def page_headers(page: Page, stale_ms: int) -> dict[str, str]:
-    """What is known about an answer, as headers."""
+def page_response(page: Page, form: Format, stale_ms: int, budget: Budget) -> Response:
+    """The answer in one of the formats; a page that is too long ends earlier. Raises TooSlow, TooLarge."""
+    match form:
+        case "csv":
+            body, shown = csv_text(page, budget)
+        case "arrow":
+            body, shown = arrow_stream(page, budget)
+        case "ndjson":
+            parts, shown = json_parts(page.codec, page.rows, page.counts, budget)
+            body = b"".join(part + b"\n" for part in parts)
+        case _:
+            told, shown = page_body(page, stale_ms, budget)
+            body = msgspec.json.encode(told)
     headers = {
         "vernier-as-of": str(page.as_of),
         "vernier-since": str(page.view.since),
@@ -71,59 +79,22 @@ def page_headers(page: Page, stale_ms: int) -> dict[str, str]:
         "cache-control": "no-store",
         "vary": "accept",
     }
-    if page.next_cursor is not None:
-        headers["vernier-next-cursor"] = page.next_cursor
-    return headers
+    next_cursor = page.next_after(shown)
+    if next_cursor is not None:
+        headers["vernier-next-cursor"] = next_cursor
+    return Response(body, 200, headers, MEDIA_TYPES[form])
 
 
-def page_body(page: Page, stale_ms: int) -> dict[str, object]:
-    """The JSON body of an answer."""
-    return {
+def page_body(page: Page, stale_ms: int, budget: Budget) -> tuple[dict[str, object], int]:
+    """The JSON body of an answer, and how many rows it has. Raises TooSlow, TooLarge."""
+    parts, shown = json_parts(page.codec, page.rows, page.counts, budget)
+    body = {
         "view": page.view.name,
         "as_of": str(page.as_of),
         "since": str(page.view.since),
         "frontier": str(page.view.frontier),
         "stale_ms": stale_ms,
-        "rows": page.dicts(),
-        "next_cursor": page.next_cursor,
+        "rows": msgspec.Raw(b"[" + b",".join(parts) + b"]"),
+        "next_cursor": page.next_after(shown),
     }
-
-
-def page_response(page: Page, form: Format, stale_ms: int) -> Response:
-    """The answer in one of the formats."""
-    match form:
-        case "ndjson":
-            body = b"".join(msgspec.json.encode(row) + b"\n" for row in page.dicts())
-        case "csv":
-            body = _csv(page)
-        case "arrow":
-            body = _arrow(page)
-        case _:
-            body = msgspec.json.encode(page_body(page, stale_ms))
-    return Response(body, 200, page_headers(page, stale_ms), MEDIA_TYPES[form])
-
-
-def _csv(page: Page) -> bytes:
-    rows = page.dicts()
-    names = [*page.columns, *([DIFF] if any(DIFF in row for row in rows) else [])]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, names, restval=1, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    return out.getvalue().encode()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value is None else value
-
-
-def _arrow(page: Page) -> bytes:
-    batch = page.codec.arrow(page.rows, page.counts)
-    metadata = {"vernier.as_of": str(page.as_of), "vernier.view": page.view.name}
-    batch = batch.replace_schema_metadata(metadata)
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+    return body, shown

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from service.access import Access
+from service.settings import Settings
 from storage.place import Place
 
 
@@ -17,7 +20,9 @@ class Options:
     no. lag_limit: unread messages of a source from which /readyz says no. default_rows, max_rows: rows a page.
     max_wait_ms: longest wait_ms. max_keys: keys a request. event_changes: changes an event (more only if one data time
     has more). subscriber_bytes: changes that a subscriber may be behind. max_subscribers: open change streams.
-    heartbeat_s: silence in a change stream at most. stall_s: how long a subscriber may read nothing at all.
+    heartbeat_s: silence in a change stream at most. stall_s: how long a subscriber may read nothing at all. access: who
+    may ask what. service: the settings as they are, with which updates are sent to Kafka; None: none are taken.
+    origins: where each of the settings came from. The others are those of `http.` in the settings.
     """
 
     state: Path | Place
@@ -38,3 +43,14 @@ class Options:
     stall_s: float = 60
     log_bytes: int = 16 << 20
     cache_bytes: int = 64 << 20
+    max_response_bytes: int = 64 << 20
+    max_body_bytes: int = 16 << 20
+    query_ms: int = 30_000
+    query_threads: int = 4
+    ingest_ms: int = 10_000
+    max_ingests: int = 16
+    open_metrics: bool = False
+    tls: bool = False
+    access: Access = field(default_factory=Access)
+    service: Settings | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)

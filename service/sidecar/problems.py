@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from operators.errors import meant
+from service.deadline import TooSlow
+from service.sidecar.encoding import TooLarge
 from service.viewstate import Compacted, NotYetFinal
 from storage.errors import CallerError, StorageError, VernierError
 
@@ -91,6 +93,10 @@ def of_error(error: VernierError) -> Response:
             return problem_response(409, error.code, str(error), extra)
         case UnknownView():
             return problem_response(404, error.code, str(error), {"view": error.view})
+        case TooSlow():
+            return problem_response(503, error.code, str(error), headers={"retry-after": "1"})
+        case TooLarge():
+            return problem_response(413, error.code, str(error))
         case CallerError():
             return problem_response(400, error.code, str(error))
         case StorageError():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Header, Query, Request
@@ -12,19 +10,18 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.answers import key_parts, key_words
+from service.deadline import Deadline
 from service.instants import parse_instant
 from service.rowquery import BadCursor, Cursor, RowQuery, split_list
 from service.sidecar import schemas
 from service.sidecar.changes import EventResponse
 from service.sidecar.context import Context, find_view
+from service.sidecar.encoding import Budget, json_rows
 from service.sidecar.lookups import ROUTE, key_body, split_key
 from service.sidecar.negotiate import choose, page_body, page_response
 from service.sidecar.problems import Problem
-from service.viewstate import Compacted, ViewState
+from service.viewstate import Compacted
 
-Result = TypeVar("Result")
-
-_INLINE_ROWS = 20_000
 _JSON = "application/json"
 _NO_STORE = {"cache-control": "no-store"}
 
@@ -48,13 +45,6 @@ class Keys(BaseModel):
     wait_ms: int = Field(0, ge=0, le=3_600_000)
 
 
-async def run(view: ViewState, as_of: int, work: Callable[[], Result]) -> Result:
-    """Small answers at once, large ones in a thread, so that they do not hold up the others."""
-    if len(view.rows) <= _INLINE_ROWS and as_of + 1 >= view.log_start:
-        return work()
-    return await asyncio.to_thread(work)
-
-
 def router(context: Context) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["rows"])
@@ -68,7 +58,10 @@ def router(context: Context) -> APIRouter:
         snapshot, (state,), at = await context.at([view], as_of, wait_ms)
         raw = request.scope["raw_path"].split(b"/rows/", 1)[1].decode("latin-1")
         words, stale_ms = key_words(state, split_key(raw)), context.stale_ms(snapshot)
-        body = await run(state, at, lambda: key_body(context, state, at, words, stale_ms))
+        found = await context.run(state, at, 1, lambda deadline: answers.key(state, at, words))
+        body = await context.run(
+            state, at, len(found[0]), lambda deadline: key_body(context, state, at, found, stale_ms, deadline)
+        )
         return Response(body, headers=_NO_STORE, media_type=_JSON)
 
     @routes.get("/v1/views/{view}/rows", responses=schemas.rows, summary="Rows of a view, too", include_in_schema=False)
@@ -95,28 +88,37 @@ def router(context: Context) -> APIRouter:
             query, offset = _go_on(begun, view, query), begun.offset
             as_of = str(begun.as_of)
         snapshot, (state,), at = await context.at([view], as_of, wait_ms)
-        page = await run(
-            state, at, lambda: answers.page(state, at, query, offset, limit_of(limit), split_list(columns))
-        )
-        return page_response(page, form, context.stale_ms(snapshot))
+        most, chosen, stale_ms = limit_of(limit), split_list(columns), context.stale_ms(snapshot)
+
+        def answer(deadline: Deadline) -> Response:
+            page = answers.page(state, at, query, offset, most, chosen, deadline)
+            return page_response(page, form, stale_ms, context.budget(deadline))
+
+        return await context.run(state, at, min(most, len(state.rows)), answer)
 
     @routes.post("/v1/views/{view}/rows", responses=schemas.rows_of_keys, summary="The rows of many keys")
     async def many_keys(view: str, body: Keys) -> Response:
         if len(body.keys) > options.max_keys:
             raise Problem.of(413, "too_many_keys", f"{len(body.keys)} keys; at most {options.max_keys} in one request")
         snapshot, (state,), at = await context.at([view], body.as_of, body.wait_ms)
-        keys = [key_words(state, key_parts(state, key)) for key in body.keys]
-        rows, counts, missing = await run(state, at, lambda: answers.keys(state, at, keys))
-        answer = {
-            "view": state.name,
-            "as_of": str(at),
-            "since": str(state.since),
-            "frontier": str(state.frontier),
-            "stale_ms": context.stale_ms(snapshot),
-            "rows": answers.codec(state).dicts(rows, counts),
-            "missing": [body.keys[i] for i in missing],
-        }
-        return Response(msgspec.json.encode(answer), headers=_NO_STORE, media_type=_JSON)
+        stale_ms = context.stale_ms(snapshot)
+
+        def answer(deadline: Deadline) -> bytes:
+            keys = [key_words(state, key_parts(state, key)) for key in body.keys]
+            rows, counts, missing = answers.keys(state, at, keys, deadline)
+            told = {
+                "view": state.name,
+                "as_of": str(at),
+                "since": str(state.since),
+                "frontier": str(state.frontier),
+                "stale_ms": stale_ms,
+                "rows": json_rows(answers.codec(state), rows, counts, context.budget(deadline)),
+                "missing": [body.keys[i] for i in missing],
+            }
+            return msgspec.json.encode(told)
+
+        made = await context.run(state, at, len(body.keys), answer)
+        return Response(made, headers=_NO_STORE, media_type=_JSON)
 
     @routes.get("/v1/read", responses=schemas.read, summary="Several views at one time")
     async def read(
@@ -127,12 +129,22 @@ def router(context: Context) -> APIRouter:
     ) -> Response:
         names = list(dict.fromkeys(split_list(views)))
         snapshot, states, at = await context.at(names, as_of, wait_ms)
-        stale_ms, bodies = context.stale_ms(snapshot), {}
-        for state in states:
-            page = await run(state, at, lambda: answers.page(state, at, RowQuery(), 0, limit_of(limit)))  # noqa: B023
-            bodies[state.name] = page_body(page, stale_ms)
-        answer = {"as_of": str(at), "frontier": str(snapshot.frontier), "stale_ms": stale_ms, "views": bodies}
-        return Response(msgspec.json.encode(answer), headers=_NO_STORE, media_type=_JSON)
+        stale_ms, most = context.stale_ms(snapshot), limit_of(limit)
+
+        def answer(deadline: Deadline) -> bytes:
+            bodies = {}
+            left = options.max_response_bytes
+            for state in states:
+                page = answers.page(state, at, RowQuery(), 0, most, (), deadline)
+                bodies[state.name], _ = page_body(page, stale_ms, Budget(left, deadline, least=0))
+                left -= len(bodies[state.name]["rows"])  # type: ignore[arg-type]
+            told = {"as_of": str(at), "frontier": str(snapshot.frontier), "stale_ms": stale_ms, "views": bodies}
+            return msgspec.json.encode(told)
+
+        largest = max(states, key=lambda state: len(state.rows))
+        rows = sum(min(most, len(state.rows)) for state in states)
+        made = await context.run(largest, at, rows, answer)
+        return Response(made, headers=_NO_STORE, media_type=_JSON)
 
     @routes.get(
         "/v1/views/{view}/changes",

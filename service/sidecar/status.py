@@ -15,10 +15,10 @@ from starlette.responses import Response
 
 from service import control, trouble
 from service.instants import format_instant
+from service.masking import masked
 from service.reader import EpochNote, Snapshot
 from service.sidecar import schemas
 from service.sidecar.context import Context, frontier_list
-from service.sidecar.masking import masked
 from service.sidecar.problems import Problem, problem_response
 from service.sidecar.readiness import laggards
 from service.sinks import told
@@ -189,9 +189,14 @@ def router(context: Context) -> APIRouter:
     @routes.get("/v1/config", summary="Settings, secrets masked", responses=schemas.plain)
     async def config() -> Response:
         options = context.options
-        names = [name for name in options.__dataclass_fields__ if name != "settings"]
-        own = {name: getattr(options, name) for name in names}
-        return reply(masked({"sidecar": own | {"state": str(options.state)}, "service": options.settings}))
+        own: dict[str, Any] = {
+            name: found
+            for name in options.__dataclass_fields__
+            if isinstance(found := getattr(options, name), (bool, int, float, str))
+        }
+        own |= {"state": str(options.state), "anonymous": options.access.anonymous}
+        told = {"sidecar": own, "service": options.settings, "origins": dict(options.origins)}
+        return reply(masked(told))
 
     return routes
 

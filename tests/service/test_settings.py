@@ -8,7 +8,8 @@ import pytest
 from operators.language.app import App
 from operators.language.schema import Schema
 from operators.language.types import Int64
-from service.settings import MASK, BadSettings, Settings, load, masked
+from service.masking import MASK
+from service.settings import BadSettings, Settings, load, masked
 from storage.place import Place
 
 

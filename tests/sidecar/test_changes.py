@@ -192,7 +192,7 @@ def test_a_slow_reader_is_told_and_let_go_and_others_go_on(builder: StateBuilder
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", served.port))
-        slow.sendall(b"GET /v1/views/reach/changes HTTP/1.1\r\nhost: x\r\naccept: application/x-ndjson\r\n\r\n")
+        slow.sendall(b"GET /v1/views/reach/changes HTTP/1.1\r\nhost: localhost\r\naccept: application/x-ndjson\r\n\r\n")
         while b'"id":"10"' not in slow.recv(4096):
             pass
         frontier = 10

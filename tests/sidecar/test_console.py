@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from service.access import Access
+from service.settings import load
 from service.sidecar.app import STATIC
 from tests import chromium, debian
 from tests.sidecar.builder import StateBuilder
@@ -169,6 +171,30 @@ def test_fits_a_phone_in_both_themes(open_console: Callable[..., Console], schem
     page.reload()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
     assert console.complaints == []
+
+
+def test_a_token_is_asked_for_until_it_is_right(
+    builder: StateBuilder, serve: Callable[..., Served], browser: Browser
+) -> None:
+    builder.commit(10, {"reach": [((7,), 1, 1)]})
+    http = load(None, {}, {"VERNIER_HTTP__READ_TOKENS": "a-token-for-the-console"}).settings.http
+    url = serve(builder.path, access=Access.of(http)).url
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{url}/#view=reach")
+        asked = page.locator("#access")
+        for typed in ("not-the-one-given-out", "a-token-for-the-console"):
+            expect(asked).to_have_count(1)
+            asked.locator("input").fill(typed)
+            asked.locator("button").click()
+            if typed.startswith("not"):
+                expect(asked).to_contain_text("nobody has given out this token")
+        expect(asked).to_have_count(0)
+        expect(page.locator("#rows .chip")).to_have_text(["7"])
+        builder.commit(20, {"reach": [((8,), 11, 1)]})
+        expect(page.locator("#rows .chip")).to_have_text(["7", "8"])
+        page.reload()
+        expect(page.locator("#rows .chip")).to_have_text(["7", "8"])
 
 
 def test_the_page_asks_nobody_else() -> None:

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
+from service.sidecar.__main__ import main
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS
 from tests.sidecar.process import ROOT, running
@@ -68,8 +70,21 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     assert "in use" in line
 
 
-def test_bad_settings_file_is_wrong_usage(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "service.sidecar", "--state", str(tmp_path), "--settings", str(tmp_path / "none")]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2
-    assert "--settings" in ended.stderr
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config", "none.yaml"], "cannot read the settings"),
+        (["--set", "http.max_row=3"], "did you mean http.max_rows?"),
+        (["--host", "0.0.0.0"], "set VERNIER_HTTP__READ_TOKENS or http.read_tokens_file"),
+        (["--set", "http.tls_cert=a.pem"], "tls_cert and tls_key go together"),
+        (["--set", "http.tls_cert=a.pem", "--set", "http.tls_key=b.pem"], "no such file"),
+        (["--set", "http.admin_tokens_file=none"], "http.admin_tokens_file: no such file or directory: none"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_line(
+    tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--state", str(tmp_path), "--port", "0", *arguments]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("sidecar: ")
+    assert said in line

@@ -1,6 +1,8 @@
 // Asking the sidecar. Every request goes through `request`: what belongs to all of them (headers, a deadline) has one
 // place.
 
+import { another, credentials, token } from "./access.js";
+
 const DEADLINE_MS = 15_000;
 const SILENCE_MS = 40_000; // heartbeats come each 15 s; a stream that is silent for longer is dead
 const AGAIN_MS = 1000;
@@ -33,14 +35,21 @@ export class Problem extends Error {
 /** GET a path; the response if it is a success, else a Problem. A network failure is the TypeError of fetch. */
 async function request(path, { parameters = {}, accept = "application/json", signal }) {
   const query = new URLSearchParams(parameters).toString();
-  const answer = await fetch(query ? `${path}?${query}` : path, { headers: { accept }, cache: "no-store", signal });
-  if (!answer.ok) throw new Problem(answer.status, await answer.json().catch(() => ({})));
-  return answer;
+  for (;;) {
+    const used = token();
+    const headers = { accept, ...credentials() };
+    // Each try has a deadline of its own: a person may take a while to find the token.
+    const until = signal ?? AbortSignal.timeout(DEADLINE_MS);
+    const answer = await fetch(query ? `${path}?${query}` : path, { headers, cache: "no-store", signal: until });
+    if (answer.ok) return answer;
+    const problem = new Problem(answer.status, await answer.json().catch(() => ({})));
+    if (answer.status !== 401 || !(await another(used, problem.message))) throw problem;
+  }
 }
 
 /** GET a path; the body, or a Problem. */
 export async function ask(path, parameters = {}) {
-  const answer = await request(path, { parameters, signal: AbortSignal.timeout(DEADLINE_MS) });
+  const answer = await request(path, { parameters });
   return parse(await answer.text());
 }
 

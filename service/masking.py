@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-MASK = "••••••"
-_SECRET = re.compile(r"password|passwd|secret|token|credential|private|api_?key|sasl_jaas|jaas", re.IGNORECASE)
+MASK = "********"
+_SECRET = re.compile(
+    r"(?:password|passwd|secret|token|credential|private|api_?key|sasl_jaas|jaas)(?!.*_file$)", re.IGNORECASE
+)
+"""Names of secrets. A name that ends in _file is that of a file, which may be told."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 

@@ -1,0 +1,170 @@
+"""Guard: stands before all routes. It asks for a token where one is needed, and takes no more of a request than the
+settings allow.
+
+Routes of health and the console's own files are for everybody, since they tell nothing of the data; reading needs the
+scope `read`; /v1/config and every request that may change something need `admin`, also routes that nobody has thought
+of here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service import access
+from service.access import Access, includes, is_loopback
+from service.sidecar.problems import problem_response
+
+_OPEN = frozenset({"/", "/healthz", "/readyz"})
+_ADMIN = frozenset({"/v1/config"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_BODY_SECONDS = 30.0
+
+
+def needed(method: str, path: str, *, open_metrics: bool) -> access.Scope:
+    """The scope that a request needs; path: as routed, or a route's template."""
+    if path in _OPEN or path.startswith("/static/") or (open_metrics and path == "/metrics"):
+        return "none"
+    asks_rows = method == "POST" and path.startswith("/v1/views/") and path.endswith("/rows")
+    if path in _ADMIN or not (method in _SAFE or asks_rows):
+        return "admin"
+    return "read"
+
+
+class Guard:
+    """Refuses what may not pass; `observe(route, method, status, seconds)` is told of each refusal."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        max_body_bytes: int,
+        open_metrics: bool,
+        observe: Callable[[str, str, int, float], None],
+    ) -> None:
+        self.app, self.access, self.observe = app, access, observe
+        self.max_body_bytes, self.open_metrics = max_body_bytes, open_metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        refusal = self._refusal(scope)
+        if refusal is None and scope["method"] not in _SAFE:
+            body = await self._body(scope, receive)
+            if isinstance(body, Response):
+                refusal = body
+            else:
+                receive = _replayed(body, receive)
+        if refusal is None:
+            await self.app(scope, receive, send)
+            return
+        await refusal(scope, receive, send)
+        self.observe("refused", scope["method"], refusal.status_code, time.perf_counter() - started)
+
+    # --- who ----------------------------------------------------------------------------------------------------------
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        method, path = scope["method"], scope["path"]
+        wanted = needed(method, path, open_metrics=self.open_metrics)
+        if wanted == "none":
+            return None
+        token = _bearer(scope["headers"])
+        given = self.access.scope(token)
+        if given is None:
+            detail = "nobody has given out this token; ask who runs the service for one"
+            return _unauthenticated("token_unknown", detail, 'error="invalid_token"')
+        if not includes(given, wanted):
+            if token is None:
+                detail = f"{method} {path} needs a token of scope {wanted}, as `Authorization: Bearer TOKEN`"
+                return _unauthenticated("token_missing", detail)
+            detail = f"{method} {path} needs the scope {wanted}, and this token has the scope {given}"
+            challenge = f'Bearer realm="vernier", error="insufficient_scope", scope="{wanted}"'
+            return problem_response(403, "scope_missing", detail, {"scope": wanted}, {"www-authenticate": challenge})
+        return self._foreign(scope) if token is None else None
+
+    def _foreign(self, scope: Scope) -> Response | None:
+        """A browser on this machine must not ask for the pages of others: they could be anybody's."""
+        host = _header(scope["headers"], b"host")
+        if self.access.local and host is not None and not is_loopback(_name(host)):
+            detail = (
+                f"this sidecar is for its own machine, and {host} is not a name of it; set tokens to ask from there"
+            )
+            return problem_response(403, "foreign_host", detail)
+        origin = _header(scope["headers"], b"origin")
+        if origin is not None and scope["method"] not in _SAFE and urlsplit(origin).netloc != host:
+            return problem_response(403, "foreign_origin", f"pages of {origin} may not send anything here")
+        return None
+
+    # --- how much -----------------------------------------------------------------------------------------------------
+
+    async def _body(self, scope: Scope, receive: Receive) -> list[Message] | Response:
+        """The whole body as it came, or why not."""
+        declared = _header(scope["headers"], b"content-length")
+        if declared is not None and declared.isdecimal() and int(declared) > self.max_body_bytes:
+            return self._too_large(int(declared))
+        messages: list[Message] = []
+        size = 0
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    messages.append(message)
+                    size += len(message.get("body", b""))
+                    if size > self.max_body_bytes:
+                        return self._too_large(size)
+                    if message["type"] != "http.request" or not message.get("more_body", False):
+                        return messages
+        except TimeoutError:
+            detail = f"the body did not come within {_BODY_SECONDS:g} s"
+            return problem_response(408, "body_too_slow", detail, headers={"connection": "close"})
+
+    def _too_large(self, size: int) -> Response:
+        detail = (
+            f"the body has {size} bytes or more; http.max_body_bytes allows {self.max_body_bytes}: send it in parts"
+        )
+        return problem_response(413, "body_too_large", detail, headers={"connection": "close"})
+
+
+def _replayed(messages: list[Message], receive: Receive) -> Receive:
+    waiting = iter(messages)
+
+    async def replay() -> Message:
+        for message in waiting:
+            return message
+        return await receive()
+
+    return replay
+
+
+def _unauthenticated(code: str, detail: str, error: str = "") -> Response:
+    challenge = 'Bearer realm="vernier"' + (f", {error}" if error else "")
+    return problem_response(401, code, detail, headers={"www-authenticate": challenge})
+
+
+def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    given = _header(headers, b"authorization")
+    if given is None:
+        return None
+    kind, _, token = given.partition(" ")
+    # Credentials of another kind are none that we gave out; they must not count as no credentials at all.
+    return token.strip() if kind.lower() == "bearer" else given
+
+
+def _header(headers: Iterable[tuple[Any, Any]], name: bytes) -> str | None:
+    for key, value in headers:
+        if key == name:
+            return str(value.decode("latin-1"))
+    return None
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
