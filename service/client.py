@@ -5,6 +5,7 @@
         client.pandas("reach")
         for event in client.watch("reach"):              # goes on where it was when the connection breaks
             for change in event.changes: ...
+        client.wait(client.send("edges", [(1, 2)]))      # sent, and visible
 
 Times are integers of nanoseconds here; everything of one answer is as of one data time, also when it takes several
 pages.
@@ -24,46 +25,16 @@ import httpx
 import msgspec
 import pyarrow as pa
 
-from storage.errors import CallerError
+from service.bodies import ARROW, NDJSON, Time, bodies
+from service.refusals import NoCertificates, NotVisible, ServerError, Unreachable
+
+__all__ = ["Change", "Client", "Event", "NoCertificates", "NotVisible", "Rows", "ServerError", "Unreachable", "connect"]
 
 URL = "http://127.0.0.1:8642"
-ARROW = "application/vnd.apache.arrow.stream"
-NDJSON = "application/x-ndjson"
 
 _PAGE = 10_000
 _RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _SILENCE_SECONDS = 60.0
-
-Time = int | str
-"""A data time: nanoseconds, a decimal string, or RFC 3339."""
-
-
-class Unreachable(CallerError):
-    """No sidecar answers at the address."""
-
-    message = (
-        "no sidecar answers at {url} ({reason}); start the service with `vernier up`, or give its address with --url"
-    )
-    url: str
-    reason: str
-
-
-class NoCertificates(CallerError):
-    """The file of certificates cannot be read."""
-
-    message = "cafile {file}: {reason}"
-    file: str
-    reason: str
-
-
-class ServerError(CallerError):
-    """The sidecar answered with an error; `problem` is stable, such as compacted, not_yet_final, unknown_view."""
-
-    message = "{detail}"
-    status: int
-    problem: str
-    title: str
-    detail: str
 
 
 class Rows(list[dict[str, Any]]):
@@ -281,6 +252,46 @@ class Client:
         except httpx.HTTPError as error:
             raise Unreachable(url=self.url, reason=str(error) or type(error).__name__) from error
 
+    # --- updates ------------------------------------------------------------------------------------------------------
+
+    def send(self, source: str, updates: Iterable[object] | pa.Table | bytes, *, resolved: Time | None = None) -> str:
+        """Send updates into a source; returns a token for `wait` and `visible` once Kafka has them.
+
+        updates: rows (a sequence in column order, or a dict by column), or whole updates (a dict with `data`, and
+        `time` and `diff` if they are wanted); an Arrow table with the columns, and `_time` and `_diff`; or lines of
+        JSON as bytes. resolved: promise that nothing before this data time follows, for sources with an event clock.
+        What is longer than a request goes in several, one after the other; each of them enters whole or not at all.
+        Raises ServerError: bad_update (422) names what is wrong; kafka_unavailable (503) may have sent some.
+        """
+        token: str | None = None
+        for body, kind in bodies(updates, resolved):
+            params = _given(after=token)
+            path = f"/v1/sources/{quote(source, safe='')}"
+            token = self._send("POST", path, params=params, content=body, headers={"content-type": kind}).json()[
+                "token"
+            ]
+        return token or ""
+
+    def visible(self, token: str, *, views: Sequence[str] = (), wait_ms: int = 0) -> dict[str, Any]:
+        """Whether updates are visible: `visible`, `as_of` (the first data time with all of them), `views`."""
+        asked = _given(views=",".join(views) or None, wait_ms=wait_ms or None)
+        return self._json(f"/v1/tokens/{quote(token, safe='')}", asked)
+
+    def wait(self, token: str, *, timeout: float = 30.0, views: Sequence[str] = ()) -> int:
+        """Wait until updates are visible in views (all by default); returns the first data time that has all of them.
+
+        timeout: seconds. Raises NotVisible when they are not by then.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            found = self.visible(token, views=views, wait_ms=int(min(left, self._timeout / 2) * 1000))
+            if found["visible"]:
+                return int(found["as_of"] or 0)
+            if time.monotonic() >= deadline:
+                late = [name for name, about in found["views"].items() if not about["visible"]]
+                raise NotVisible(source=found["source"], seconds=timeout, views=", ".join(late))
+
     # --- status -------------------------------------------------------------------------------------------------------
 
     def frontiers(self) -> dict[str, Any]:
@@ -301,9 +312,9 @@ class Client:
         traces: list[dict[str, Any]] = self._json("/v1/traces")["traces"]
         return traces
 
-    def dead_letters(self, limit: int = 100) -> dict[str, Any]:
-        """The newest refused messages, and how many there were by source and reason."""
-        return self._json("/v1/dead-letters", {"limit": limit})
+    def dead_letters(self, limit: int = 100, *, source: str | None = None, reason: str | None = None) -> dict[str, Any]:
+        """The newest refused messages, of a source and for a reason; and how many there were by both."""
+        return self._json("/v1/dead-letters", _given(limit=limit, source=source, reason=reason))
 
     def sinks(self) -> dict[str, Any]:
         """Output topics by view: topic, format, frontier, messages, problem."""

@@ -148,6 +148,11 @@ def round_up(time: Ints, resolution: Resolution) -> Ints:
     return np.where(time > last, MAX_TIME, up + (-up) % NS_PER_MS)
 
 
+def round_up_one(time: int, resolution: Resolution) -> int:
+    """One time at a resolution."""
+    return int(round_up(np.array([time], np.int64), resolution)[0])
+
+
 def cut_at(frontier: int, resolution: Resolution) -> int:
     """The time from which on `round_up` gives a time not before `frontier`: round_up(t) < frontier iff t <
     cut_at(frontier)."""

@@ -277,6 +277,8 @@ class Epochs:
                 "topic": config.topic,
                 "format": config.format,
                 "clock": config.clock,
+                "on_late": config.on_late,
+                "resolution": config.resolution,
                 "frontier": None if least is None else str(least),
                 "partitions": {
                     partition: {

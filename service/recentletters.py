@@ -6,7 +6,7 @@ All of them, whole and for good, are in the dead-letter topics; what is kept her
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -37,6 +37,9 @@ class RecentLetters:
             while len(self._kept) > MOST or (self._bytes > _MOST_BYTES and len(self._kept) > 1):
                 self._bytes -= self._kept.popleft()[0]
 
-    def newest(self, limit: int) -> list[dict[str, Any]]:
-        """The newest letters, newest first."""
-        return [letter for _, letter in islice(reversed(list(self._kept)), limit)]
+    def newest(
+        self, limit: int, wanted: Callable[[Mapping[str, Any]], bool] = lambda letter: True
+    ) -> list[dict[str, Any]]:
+        """The newest letters that are wanted, newest first."""
+        found = (letter for _, letter in reversed(list(self._kept)) if wanted(letter))
+        return list(islice(found, limit))

@@ -252,6 +252,12 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
         raise CannotRead(file=file, reason=str(reason).lower()) from error
 
 
+def read_lines(file: str) -> list[bytes]:
+    """All lines of a file (`-`: standard input), plain or .gz. Raises CannotRead."""
+    with _opened(file) as stream:
+        return stream.read().splitlines()
+
+
 def _chunks(file: str, size: int | None) -> Iterator[list[bytes]]:
     """The lines that are at hand, at most `size` of them at once: a slow pipe is passed on without delay."""
     with _opened(file) as stream:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 if TYPE_CHECKING:
+    from service.client import Client
     from service.settings import Settings
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -68,6 +71,51 @@ def with_settings(function: Function) -> Function:
     for option in reversed(_SETTINGS):
         function = option(function)
     return function
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which sidecar a command asks, and as whom."""
+
+    url: str
+    token: str | None
+    token_file: Path | None
+    cafile: Path | None
+
+    def client(self) -> Client:
+        """A client of it. Raises UsageError, NoCertificates."""
+        from service.client import connect
+
+        token = self.token
+        if token is None and self.token_file is not None:
+            try:
+                token = self.token_file.read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise click.UsageError(f"--token-file {self.token_file}: {error}") from error
+        return connect(self.url, token=token, cafile=None if self.cafile is None else str(self.cafile))
+
+
+_SIDECAR = (
+    click.option("--url", default="http://127.0.0.1:8642", show_default=True, help="The sidecar."),
+    click.option("--token", envvar="VERNIER_TOKEN", help="Who asks; better in VERNIER_TOKEN, or in a file."),
+    click.option("--token-file", type=FILE, envvar="VERNIER_TOKEN_FILE", help="A file with the token."),
+    click.option("--cafile", type=FILE, envvar="VERNIER_CAFILE", help="Certificates that https is checked by, PEM."),
+)
+
+
+def with_sidecar(function: Function) -> Function:
+    """Adds --url, --token, --token-file and --cafile as one argument, `asked`."""
+
+    @functools.wraps(function)
+    def gathered(
+        *arguments: Any, url: str, token: str | None, token_file: Path | None, cafile: Path | None, **others: Any
+    ) -> Any:
+        return function(*arguments, asked=Asked(url, token, token_file, cafile), **others)
+
+    made: Any = gathered
+    for option in reversed(_SIDECAR):
+        made = option(made)
+    return cast(Function, made)
 
 
 def flags(pairs: Sequence[str]) -> dict[str, object]:

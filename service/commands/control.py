@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from service.commands.base import Command, Function
-from service.commands.reading import reach, url_option
+from service.commands.base import Asked, Command, Function, with_sidecar
 
 if TYPE_CHECKING:
     from service.client import Client
@@ -25,32 +24,32 @@ def _wait(seconds: float) -> Callable[[Function], Function]:
 
 @click.command(cls=Command)
 @_wait(60)
-@url_option
-def pause(wait: float, url: str) -> None:
+@with_sidecar
+def pause(wait: float, asked: Asked) -> None:
     """Stop making epochs: state and answers stay, also over restarts, until `vernier resume`."""
-    _ask("pause", wait, url)
+    _ask("pause", wait, asked)
 
 
 @click.command(cls=Command)
 @_wait(60)
-@url_option
-def resume(wait: float, url: str) -> None:
+@with_sidecar
+def resume(wait: float, asked: Asked) -> None:
     """Make epochs again after `vernier pause` or `vernier drain`."""
-    _ask("resume", wait, url)
+    _ask("resume", wait, asked)
 
 
 @click.command(cls=Command)
 @_wait(600)
-@url_option
-def drain(wait: float, url: str) -> None:
+@with_sidecar
+def drain(wait: float, asked: Asked) -> None:
     """Process all that is in the topics now, then stop making epochs until `vernier resume`."""
-    _ask("drain", wait, url)
+    _ask("drain", wait, asked)
 
 
-def _ask(what: Literal["pause", "resume", "drain"], wait: float, url: str) -> None:
+def _ask(what: Literal["pause", "resume", "drain"], wait: float, asked: Asked) -> None:
     """Ask, and tell how it goes until it is so. Raises ClickException when it takes longer."""
     deadline = time.monotonic() + wait
-    with reach(url) as client:
+    with asked.client() as client:
         found, told = client.control(what), ""
         while not found["acknowledged"]:
             if found["says"] != told and found["intake"] == "draining":

@@ -6,32 +6,45 @@ from pathlib import Path
 
 import click
 
-from service.commands.base import Command, Group, kafka_settings, with_settings
+from service.commands.base import Asked, Command, Group, kafka_settings, with_settings, with_sidecar
 
 _bootstrap = click.option("--bootstrap", help="The brokers, host:port; default: the settings' kafka.bootstrap.")
 
 
 @click.command(cls=Command)
 @click.argument("file")
-@click.option("--topic", required=True, metavar="T", help="Where to; the service makes its sources' topics.")
+@click.option("--topic", metavar="T", help="Where to; the service makes its sources' topics.")
+@click.option("--source", metavar="S", help="Instead of --topic: over HTTP, through the sidecar at --url.")
+@click.option(
+    "--wait", type=click.FloatRange(0), metavar="S", help="With --source: until the views have them, so long."
+)
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Updates a second, at most.")
 @_bootstrap
 @click.option(
     "--format", "form", type=click.Choice(["vernier", "json"]), help="Default: what the settings say of the topic."
 )
 @click.option("--promise", is_flag=True, help="Tell an event clock how far the updates, sorted by time, have come.")
+@with_sidecar
 @with_settings
 def send(
     file: str,
-    topic: str,
+    topic: str | None,
+    source: str | None,
+    wait: float | None,
     rate: float | None,
     bootstrap: str | None,
     form: str | None,
     promise: bool,
     config: Path | None,
     pairs: tuple[str, ...],
+    asked: Asked,
 ) -> None:
-    """Send FILE's lines of updates (- is standard input) into a topic of Kafka."""
+    """Send FILE's lines of updates (- is standard input) into a topic of Kafka, or to a sidecar's source."""
+    if (topic is None) == (source is None):
+        raise click.UsageError("say where to: --topic for Kafka, or --source for a sidecar")
+    if topic is None:
+        _send_to_sidecar(file, str(source), asked, wait)
+        return
     from service.progress import on_terminal
     from service.send import Sender, Sending
 
@@ -43,6 +56,18 @@ def send(
             raise click.UsageError(f"topic {topic} has format {form}, which send does not write; say --format")
     count = Sender(settings, Sending(file, topic, form, rate, promise), on_terminal()).run()
     click.echo(f"sent {count} line{'' if count == 1 else 's'} to {topic}", err=True)
+
+
+def _send_to_sidecar(file: str, source: str, asked: Asked, wait: float | None) -> None:
+    from service.send import read_lines
+
+    with asked.client() as client:
+        lines = [line for line in read_lines(file) if line.strip()]
+        token = client.send(source, lines)
+        click.echo(f"sent {len(lines)} line{'' if len(lines) == 1 else 's'} to {source}", err=True)
+        if token and wait is not None:
+            click.echo(f"visible at {client.wait(token, timeout=wait)}", err=True)
+    click.echo(token)
 
 
 @click.group(cls=Group)

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from service.commands.base import Command
-
-if TYPE_CHECKING:
-    from service.client import Client
-
-url_option = click.option("--url", default="http://127.0.0.1:8642", show_default=True, help="The sidecar.")
-
-
-def reach(url: str) -> Client:
-    """A client of the sidecar there."""
-    from service.client import connect
-
-    return connect(url)
+from service.commands.base import Asked, Command, with_sidecar
 
 
 @click.command(cls=Command)
@@ -33,7 +21,7 @@ def reach(url: str) -> Client:
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "arrow"]), default="table", show_default=True
 )
-@url_option
+@with_sidecar
 def query(
     view: str,
     where: tuple[str, ...],
@@ -43,13 +31,13 @@ def query(
     limit: int | None,
     wait_ms: int,
     form: str,
-    url: str,
+    asked: Asked,
 ) -> None:
     """Show the rows of VIEW, now or at a data time."""
     from service.display import condition, show_arrow, show_rows
 
     chosen = columns.split(",") if columns else None
-    asked: dict[str, Any] = {
+    question: dict[str, Any] = {
         "where": [condition(text) for text in where],
         "columns": chosen,
         "order": order,
@@ -57,24 +45,24 @@ def query(
         "as_of": as_of,
         "wait_ms": wait_ms,
     }
-    with reach(url) as client:
+    with asked.client() as client:
         if form == "arrow":
-            show_arrow(client.arrow(view, **asked))
+            show_arrow(client.arrow(view, **question))
             return
         names = chosen or [column["name"] for column in client.view(view)["columns"]]
-        show_rows(view, client.rows(view, **asked), names, form)
+        show_rows(view, client.rows(view, **question), names, form)
 
 
 @click.command(cls=Command)
 @click.argument("view")
 @click.option("--since", metavar="TIME", help="Changes from this data time on, instead of the rows of now.")
 @click.option("--until", metavar="TIME", help="Stop when everything before this data time is final.")
-@url_option
-def watch(view: str, since: str | None, until: str | None, url: str) -> None:
+@with_sidecar
+def watch(view: str, since: str | None, until: str | None, asked: Asked) -> None:
     """Follow VIEW: its rows, then each change as it becomes final, a line of JSON each."""
     from service.display import event_lines
 
-    with reach(url) as client:
+    with asked.client() as client:
         for event in client.watch(view, since=since, until=until):
             for line in event_lines(view, event):
                 click.echo(line)
@@ -83,15 +71,15 @@ def watch(view: str, since: str | None, until: str | None, url: str) -> None:
 
 @click.command(cls=Command)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@url_option
-def status(form: str, url: str) -> None:
+@with_sidecar
+def status(form: str, asked: Asked) -> None:
     """Tell how a service is doing; exit status 1 when it is not ready."""
     from service.display import json_line, status_text
 
-    with reach(url) as client:
+    with asked.client() as client:
         found = client.status()
     if form == "json" or found["epoch"] is not None:
         click.echo(json_line(found) if form == "json" else status_text(found))
     if not found["ready"]:
         reasons = "; ".join(f"{one['laggard']}: {one['why']}" for one in found["laggards"])
-        raise click.ClickException(f"the service at {url} is not ready: {reasons or 'no epoch is committed yet'}")
+        raise click.ClickException(f"the service at {asked.url} is not ready: {reasons or 'no epoch is committed yet'}")

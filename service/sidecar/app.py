@@ -16,15 +16,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import Answers
 from service.reader import Reader
-from service.sidecar import control, problems, rows, schemas, status
+from service.sidecar import control, ingest, problems, rows, schemas, status
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.context import Context
 from service.sidecar.follower import Follower
 from service.sidecar.guard import Guard
+from service.sidecar.ingest import Ingest
 from service.sidecar.lookups import PointLookups
 from service.sidecar.metrics import SidecarMetrics, release
+from service.sidecar.openapi import described
 from service.sidecar.options import Options
 from service.sidecar.queries import Queries
+from service.sidecar.replies import reply
 
 STATIC = Path(__file__).parent / "static"
 _ABOUT = """Standing queries' answers, exact at every nanosecond. *since* is inclusive, *until* exclusive; a frontier
@@ -77,6 +80,7 @@ def build(options: Options) -> FastAPI:
     queries = Queries(options.query_threads, options.query_ms)
     context = Context(options, follower, answers, ChangeStreams(follower, answers, options), queries)
     metrics = SidecarMetrics(context)
+    taking = None if options.service is None else Ingest(context, options.service)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -84,10 +88,18 @@ def build(options: Options) -> FastAPI:
         yield
         context.streams.close()
         queries.close()
+        if taking is not None:
+            taking.close()
         follower.stop()
 
     app = FastAPI(
-        title="Vernier", version=release(), description=_ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
+        title="Vernier",
+        version=release(),
+        description=_ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
     )
     app.state.context = context
     app.add_middleware(Observed, metrics=metrics)
@@ -103,8 +115,19 @@ def build(options: Options) -> FastAPI:
     app.include_router(rows.router(context))
     app.include_router(status.router(context))
     app.include_router(control.router(context))
+    app.include_router(ingest.router(context, taking))
 
-    @app.get("/metrics", summary="Prometheus metrics; OpenMetrics by Accept", tags=["health"])
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return reply(await asyncio.to_thread(app.openapi))
+
+    @app.get(
+        "/metrics",
+        summary="Prometheus metrics; OpenMetrics by Accept",
+        tags=["health"],
+        responses=schemas.metrics,
+        response_class=Response,
+    )
     async def exposition(request: Request) -> Response:
         body, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
@@ -114,19 +137,5 @@ def build(options: Options) -> FastAPI:
         return FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
 
     app.mount("/static", Assets(directory=STATIC), name="static")
-    _describe_problems(app)
+    app.openapi = lambda: described(app)  # type: ignore[method-assign]
     return app
-
-
-def _describe_problems(app: FastAPI) -> None:
-    """Give OpenAPI the model that its problem answers refer to."""
-    generate = app.openapi
-
-    def openapi() -> dict[str, object]:
-        document = generate()
-        components = document.setdefault("components", {}).setdefault("schemas", {})
-        for model in schemas.models:
-            components.setdefault(model.__name__, model.model_json_schema(ref_template="#/components/schemas/{model}"))
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]

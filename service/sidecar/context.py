@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from service.answers import Answers
 from service.deadline import Deadline
@@ -18,6 +20,7 @@ from service.sidecar.options import Options
 from service.sidecar.problems import UnknownView
 from service.sidecar.queries import Queries
 from service.viewstate import ViewState
+from storage.errors import StorageError
 from storage.updates import CLOSED
 
 Result = TypeVar("Result")
@@ -25,6 +28,7 @@ Result = TypeVar("Result")
 SMALL_ROWS = 1_000
 """An answer of so many rows is made at once."""
 _SMALL_VIEW = 20_000
+_PLAN_FILE = "plan.json"
 
 
 @dataclass(slots=True)
@@ -51,6 +55,14 @@ class Context:
         TooSlow, and what the work raises."""
         small = rows <= SMALL_ROWS and len(view.rows) <= _SMALL_VIEW and as_of + 1 >= view.log_start
         return await self.queries.run(small, work)
+
+    def plan(self) -> dict[str, Any] | None:
+        """What the service explains of its program; None where it has left no readable plan."""
+        try:
+            plan: dict[str, Any] = msgspec.json.decode(self.follower.reader.files.get(_PLAN_FILE))
+        except (StorageError, msgspec.DecodeError):
+            return None
+        return plan
 
     def view(self, name: str) -> tuple[Snapshot, ViewState]:
         """A view at the newest epoch. Raises UnknownView, NoEpoch."""

@@ -18,7 +18,7 @@ from service.control import Standing, Wanted, Wish
 from service.instants import format_instant
 from service.sidecar import schemas
 from service.sidecar.context import Context
-from service.sidecar.status import reply
+from service.sidecar.replies import reply
 
 _POLL_SECONDS = 0.1
 
@@ -35,10 +35,7 @@ class ControlBody(BaseModel):
     says: str
 
 
-_answers: dict[int | str, dict[str, Any]] = {
-    200: {"model": ControlBody, "description": "It is so"},
-    **schemas.plain,
-}
+_answers = schemas.answer(ControlBody, "It is so") | schemas.problems(422, 503)
 _asked: dict[int | str, dict[str, Any]] = {
     **_answers,
     202: {"model": ControlBody, "description": "It is asked for; the driver has not done it yet"},

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from operators.errors import meant
 from service.deadline import TooSlow
 from service.sidecar.encoding import TooLarge
+from service.submission import BadSubmission
 from service.viewstate import Compacted, NotYetFinal
 from storage.errors import CallerError, StorageError, VernierError
 
@@ -32,6 +33,14 @@ class UnknownView(CallerError):
         """The error with the nearest name, or the names there are."""
         listed = f"; there are {', '.join(known)}" if known else "; there are no views"
         return cls(view=view, hint=meant(view, known) or listed)
+
+
+class UnknownSource(CallerError):
+    """No source of that name."""
+
+    message = "there is no source {source!r}{hint}"
+    source: str
+    hint: str
 
 
 class NoEpoch(StorageError):
@@ -55,14 +64,15 @@ class Problem(VernierError):
     kind: str
     detail: str
     extra: dict[str, Any]
+    headers: dict[str, str]
 
     def describe(self) -> str:
         return self.detail
 
     @classmethod
-    def of(cls, status: int, kind: str, detail: str, **extra: Any) -> Problem:
+    def of(cls, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **extra: Any) -> Problem:
         """The problem in one line."""
-        return cls(status=status, kind=kind, detail=detail, extra=extra)
+        return cls(status=status, kind=kind, detail=detail, extra=extra, headers=headers or {})
 
 
 def problem_response(
@@ -84,7 +94,7 @@ def of_error(error: VernierError) -> Response:
     """The answer to an error of ours; times as decimal strings."""
     match error:
         case Problem():
-            return problem_response(error.status, error.kind, error.detail, error.extra)
+            return problem_response(error.status, error.kind, error.detail, error.extra, error.headers)
         case Compacted():
             extra = {"view": error.view, "as_of": str(error.as_of), "since": str(error.since)}
             return problem_response(410, error.code, str(error), extra)
@@ -93,6 +103,10 @@ def of_error(error: VernierError) -> Response:
             return problem_response(409, error.code, str(error), extra)
         case UnknownView():
             return problem_response(404, error.code, str(error), {"view": error.view})
+        case UnknownSource():
+            return problem_response(404, error.code, str(error), {"source": error.source})
+        case BadSubmission():
+            return problem_response(422, error.code, str(error), {error.unit: error.number})
         case TooSlow():
             return problem_response(503, error.code, str(error), headers={"retry-after": "1"})
         case TooLarge():

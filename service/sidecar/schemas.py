@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Responses = dict[int | str, dict[str, Any]]
 Time = Field(description="Data time in nanoseconds since 1970, a decimal string", examples=["1767225600000000000"])
+Frontier = list[str] | None
+"""Times that may still come; empty: everything is final, null: nobody knows."""
 
 
 class ProblemBody(BaseModel):
@@ -34,13 +37,13 @@ class RowsBody(BaseModel):
 class PageBody(RowsBody):
     """A page of rows; `next_cursor` asks for the next one of the same answer, null at the end."""
 
-    next_cursor: str | None
+    next_cursor: str | None = Field(examples=[None])
 
 
 class KeysBody(RowsBody):
     """Rows of many keys, in the order of the keys; `missing` are the keys that have none."""
 
-    missing: list[Any]
+    missing: list[Any] = Field(examples=[[3]])
 
 
 class ReadBody(BaseModel):
@@ -48,7 +51,7 @@ class ReadBody(BaseModel):
 
     as_of: str = Time
     frontier: str = Time
-    stale_ms: int
+    stale_ms: int = Field(examples=[120])
     views: dict[str, PageBody]
 
 
@@ -67,48 +70,111 @@ class ViewsBody(BaseModel):
     """All views."""
 
     views: list[ViewBody]
-    stale_ms: int
+    app: str = Field(examples=["demo"])
+    epoch: int = Field(examples=[128])
+    stale_ms: int = Field(examples=[120])
 
 
-def _problem(detail: str) -> dict[str, Any]:
-    schema = {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
-    return {"description": detail, "content": {"application/problem+json": schema}}
+def answer(model: type[BaseModel], description: str = "") -> Responses:
+    """A good answer, with an example made of its members' examples."""
+    about = description or (model.__doc__ or "").partition("\n")[0]
+    return {200: {"model": model, "description": about, "content": {"application/json": {"example": example(model)}}}}
 
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: _problem("A parameter cannot be understood"),
-    404: _problem("There is no such view (`unknown_view`)"),
-    409: _problem("`as_of` may still change (`not_yet_final`)"),
-    410: _problem("The time lies before the history window (`compacted`)"),
-    422: _problem("A parameter has the wrong form (`invalid_request`)"),
-    503: _problem("No epoch has been committed yet (`no_epoch`)"),
+def example(kind: Any) -> Any:
+    """An example of a type of an answer."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {
+            name: field.examples[0] if field.examples else example(field.annotation)
+            for name, field in kind.model_fields.items()
+        }
+    of, inner = get_origin(kind), get_args(kind)
+    if of is list:
+        return [example(inner[0])]
+    if of is Literal:
+        return inner[0]
+    if of is dict:
+        return {"name": example(inner[1])}
+    plain: dict[Any, Any] = {int: 1, float: 0.25, bool: True, str: "text"}
+    if inner and type(None) in inner:
+        return example(inner[0])
+    return plain.get(kind)
+
+
+_WHY = {
+    400: "A parameter cannot be understood",
+    401: "No token, or none that was given out (`token_missing`, `token_unknown`)",
+    403: "The token lacks the scope (`scope_missing`), or a foreign page asks (`foreign_host`, `foreign_origin`)",
+    404: "There is no such thing (`unknown_view`, `unknown_source`, `no_plan`)",
+    406: "No acceptable format (`not_acceptable`)",
+    408: "The body did not come in time (`body_too_slow`)",
+    409: "Not now: `as_of` may still change (`not_yet_final`); the source takes none (`not_writable`, `ingest_off`)",
+    410: "The time lies before the history window (`compacted`)",
+    413: "Too much (`too_many_keys`, `body_too_large`, `response_too_large`)",
+    415: "Not a content type of updates (`unknown_content_type`)",
+    422: "A parameter has the wrong form (`invalid_request`), or an update (`bad_update`)",
+    429: "Too many at once (`too_many_ingests`)",
+    503: "Not now (`no_epoch`, `unreadable`, `not_ready`, `query_timeout`, `kafka_unavailable`, `no_plan`)",
 }
 
 
-def _with(ok: dict[str, Any], *others: int) -> dict[int | str, dict[str, Any]]:
-    more = {406: "No acceptable format (`not_acceptable`)", 413: "Too many keys (`too_many_keys`)"}
-    return {200: ok, **_PROBLEMS, **{status: _problem(more[status]) for status in others}}
+def problems(*statuses: int) -> Responses:
+    """Answers that are errors."""
+    schema = {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
+    return {
+        status: {"description": _WHY[status], "content": {"application/problem+json": schema}} for status in statuses
+    }
+
+
+_COMMON = (400, 404, 409, 410, 422, 503)
 
 
 _TEXT = {"schema": {"type": "string"}}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_STREAM = {
+_CHANGE = (
+    '{"view":"reach","lower":"17","upper":"20","committed":"1767225600000000000",'
+    '"changes":[{"row":{"node":4},"time":"17","diff":1}]}'
+)
+_STREAM: dict[str, Any] = {
     "description": "Events `snapshot`, `updates`, `progress` and `error`; the id of an event is the frontier behind it",
-    "content": {"text/event-stream": _TEXT, "application/x-ndjson": _TEXT},
+    "content": {
+        "text/event-stream": _TEXT | {"example": f"event: updates\nid: 20\ndata: {_CHANGE}\n\n"},
+        "application/x-ndjson": _TEXT | {"example": '{"event":"updates","id":"20",' + _CHANGE[1:] + "\n"},
+    },
 }
+
+
+def _with(found: dict[str, Any], *others: int) -> Responses:
+    ok: Responses = {200: found}
+    return ok | problems(*others)
+
 
 rows = _with(
     {
         "model": PageBody,
         "description": "A page of rows",
-        "content": {"application/x-ndjson": _TEXT, "text/csv": _TEXT, "application/vnd.apache.arrow.stream": _BINARY},
+        "content": {
+            "application/json": {"example": example(PageBody)},
+            "application/x-ndjson": _TEXT | {"example": '{"node":1}\n{"node":2}\n'},
+            "text/csv": _TEXT | {"example": "node\n1\n2\n"},
+            "application/vnd.apache.arrow.stream": _BINARY,
+        },
     },
-    406,
+    *(*_COMMON, 406, 413),
 )
-rows_of_key = _with({"model": RowsBody, "description": "The rows of the key; none when it has none"})
-rows_of_keys = _with({"model": KeysBody, "description": "The rows of the keys"}, 413)
-read = _with({"model": ReadBody, "description": "The first page of each view, all as of one time"})
-changes = _with(_STREAM, 406) | {204: {"description": "The subscriber has everything up to `until`"}}
-views: dict[int | str, dict[str, Any]] = {200: {"model": ViewsBody, "description": "All views"}, 503: _PROBLEMS[503]}
-plain: dict[int | str, dict[str, Any]] = {422: _PROBLEMS[422], 503: _PROBLEMS[503]}
+rows_of_key = answer(RowsBody, "The rows of the key; none when it has none") | problems(*_COMMON, 413)
+rows_of_keys = answer(KeysBody) | problems(*_COMMON, 408, 413)
+read = answer(ReadBody, "The first page of each view, all as of one time") | problems(*_COMMON, 413)
+_UP_TO_DATE: Responses = {204: {"description": "The subscriber has everything up to `until`"}}
+changes = _with(_STREAM, *_COMMON, 406) | _UP_TO_DATE
+views = answer(ViewsBody) | problems(503)
+metrics: Responses = {
+    200: {
+        "description": "Prometheus text, or OpenMetrics",
+        "content": {
+            "text/plain": _TEXT | {"example": 'vernier_view_rows{view="reach"} 812.0\n'},
+            "application/openmetrics-text": _TEXT,
+        },
+    }
+}
 models = (ProblemBody,)

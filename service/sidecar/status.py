@@ -8,32 +8,26 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Annotated, Any
 
-import msgspec
 import numpy as np
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from service import control, trouble
+from service.deadletter import Reason
 from service.instants import format_instant
 from service.masking import masked
 from service.reader import EpochNote, Snapshot
-from service.sidecar import schemas
+from service.sidecar import schemas, statusschemas
 from service.sidecar.context import Context, frontier_list
 from service.sidecar.problems import Problem, problem_response
 from service.sidecar.readiness import laggards
+from service.sidecar.replies import reply
 from service.sinks import told
 from service.stats import LATENCY_BOUNDS, Histogram, quantiles
 from service.viewstate import ViewState
-from storage.errors import StorageError
 from storage.manifest import LayerRef
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
-_PLAN_FILE = "plan.json"
-
-
-def reply(body: object, status: int = 200) -> Response:
-    """A JSON answer that nobody may keep."""
-    return Response(msgspec.json.encode(body), status, {"cache-control": "no-store"}, "application/json")
 
 
 def router(context: Context) -> APIRouter:
@@ -41,12 +35,12 @@ def router(context: Context) -> APIRouter:
     routes = APIRouter(tags=["status"])
     follower = context.follower
 
-    @routes.get("/healthz", summary="The process lives", tags=["health"])
+    @routes.get("/healthz", summary="The process lives", tags=["health"], responses=statusschemas.healthz)
     async def healthz() -> Response:
         uptime = (time.time_ns() - context.started_ns) / 1e9
         return reply({"status": "ok", "pid": os.getpid(), "uptime_seconds": round(uptime, 3)})
 
-    @routes.get("/readyz", summary="Every view is caught up", tags=["health"], responses=schemas.plain)
+    @routes.get("/readyz", summary="Every view is caught up", tags=["health"], responses=statusschemas.readyz)
     async def readyz() -> Response:
         snapshot = follower.snapshot
         files = follower.reader.files
@@ -73,7 +67,7 @@ def router(context: Context) -> APIRouter:
             "stale_ms": context.stale_ms(snapshot),
         })  # fmt: skip
 
-    @routes.get("/v1/frontiers", summary="How far everything is final", responses=schemas.plain)
+    @routes.get("/v1/frontiers", summary="How far everything is final", responses=statusschemas.frontiers)
     async def frontiers() -> Response:
         snapshot = follower.require()
         manifest = snapshot.manifest
@@ -89,7 +83,7 @@ def router(context: Context) -> APIRouter:
             "sources": {name: _source_frontiers(about) for name, about in _sources(snapshot).items()},
         })  # fmt: skip
 
-    @routes.get("/v1/latency", summary="Received to visible, by view", responses=schemas.plain)
+    @routes.get("/v1/latency", summary="Received to visible, by view", responses=statusschemas.latency)
     async def latency(
         window_seconds: Annotated[int, Query(ge=1, le=86_400, description="How far back the series goes")] = 300,
         points: Annotated[int, Query(ge=1, le=1_000, description="Points of the series")] = 150,
@@ -115,7 +109,7 @@ def router(context: Context) -> APIRouter:
             "notice_seconds": {"median": median(noticed) if noticed else None, "epochs": len(noticed)},
         })  # fmt: skip
 
-    @routes.get("/v1/epochs", summary="The newest epochs", responses=schemas.plain)
+    @routes.get("/v1/epochs", summary="The newest epochs", responses=statusschemas.epochs)
     async def epochs(
         after: Annotated[int, Query(ge=0, description="Only epochs behind this one")] = 0,
         limit: Annotated[int, Query(ge=1, le=1_200)] = 100,
@@ -124,12 +118,12 @@ def router(context: Context) -> APIRouter:
         notes = [note for note in snapshot.history if note.epoch > after][-limit:]
         return reply({"epochs": [_epoch(note) for note in notes], "stale_ms": context.stale_ms(snapshot)})
 
-    @routes.get("/v1/sources", summary="Sources with partitions, offsets, counts", responses=schemas.plain)
+    @routes.get("/v1/sources", summary="Sources with partitions, offsets, counts", responses=statusschemas.sources)
     async def sources() -> Response:
         snapshot = follower.require()
         return reply({"sources": _source_details(snapshot), "stale_ms": context.stale_ms(snapshot)})
 
-    @routes.get("/v1/sinks", summary="Output topics: how far each view has gone out", responses=schemas.plain)
+    @routes.get("/v1/sinks", summary="Output topics: how far each view has gone out", responses=statusschemas.sinks)
     async def sinks() -> Response:
         snapshot = follower.require()
         found = told.read(follower.reader.files)
@@ -142,11 +136,11 @@ def router(context: Context) -> APIRouter:
             "told_ms": max(0, time.time_ns() - found.at_ns) // 1_000_000,
         })  # fmt: skip
 
-    @routes.get("/v1/traces", summary="Arrangements with their layers", responses=schemas.plain)
+    @routes.get("/v1/traces", summary="Arrangements with their layers", responses=statusschemas.traces)
     async def traces() -> Response:
         snapshot = follower.require()
         listed = []
-        plan = _plan(context)
+        plan = context.plan()
         known = {one["trace"]: one for one in plan["arrangements"]} if plan else {}
         for name, trace in snapshot.manifest.traces.items():
             refs = [ref for shard in trace.shards for ref in shard]
@@ -162,18 +156,30 @@ def router(context: Context) -> APIRouter:
             })  # fmt: skip
         return reply({"traces": listed, "stale_ms": context.stale_ms(snapshot)})
 
-    @routes.get("/v1/dead-letters", summary="The newest refused messages", responses=schemas.plain)
-    async def dead_letters(limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Response:
+    @routes.get("/v1/dead-letters", summary="The newest refused messages", responses=statusschemas.letters)
+    async def dead_letters(
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        source: Annotated[str | None, Query(description="Only of this source", examples=["edges"])] = None,
+        topic: Annotated[str | None, Query(description="Only of this topic", examples=["edges"])] = None,
+        reason: Annotated[Reason | None, Query(description="Only refused for this reason")] = None,
+        after: Annotated[int, Query(ge=0, description="Only of epochs behind this one")] = 0,
+    ) -> Response:
         snapshot = follower.require()
-        letters = follower.reader.letters.newest(limit)
-        return reply(
-            {"dead_letters": letters, "totals": _numbers(snapshot, "source_errors_total", ("source", "reason"))}
+        wanted = {"source": source, "topic": topic, "reason": reason}
+        letters = follower.reader.letters.newest(
+            limit,
+            lambda letter: (
+                letter["epoch"] > after
+                and all(value is None or letter.get(name) == value for name, value in wanted.items())
+            ),
         )
+        totals = _numbers(snapshot, "source_errors_total", ("source", "reason"))
+        return reply({"dead_letters": letters, "totals": totals, "stale_ms": context.stale_ms(snapshot)})
 
-    @routes.get("/v1/dataflow", summary="The plan with counters", responses=schemas.plain)
+    @routes.get("/v1/dataflow", summary="The plan with counters", responses=statusschemas.dataflow)
     async def dataflow() -> Response:
         snapshot = follower.require()
-        plan = _plan(context)
+        plan = context.plan()
         if plan is None:
             raise Problem.of(404, "no_plan", f"the service has left no plan in {context.options.state}")
         operators = {
@@ -186,7 +192,7 @@ def router(context: Context) -> APIRouter:
         }
         return reply({"program": snapshot.manifest.program, "plan": plan, "operators": operators})
 
-    @routes.get("/v1/config", summary="Settings, secrets masked", responses=schemas.plain)
+    @routes.get("/v1/config", summary="Settings, secrets masked", responses=statusschemas.config)
     async def config() -> Response:
         options = context.options
         own: dict[str, Any] = {
@@ -199,15 +205,6 @@ def router(context: Context) -> APIRouter:
         return reply(masked(told))
 
     return routes
-
-
-def _plan(context: Context) -> dict[str, Any] | None:
-    """What the service explains of its program; None where it has left no readable plan."""
-    try:
-        plan: dict[str, Any] = msgspec.json.decode(context.follower.reader.files.get(_PLAN_FILE))
-    except (StorageError, msgspec.DecodeError):
-        return None
-    return plan
 
 
 def _about(view: ViewState) -> dict[str, Any]:

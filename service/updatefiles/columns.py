@@ -123,7 +123,7 @@ class _Piece:
         try:
             return column.cast(kind)
         except pa.ArrowInvalid as error:
-            row = _first_bad(len(column), lambda stop: column.slice(0, stop).cast(kind))
+            row = first_bad(len(column), lambda stop: column.slice(0, stop).cast(kind))
             problem = f"{name} is {shown(column[row].as_py())}, which does not fit 64 bits"
             raise self.fail(row, problem) from error
 
@@ -204,13 +204,13 @@ class _Piece:
         try:
             return field.encode(values, self.heap)
         except BadValue as error:
-            row = _first_bad(len(values), lambda stop: field.encode(values.slice(0, stop), self.heap))
+            row = first_bad(len(values), lambda stop: field.encode(values.slice(0, stop), self.heap))
             found = shown(values[row].as_py())
             problem = f"{field.name} of data is {found}, which is not {spell(field.type, field.nullable)}"
             raise self.fail(int(rows[row]), problem) from error
 
 
-def _first_bad(n: int, attempt: Callable[[int], object]) -> int:
+def first_bad(n: int, attempt: Callable[[int], object]) -> int:
     """The first of n rows with which `attempt(first rows)` fails; it fails with all n of them."""
     good, bad = 0, n
     while bad - good > 1:

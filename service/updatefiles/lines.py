@@ -39,7 +39,7 @@ def read_lines(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tupl
             end = len(whole) if not block else whole.rfind(b"\n") + 1
             whole, rest = whole[:end], whole[end:]
             if whole:
-                values = _lines(whole)
+                values = split_lines(whole)
                 yield raw.tell(), _line_updates(scanner.decode(values, heap), values, sources, str(path), lines + 1)
                 lines += len(values)
             if not block:
@@ -52,7 +52,7 @@ def _scan(*arrays: Any) -> int:
     return kernel(*arrays[:6], False, *arrays[6:])
 
 
-def _lines(text: bytes) -> pa.LargeBinaryArray:
+def split_lines(text: bytes) -> pa.LargeBinaryArray:
     """The lines of a text, each with its newline, without a copy."""
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
     tail = [len(text)] if not len(ends) or ends[-1] != len(text) else []

@@ -10,7 +10,8 @@ import httpx
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.live.service import Feeder, Service, wait_for
+from service.client import ServerError, connect
+from tests.live.service import PATIENCE, Feeder, Service, wait_for
 from tests.live.truth import Truth
 
 KILLS = 10
@@ -78,6 +79,12 @@ def test_every_sampled_answer_is_the_recomputed_one(tmp_path: Path, workers: int
         wait_for("everything sent is final", lambda: service.frontier() >= end)
         sampler._keep(service.read(end - 1))
         assert sampler.finish() >= 100
+        with connect(service.url) as client:
+            token = client.send("roots", [{"data": [10_001], "time": end + 1}], resolved=end + 2)
+            assert client.wait(token, timeout=PATIENCE) == end + 1
+            assert client.key("reach", 10_001, as_of=end + 1) == [{"node": 10_001}]
+            with pytest.raises(ServerError, match="too late"):
+                client.send("roots", [{"data": [10_002], "time": end + 1}])
         _check(truth, sampler.samples)
         _refuse(service, end)
         assert service.read(end - 1) == (end - 1, sampler.samples[end - 1])

@@ -79,8 +79,11 @@ class StateBuilder:
         keep: int = 3,
         committed_ns: int | None = None,
         dead: Sequence[Entry] = (),
+        offsets: Mapping[str, dict[int, int]] | None = None,
+        door: Mapping[str, Any] | None = None,
     ) -> Manifest:
-        """Commit one epoch [frontier, upper); `since` compacts the traces (with `merge`, into one layer a shard)."""
+        """Commit one epoch [frontier, upper); `since` compacts the traces (with `merge`, into one layer a shard).
+        offsets, door: as the manifest has them."""
         self.epoch += 1
         attempt = f"a{self.epoch}"
         lower, fresh = self.frontier, {}
@@ -127,6 +130,8 @@ class StateBuilder:
             },
             dead=self.state.write(self.epoch, attempt, 99, dead) if dead else [],
             stats=self.stats.to_json(),
+            offsets=dict(offsets or {}),
+            door=dict(door or {}),
         )
         self.state.commit(manifest)
         self.state.gc(keep)

@@ -1,0 +1,199 @@
+"""Routes by which updates come in, and the tokens that say when they are visible."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from operators.errors import meant
+from operators.language.schema import RowType
+from service.clocks import round_up_one
+from service.delivery import Delivery
+from service.receipts import Receipt, as_json
+from service.rowquery import split_list
+from service.settings import Settings
+from service.sidecar import statusschemas
+from service.sidecar.context import Context, find_view, frontier_list
+from service.sidecar.problems import Problem, UnknownSource
+from service.sidecar.replies import reply
+from service.submission import Submission, Target, of_array, of_arrow, of_lines
+
+_READERS = {
+    "application/x-ndjson": of_lines,
+    "application/ndjson": of_lines,
+    "application/jsonl": of_lines,
+    "application/json": of_array,
+    "application/vnd.apache.arrow.stream": of_arrow,
+}
+_BOUNDS = 4_096
+"""Receipts whose times are remembered between two questions."""
+
+
+class Ingest:
+    """Takes updates for the sources of a service, at most `max_ingests` requests at once."""
+
+    def __init__(self, context: Context, settings: Settings) -> None:
+        self._context, self._settings = context, settings
+        options = context.options
+        self._room = options.max_ingests
+        self._delivery = Delivery(settings.kafka_client(), options.ingest_ms)
+        self._pool = ThreadPoolExecutor(max(1, self._room), thread_name_prefix="ingest")
+
+    async def take(self, source: str, kind: str, body: bytes, after: Receipt | None) -> tuple[Receipt, int]:
+        """Send what a body holds; its receipt, and how many updates. Raises Problem, BadSubmission, KafkaAway."""
+        read = _READERS.get(kind)
+        if read is None:
+            known = ", ".join(kind for kind in _READERS if kind not in ("application/ndjson", "application/jsonl"))
+            raise Problem.of(415, "unknown_content_type", f"updates come as {known}, not as {kind or 'nothing'}")
+        target = self._target(source)
+        if self._room < 1:
+            detail = "as many requests with updates as http.max_ingests allows wait for Kafka; try again"
+            raise Problem.of(429, "too_many_ingests", detail, headers={"retry-after": "1"})
+        self._room -= 1
+        try:
+            receipt, count = await asyncio.get_running_loop().run_in_executor(
+                self._pool, lambda: self._send(read(body, target))
+            )
+        finally:
+            self._room += 1
+        return receipt if after is None else receipt.after(after), count
+
+    def close(self) -> None:
+        """Take no more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._delivery.close()
+
+    def _send(self, given: Submission) -> tuple[Receipt, int]:
+        target, offsets = given.target, {}
+        if len(given) or given.resolved:
+            now_ns = time.time_ns()
+            offsets = self._delivery.deliver(target.topic, lambda count: given.messages(count, now_ns))
+        return Receipt(target.name, target.topic, offsets, given.latest, target.resolution), len(given)
+
+    def _target(self, source: str) -> Target:
+        """The source as the service itself tells of it, before its first epoch as the settings do."""
+        plan = self._context.plan()
+        if plan is None:
+            raise Problem.of(
+                503, "no_plan", "the service has not said yet which sources it has; try again when it runs"
+            )
+        sources = plan["sources"]
+        if source not in sources:
+            known = f"; there are {', '.join(sources)}" if sources else "; there are no sources"
+            raise UnknownSource(source=source, hint=meant(source, sources) or known)
+        snapshot = self._context.follower.snapshot
+        told: dict[str, Any] = {} if snapshot is None else snapshot.stats.facts.get("sources", {}).get(source, {})
+        said = self._settings.source(source)
+        form, clock = told.get("format", said.format), told.get("clock", said.clock)
+        if form not in ("vernier", "json"):
+            detail = f"source {source} has the format {form}; over HTTP only sources of vernier and json take updates"
+            raise Problem.of(409, "not_writable", detail)
+        late = clock == "event" and told.get("on_late") == "reject" and snapshot is not None
+        return Target(
+            source,
+            RowType.from_json(sources[source]),
+            told.get("topic", self._settings.topic(source)),
+            form,
+            clock,
+            told.get("resolution", said.resolution),
+            snapshot.frontier if late and snapshot is not None else None,
+            self._settings.max_message_bytes,
+        )
+
+
+class Visibility:
+    """Says whether what a receipt names is visible."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._bounds: OrderedDict[str, int] = OrderedDict()
+
+    async def look(self, receipt: Receipt, names: list[str], wait_ms: int) -> dict[str, Any]:
+        """By view, after waiting for all of them. Raises NoEpoch, UnknownView."""
+        follower = self._context.follower
+        snapshot = follower.require()
+        deadline = time.monotonic() + min(wait_ms, self._context.options.max_wait_ms) / 1000
+        while True:
+            views = [find_view(snapshot, name) for name in names or snapshot.views]
+            read, bound = receipt.is_read(snapshot.manifest), None
+            if read:
+                bound = self._bound(receipt, receipt.bound(snapshot.manifest))
+            seen = {view.name: read and receipt.has_passed(bound, view.frontier) for view in views}
+            left = deadline - time.monotonic()
+            if all(seen.values()) or left <= 0:
+                break
+            snapshot = await follower.after(snapshot, left) or snapshot
+        at = None if bound is None else str(round_up_one(bound, receipt.resolution))
+        return {
+            "visible": all(seen.values()),
+            "source": receipt.source,
+            "read": read,
+            "as_of": at if all(seen.values()) else None,
+            "views": {
+                view.name: {"visible": seen[view.name], "frontier": frontier_list(view.frontier)} for view in views
+            },
+            "stale_ms": self._context.stale_ms(snapshot),
+        }
+
+    def _bound(self, receipt: Receipt, found: int | None) -> int | None:
+        """The least bound that was ever found: a source that is never quiet finds ever greater ones."""
+        if receipt.latest is not None or found is None:
+            return found
+        key = receipt.encode()
+        self._bounds[key] = min(found, self._bounds.get(key, found))
+        self._bounds.move_to_end(key)
+        while len(self._bounds) > _BOUNDS:
+            self._bounds.popitem(last=False)
+        return self._bounds[key]
+
+
+def router(context: Context, ingest: Ingest | None) -> APIRouter:
+    """The routes; without `ingest` nothing is taken."""
+    routes = APIRouter(tags=["updates"])
+    visibility = Visibility(context)
+
+    @routes.post(
+        "/v1/sources/{source}",
+        status_code=202,
+        summary="Send updates into a source's topic",
+        responses=statusschemas.ingest,
+        openapi_extra=statusschemas.updates,
+    )
+    async def send(
+        request: Request,
+        source: Annotated[str, Path(examples=["edges"])],
+        after: Annotated[str | None, Query(description="A token of earlier updates; the answer's covers both")] = None,
+    ) -> Response:
+        if ingest is None or context.options.max_ingests < 1:
+            raise Problem.of(409, "ingest_off", "this sidecar takes no updates (http.max_ingests)")
+        earlier = None if after is None else Receipt.decode(after)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        receipt, count = await ingest.take(source, kind, await request.body(), earlier)
+        token = receipt.encode()
+        told = {
+            "token": token,
+            "source": source,
+            "topic": receipt.topic,
+            "updates": count,
+            "offsets": as_json(receipt.offsets),
+        }
+        return reply(told, 202, {"location": f"/v1/tokens/{token}"})
+
+    @routes.get(
+        "/v1/tokens/{token}", summary="Whether updates that were sent are visible", responses=statusschemas.token
+    )
+    async def visible(
+        token: Annotated[str, Path(description="What the POST answered")],
+        views: Annotated[str | None, Query(description="Names, comma-separated; all by default")] = None,
+        wait_ms: Annotated[int, Query(ge=0, le=3_600_000, description="Wait so long until they are")] = 0,
+    ) -> Response:
+        names = list(dict.fromkeys(split_list(views)))
+        return reply(await visibility.look(Receipt.decode(token), names, wait_ms))
+
+    return routes

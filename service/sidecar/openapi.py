@@ -1,0 +1,39 @@
+"""The OpenAPI document: what the routes say of themselves, and what holds for all of them: problems and tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.sidecar import schemas
+from service.sidecar.guard import needed
+
+_BEARER = {"type": "http", "scheme": "bearer", "description": "A token of scope `read` or `admin`, where there are any"}
+
+
+def described(app: FastAPI) -> dict[str, Any]:
+    """The document; made once."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    components = document.setdefault("components", {})
+    known = components.setdefault("schemas", {})
+    # What FastAPI says of its own errors, which are never answered.
+    for name in ("HTTPValidationError", "ValidationError"):
+        known.pop(name, None)
+    for model in schemas.models:
+        known.setdefault(model.__name__, model.model_json_schema(ref_template="#/components/schemas/{model}"))
+    components["securitySchemes"] = {"token": _BEARER}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            scope = needed(method.upper(), path, open_metrics=False)
+            if scope == "none":
+                continue
+            operation["security"] = [{}, {"token": []}]
+            operation["description"] = f"{operation.get('description', '')}\n\nScope: `{scope}`.".strip()
+            refused = schemas.problems(401, 403)
+            operation["responses"] |= {str(status): about for status, about in refused.items()}
+    app.openapi_schema = document
+    return document
