@@ -128,6 +128,8 @@ def router(context: Context) -> APIRouter:
         limit: Limit = None,
     ) -> Response:
         names = list(dict.fromkeys(split_list(views)))
+        if not names:
+            raise Problem.of(422, "invalid_request", "views= names no view; give one or more, with commas")
         snapshot, states, at = await context.at(names, as_of, wait_ms)
         stale_ms, most = context.stale_ms(snapshot), limit_of(limit)
 
