@@ -21,6 +21,8 @@ from service import access
 from service.access import Access, includes, is_loopback
 from service.sidecar.problems import problem_response
 
+GIVEN = "vernier.scope"
+"""Where a request's ASGI scope has what its sender may do."""
 _OPEN = frozenset({"/", "/healthz", "/readyz"})
 _ADMIN = frozenset({"/v1/config"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -74,10 +76,11 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         method, path = scope["method"], scope["path"]
         wanted = needed(method, path, open_metrics=self.open_metrics)
-        if wanted == "none":
-            return None
         token = _bearer(scope["headers"])
         given = self.access.scope(token)
+        scope[GIVEN] = given or "none"
+        if wanted == "none":
+            return None
         if given is None:
             detail = "nobody has given out this token; ask who runs the service for one"
             return _unauthenticated("token_unknown", detail, 'error="invalid_token"')

@@ -80,6 +80,15 @@ def test_tokens_and_scopes(guarded: Served) -> None:
     assert 'code="401",method="GET",route="refused"' in ask(f"{url}/metrics", READ).text
 
 
+def test_strangers_are_not_told_why_it_is_not_ready(builder: StateBuilder, serve: Callable[..., Served]) -> None:
+    builder.commit(10, committed_ns=1)
+    url = serve(builder.path, access=access(ENVIRONMENT)).url
+    stranger, reader = ask(f"{url}/readyz").json(), ask(f"{url}/readyz", READ).json()
+    assert [one["laggard"] for one in stranger["laggards"]] == [one["laggard"] for one in reader["laggards"]]
+    assert "committed" in reader["detail"]
+    assert "committed" not in str(stranger)
+
+
 def test_what_settings_say_of_tokens(tmp_path: Path) -> None:
     kept = tmp_path / "tokens"
     kept.write_text(f"# of the console\n{READ}\n\n{OTHER}\n", "utf-8")
