@@ -114,7 +114,7 @@ export class Health {
       return ["down", this.problem.code.replaceAll("_", " "), this.problem.message, [...this.#why(), ...next]];
     }
     if (this.staleMs > STALE_MS) {
-      const title = this.staleMs > WORDS_MS ? `No epoch for ${age}: the pipeline is down or stands still.` : "";
+      const title = this.staleMs > WORDS_MS ? `No epoch for ${age}: the pipeline is down, stands still or is slow.` : "";
       return [
         "stale",
         `stale: ${age} old`,
