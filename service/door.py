@@ -179,7 +179,7 @@ class Door:
         diff = parsed.diff * (messages.offset[parsed.message] + 1)
         time = parsed.time
         if self._clock(messages.topic).clock == "event":
-            time = messages.ms[parsed.message] * NS_PER_MS
+            time = np.where(time == NO_TIME, messages.ms[parsed.message] * NS_PER_MS, time)
         return replace(parsed, diff=diff, time=time)
 
     def advance(self, state: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> Advanced:

@@ -72,7 +72,9 @@ class Source(Section):
         default=None, ge=1, description="of the topic, when the service creates it; default: workers"
     )
     format: Literal["vernier", "json", "insert_delete", "debezium", "arrow", "avro", "upsert"] = "vernier"
-    key: list[str] | None = Field(default=None, description="key columns of a source in format upsert")
+    key: list[str] | None = Field(
+        default=None, description="key columns of a source in format upsert (or debezium without before)"
+    )
     schema_file: Path | None = Field(
         default=None, description="Avro schema of messages that are one record, nothing else"
     )

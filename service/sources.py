@@ -6,7 +6,7 @@ from typing import Literal
 
 from operators.language.schema import RowType
 from service.clocks import Resolution
-from service.formats import ALONE, NAMES
+from service.formats import ALONE, KEYED, NAMES
 from service.formats.avro import Schemas
 from storage.errors import CallerError
 
@@ -69,7 +69,7 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
         if len(names) > 1 and first.format in ALONE:
             problem = f"sources {' and '.join(names)} share topic {topic}, but messages in format {first.format}"
             raise SourceMisfit(problem=f"{problem} cannot say which one they are for; give each a topic of its own")
-        if (first.format == "upsert") != bool(first.key):
+        if (first.format == "upsert" and not first.key) or (first.key and first.format not in KEYED):
             said = "format upsert but no key" if not first.key else f"a key but format {first.format}"
             raise SourceMisfit(problem=f"source {names[0]} has {said}; set both, as in sources.{names[0]}.key: [id]")
         for column in first.key:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operators.language.schema import RowType
 from service.formats.arrow import ArrowStream
 from service.formats.avro import Avro, Schemas
-from service.formats.debezium import Debezium
+from service.formats.debezium import Debezium, DebeziumUpserts
 from service.formats.insert_delete import InsertDelete
 from service.formats.json_lines import JsonLines
 from service.formats.messages import Format
@@ -25,11 +25,14 @@ NAMES = (*FORMATS, "avro", "upsert")
 
 
 def make_format(name: str, sources: Mapping[str, RowType], schemas: Schemas = (), key: Sequence[str] = ()) -> Format:
-    """The reader of a topic's messages. schemas: of `avro`; key: key columns of `upsert`."""
-    if name == "upsert":
-        return Upserts(sources, key)
+    """The reader of a topic's messages. schemas: of `avro`; key: key columns of `upsert`, or of `debezium`."""
+    if key:
+        return Upserts(sources, key) if name == "upsert" else DebeziumUpserts(sources, key)
     return Avro(sources, schemas) if name == "avro" else FORMATS[name](sources)
 
+
+KEYED = frozenset({"upsert", "debezium"})
+"""Formats that may say the newest row of a key."""
 
 ALONE = frozenset({"arrow", "avro", "debezium", "upsert"})
 """Formats whose messages cannot say which source they are for, so that a topic has one."""

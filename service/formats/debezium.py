@@ -1,8 +1,9 @@
 """The debezium format: `{"before":row,"after":row,"op":"c"}`, bare or as `{"schema":…,"payload":…}`.
 
 `c` and `r` insert `after`, `d` deletes `before`, `u` does both, so an update needs the row as it was: have it sent (in
-PostgreSQL, REPLICA IDENTITY FULL). A message without a value, which follows a delete in a compacted topic,
-says nothing new. The time of an event clock is that of the source's transaction, `source.ts_ns`, `ts_us` or `ts_ms`.
+PostgreSQL, REPLICA IDENTITY FULL), or name the key's columns in the settings: then only `after` counts. A message
+without a value, which follows a delete in a compacted topic, says nothing new. The time of an event clock is that of
+the source's transaction, `source.ts_ns`, `ts_us` or `ts_ms`.
 Progress is `{"resolved":"<ns>"}`. Dates that are integers count days; with a schema, timestamps and decimals are read
 in the encodings of Debezium and Kafka Connect that it names.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import decimal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
@@ -25,6 +26,7 @@ from service.deadletter import Refusal, shown
 from service.formats.enveloped import Enveloped, Line, Opened
 from service.formats.judge import judge_time, load
 from service.formats.messages import Progress
+from service.formats.upsert import Upserted, Upserts
 from storage.updates import MIN_TIME
 
 _NULL = b"null"
@@ -58,28 +60,16 @@ class Debezium(Enveloped):
 
     def __init__(self, sources: Mapping[str, RowType]) -> None:
         super().__init__(sources, self._open_message)
-        (self._row_type,) = sources.values()
-        kinds = (Date, TimestampNs, Decimal)
-        self._special = frozenset(field.name for field in self._row_type.fields if isinstance(field.type, kinds))
-        self._dates = frozenset(field.name for field in self._row_type.fields if isinstance(field.type, Date))
+        (row_type,) = sources.values()
+        self._values = _Values(row_type)
 
     def _open_message(self, value: bytes | None) -> Opened:
-        if value is None:
+        found = _unwrapped(value)
+        if found is None:
             return []
-        try:
-            change, schema = _change(value), b""
-            if change.payload != _NONE:
-                schema = bytes(change.schema)
-                if bytes(change.payload) == _NULL:
-                    return []
-                change = _change(change.payload)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _explained(value, error) from error
+        change, schema = found
         if change.resolved != _NONE and change.op is None:
             return Progress(0, MIN_TIME, judge_time(load(bytes(change.resolved)), "resolved", closed=True))
-        return self._lines_of(change, schema)
-
-    def _lines_of(self, change: _Change, schema: bytes) -> Opened:
         wanted: tuple[tuple[str, msgspec.Raw, int], ...]
         match change.op:
             case "c" | "r":
@@ -90,24 +80,79 @@ class Debezium(Enveloped):
                 wanted = (("before", change.before, -1),)
             case "m":
                 return []
-            case "t":
-                raise Refusal("decode", "the table was truncated (op t), which says nothing of its rows")
-            case None:
-                raise Refusal("decode", "the message has no op, so it is no change of Debezium's")
             case _:
-                raise Refusal("decode", f"op is {shown(change.op)}, but it should be c, r, u or d")
+                raise _no_op(change.op)
         time = _time_of(change)
         lines = []
         for name, row, diff in wanted:
             text = bytes(row)
             if text in (b"", _NULL):
-                hint = "; have the table send its rows as they were (REPLICA IDENTITY FULL)" if name == "before" else ""
+                hint = ""
+                if name == "before":
+                    hint = (
+                        "; have the table send its rows as they were (REPLICA IDENTITY FULL), or set the source's key"
+                    )
                 raise Refusal("schema", f"op is {change.op} but {name} is null{hint}")
-            lines.append(Line(self._plain(text, schema) if self._special else text, diff, time))
+            lines.append(Line(self._values.plain(text, schema), diff, time))
         return lines
 
-    def _plain(self, text: bytes, schema: bytes) -> bytes:
-        """A row with the values of special columns as the json format has them."""
+
+class DebeziumUpserts(Upserts):
+    """Reads the changes of a table by its key, without what rows were before: `after` is what the row is now.
+
+    A delete names its row by the message's key, or by the key's columns in `before`.
+    """
+
+    def __init__(self, sources: Mapping[str, RowType], key: Sequence[str]) -> None:
+        super().__init__(sources, key)
+        (row_type,) = sources.values()
+        self._values = _Values(row_type)
+
+    def _opened(self, key: bytes | None, value: bytes | None) -> Upserted | None:
+        found = _unwrapped(value)
+        if found is None or found[0].op == "m":
+            return None
+        change, schema = found
+        time = _time_of(change)
+        match change.op:
+            case "c" | "r" | "u":
+                if bytes(change.after) in (b"", _NULL):
+                    raise Refusal("schema", f"op is {change.op} but after is null")
+                return Upserted(self._values.plain(bytes(change.after), schema), b"", time)
+            case "d":
+                return Upserted(None, self._gone(key, change, schema), time)
+            case _:
+                raise _no_op(change.op)
+
+    def _gone(self, key: bytes | None, change: _Change, schema: bytes) -> bytes:
+        """The columns of the key of a row that is gone."""
+        for text in (key, bytes(change.before)):
+            try:
+                members = _members(text or b"{}")
+                if "payload" in members:
+                    members = _members(members["payload"])
+            except msgspec.DecodeError:
+                continue
+            if all(name in members for name in self._key):
+                row = msgspec.json.encode({name: members[name] for name in self._key})
+                return self._values.plain(row, schema)
+        raise Refusal(
+            "key", f"neither the key nor before has {', '.join(self._key)}, so nobody knows which row is gone"
+        )
+
+
+class _Values:
+    """Makes values of special columns what the json format has."""
+
+    def __init__(self, row_type: RowType) -> None:
+        kinds = (Date, TimestampNs, Decimal)
+        self._special = frozenset(field.name for field in row_type.fields if isinstance(field.type, kinds))
+        self._dates = frozenset(field.name for field in row_type.fields if isinstance(field.type, Date))
+
+    def plain(self, text: bytes, schema: bytes) -> bytes:
+        """A row as the json format has it. Raises Refusal."""
+        if not self._special:
+            return text
         try:
             row = _members(text)
         except msgspec.DecodeError:
@@ -124,6 +169,31 @@ class Debezium(Enveloped):
                 found = f"{name} is {shown(given)}, which is not what its type or schema says ({error})"
                 raise Refusal("schema", found) from error
         return msgspec.json.encode(row)
+
+
+def _unwrapped(value: bytes | None) -> tuple[_Change, bytes] | None:
+    """A change and its schema, b"" for none; None for a message that says nothing. Raises Refusal."""
+    if value is None:
+        return None
+    try:
+        change, schema = _change(value), b""
+        if change.payload != _NONE:
+            schema = bytes(change.schema)
+            if bytes(change.payload) == _NULL:
+                return None
+            change = _change(change.payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _explained(value, error) from error
+    return change, schema
+
+
+def _no_op(op: str | None) -> Refusal:
+    """What is wrong with a change of another kind."""
+    if op is None:
+        return Refusal("decode", "the message has no op, so it is no change of Debezium's")
+    if op == "t":
+        return Refusal("decode", "the table was truncated (op t), which says nothing of its rows")
+    return Refusal("decode", f"op is {shown(op)}, but it should be c, r, u or d")
 
 
 def _time_of(change: _Change) -> bytes | None:

@@ -12,6 +12,7 @@ for where it stands in its log.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,6 +30,18 @@ from service.formats.messages import Ints, Parsed, Progress, Refused
 from storage.texts import Heap
 
 _NULL = b"null"
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    """One message: the JSON of the whole row, None for one that is gone; that of the key's columns; its time in
+    JSON, None where it has none."""
+
+    row: bytes | None
+    key: bytes
+    time: bytes | None = None
+
+
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.encode
@@ -60,11 +73,13 @@ class Upserts:
                     upper = judge_resolved(value)
                     found.progress.append(Progress(message, upper.lower, upper.upper))
                     continue
-                named = self._named(key)
-                if value is None or value == _NULL:
-                    gone.append((message, Line(_encode(named), -1).encode()))
+                opened = self._opened(key, value)
+                if opened is None:
+                    continue
+                if opened.row is None:
+                    gone.append((message, Line(opened.key, -1, opened.time).encode()))
                 else:
-                    sets.append((message, Line(self._row(named, value), 1).encode()))
+                    sets.append((message, Line(opened.row, 1, opened.time).encode()))
             except Refusal as refusal:
                 found.refuse(message, refusal)
         self._add(found, sets, self._rows, np.arange(self._row_type.width), heap)
@@ -83,6 +98,12 @@ class Upserts:
         for one in parsed.refused:
             reason = "key" if reader is self._keys else one.reason
             found.refused.append(Refused(int(owners[one.message]), reason, one.detail, self._name))
+
+    def _opened(self, key: bytes | None, value: bytes | None) -> Upserted | None:
+        """What a message says, None for nothing. Raises Refusal."""
+        named = self._named(key)
+        row = None if value is None or value == _NULL else self._row(named, value)
+        return Upserted(row, _encode(named))
 
     def _named(self, key: bytes | None) -> dict[str, msgspec.Raw]:
         """The key's columns by name. Raises Refusal with the reason `key`."""

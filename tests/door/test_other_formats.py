@@ -455,3 +455,22 @@ def test_a_door_tells_upserts_where_they_stand_and_when() -> None:
             Door({"items": ITEMS}, DoorConfig({"items": wrong}))
     with pytest.raises(SourceMisfit, match="has 'no', no column of it"):
         Door({"items": ITEMS}, DoorConfig({"items": SourceConfig("t", format="upsert", key=("no",))}))
+
+
+def test_debezium_by_key_needs_no_row_as_it_was() -> None:
+    reader = make_format("debezium", {"items": ITEMS}, (), ("id",))
+    assert isinstance(reader, Upserts)
+    row = {"id": 1, "name": "a", "price": 5}
+    messages: list[tuple[str | None, str | None]] = [
+        ('{"id":1}', change("c", None, row)), ('{"id":1}', change("u", None, {**row, "price": 6})),
+        ('{"schema":{},"payload":{"id":1}}', change("d", None, None)), ('{"id":1}', None),
+        (None, change("d", {"id": 2, "name": None, "price": None}, None)), (None, change("d", None, None)),
+        ("{}", change("u", row, None)), (None, change("t", None, None)), (None, '{"resolved":"9"}'),
+    ]  # fmt: skip
+    parsed = reader.decode_keyed(values(*(v for _, v in messages)), values(*(k for k, _ in messages)), Heap())
+    assert (parsed.message.tolist(), parsed.diff.tolist()) == ([0, 1, 2, 4], [1, 1, -1, -1])
+    assert parsed.time.tolist() == [5_000_000] * 4
+    assert ITEMS.decode_rows(parsed.words["items"][:2]) == [("a", 1, 5), ("a", 1, 6)]
+    assert parsed.words["items"][2:, ITEMS.index(["id"])].tolist() == [[1], [2]]
+    assert [(one.message, one.reason) for one in parsed.refused] == [(5, "key"), (6, "schema"), (7, "decode")]
+    assert parsed.progress == [Progress(8, MIN_TIME, 9)]
