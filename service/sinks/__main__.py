@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import signal
 import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
 
+from service import logs
 from service.errors import PublisherFenced
 from service.settings import load
 from service.sinks.publisher import Publisher
@@ -33,11 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, end)
     try:
         settings = load(given.config, dict(pair.split("=", 1) for pair in given.set)).settings
-        logging.basicConfig(
-            level=settings.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-        )
-        for noisy in ("aiobotocore", "botocore", "kafka", "numba"):
-            logging.getLogger(noisy).setLevel(logging.CRITICAL)
+        logs.begin(settings.log.level, settings.log.format)
         publisher = Publisher(settings, StateDirectory(settings.state.place))
         try:
             publisher.run(stop)
