@@ -87,29 +87,37 @@ class Arrange(Operator):
         self.exchanges = op.exchange and scope.exchange.workers > 1
         self.trace: Trace = scope.traces[op.trace]
         self.fresh: Ints | None = None
+        self.keyed_by = self.key_width
+        self.as_it_is = (*op.key, *op.val) == tuple(range(self.input.op.width))
         self.agrees = False
 
     def step(self, now: Round) -> None:
         """Seal this step's layer. When it `agrees`, its exchange also settles the scope's `agreed` round."""
-        data = self.input.out
-        self.fresh = self.out = None
-        tail = self.depth + 2
-        if data is None:
-            if not self.exchanges:
-                return
-            data = np.empty((0, self.input.op.width + tail), np.int64)
-        rows = key_rows(np.ascontiguousarray(data), self.key, self.val, tail)
-        if self.agrees:
-            rows = exchange_and_agree(self.scope, rows, self.texts)
-        elif self.exchanges:
-            rows = exchange_rows(self.scope, rows, self.texts)
-        rows = consolidate_rows(rows, self.columns)
+        self.fresh = self.keyed = self.out = None
+        if self.input.out is None and not self.exchanges:
+            return
+        rows = self._rows()
         if len(rows) == 0:
             return
         slice_ = self.scope.slice
         self.trace.seal(rows, slice_.lower, slice_.upper)
-        self.fresh = rows
+        self.fresh = self.keyed = rows
         self.out = rows[:, 1:]
+
+    def _rows(self) -> Ints:
+        """What the input gave in this step as keyed rows that this worker owns, sorted and consolidated."""
+        data = self.input.out
+        tail = self.depth + 2
+        if data is None:
+            data = np.empty((0, self.input.op.width + tail), np.int64)
+        if self.exchanges:
+            rows = key_rows(np.ascontiguousarray(data), self.key, self.val, tail)
+            exchange = exchange_and_agree if self.agrees else exchange_rows
+            return consolidate_rows(exchange(self.scope, rows, self.texts), self.columns)
+        keyed = self.input.keyed
+        if keyed is not None and self.as_it_is and self.input.keyed_by == self.key_width:
+            return keyed
+        return consolidate_rows(key_rows(np.ascontiguousarray(data), self.key, self.val, tail), self.columns)
 
 
 class View(Operator):

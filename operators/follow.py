@@ -43,7 +43,7 @@ class Follow(Keyed):
         numbers = self.state.select(keys, fold=fold)
         before = self.input.trace.count_rows(rows)
         made, changes, status, fault = follow_keys(
-            keys, self.key_width, numbers.offsets, numbers.entries, np.ascontiguousarray(rows), runs, before,
+            keys, self.key_width, numbers.spans, numbers.entries, np.ascontiguousarray(rows), runs, before,
             self.input.val_width, self.val_width, fold, self.aggregations,
         )  # fmt: skip
         if status != 0:

@@ -17,7 +17,7 @@ from operators.chain import compile_chain
 from operators.exchange import Round
 from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
-from operators.kernels.rounds import key_runs, split_rounds
+from operators.kernels.rounds import split_rounds, touched_keys
 from operators.operator import Arranged, Buckets, Operator
 from operators.planning.plan import JoinOp, Op
 from operators.scope import ScopeRun
@@ -67,13 +67,11 @@ class Join(Operator):
         """Join `fresh` rows of one side with the first `before` layers of the other."""
         if before == 0:
             return
-        runs = key_runs(fresh, mine.key_width)
-        histories = other.trace.select(fresh[runs[:-1]], fold=self.scope.slice.fold, before=before)
-        if len(histories.entries) == 0:
-            return
+        keys, runs = touched_keys(fresh, mine.key_width)
+        histories = other.trace.select(keys, fold=self.scope.slice.fold, before=before)
         rows, status = pair_rows(
             fresh, runs, mine.key_width, mine.val_width, mine.depth,
-            histories.offsets, histories.entries, other.val_width, other.depth,
+            histories.spans, histories.entries, other.val_width, other.depth,
             origin, self.index, np.array(now, np.int64),
         )  # fmt: skip
         if status != 0:

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from operators.exchange import Round
-from operators.kernels.rounds import key_runs, split_rounds
+from operators.kernels.rounds import split_rounds, touched_keys
 from operators.operator import Arranged, Buckets, Operator
 from operators.planning.plan import KeyedOp
 from operators.scope import ScopeRun
@@ -28,7 +28,7 @@ class Keyed(Operator):
         super().__init__(op, scope)
         self.input = cast(Arranged, scope.operator(op.input))
         self.key = op.key
-        self.key_width = op.key.width
+        self.key_width = self.keyed_by = op.key.width
         self.val_width = op.width - op.key.width
         self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
         self.key_columns = np.arange(1 + self.key_width, dtype=np.int64)
@@ -37,6 +37,8 @@ class Keyed(Operator):
         self.nothing = np.empty((0, self.val_width + self.depth + 2), np.int64)
         self.fresh: Ints | None = None
         self.visits = Buckets()
+        self.in_order = False
+        """Whether corrections come in the order of their rows."""
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """What keys `[hash | key]` owe at round `now`: corrections `[hash | key | val | time | rounds | diff]`, each
@@ -49,14 +51,14 @@ class Keyed(Operator):
 
     def step(self, now: Round) -> None:
         """Visit the keys that changed and those scheduled for this round."""
-        self.fresh = self.out = None
+        self.fresh = self.keyed = self.out = None
         keys = self._keys(now)
         if keys is None:
             return
         fold = self.scope.slice.fold
         inputs = self.input.trace.select(keys, fold=fold)
         if self.total or self.trace is None:
-            outputs = Selection(np.zeros(len(keys) + 1, np.int64), self.nothing)
+            outputs = Selection.nothing(len(keys), self.val_width + self.depth + 2)
         else:
             outputs = self.trace.select(keys, fold=fold)
         rows, visits = self.correct(keys, inputs, outputs, np.array(now, np.int64), fold)
@@ -69,10 +71,11 @@ class Keyed(Operator):
         if len(rows) == 0:
             return
         if self.trace is not None:
-            rows = rows[order_rows(rows, self.columns)]
+            if not self.in_order:
+                rows = rows[order_rows(rows, self.columns)]
             slice_ = self.scope.slice
             self.trace.seal(rows, slice_.lower, slice_.upper)
-            self.fresh = rows
+            self.fresh = self.keyed = rows
         self.out = rows[:, 1:]
 
     def key_of(self, keys: Ints, index: int) -> str:
@@ -86,16 +89,15 @@ class Keyed(Operator):
         parts = self.visits.take(now)
         fresh = self.input.fresh
         if fresh is not None and not any(now[self.input.depth :]):
-            runs = key_runs(fresh, self.key_width)
-            touched = fresh[runs[:-1], : 1 + self.key_width]
+            touched, _ = touched_keys(fresh, self.key_width)
             if not parts:
-                return np.ascontiguousarray(touched)
+                return touched
             parts.append(touched)
         if not parts:
             return None
         keys = parts[0] if len(parts) == 1 else np.concatenate(parts)
         keys = np.ascontiguousarray(keys[order_rows(keys, self.key_columns)])
-        unique: Ints = keys[key_runs(keys, self.key_width)[:-1]]
+        unique, _ = touched_keys(keys, self.key_width)
         return unique
 
     def _schedule(self, visits: Ints) -> None:

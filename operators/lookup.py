@@ -56,7 +56,7 @@ class Lookup(Operator):
         if len(found.entries) == 0:
             return
         out, status = pair_at(
-            rows, runs, len(self.key), len(self.val), found.offsets, found.entries, self.right.val_width, self.index
+            rows, runs, len(self.key), len(self.val), found.spans, found.entries, self.right.val_width, self.index
         )
         if status != 0:
             raise JoinOverflow(operator=self.op.name)

@@ -36,6 +36,7 @@ class Variable(Operator):
         self.buckets = Buckets()
         self.columns = sort_columns(0, op.width, self.depth)
         self.feedback: Operator | None = None
+        self.later_keyed: tuple[Round, Ints] | None = None
 
     def pending(self) -> list[Round]:
         """Rounds that the variable has values for."""
@@ -59,6 +60,8 @@ class Variable(Operator):
         """Give the variable's changes at this round."""
         parts = self.buckets.take(now)
         self.out = None if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
+        later, self.later_keyed = self.later_keyed, None
+        self.keyed = later[1] if later is not None and later[0] == now else None
 
     def collect(self, now: Round, limit: int, truncate: bool, loop: str) -> None:
         """At the end of a round, take the body's output into the next one; consolidated, so that nothing is not
@@ -67,10 +70,21 @@ class Variable(Operator):
         if self.feedback is None:
             self.feedback = self.scope.operator(op.feedback)
         data = self.feedback.out
-        if op.feedback_exchange is not None and self.scope.exchange.workers > 1:
-            data = exchange_updates(self.scope, data, op.feedback_exchange, op.width, self.depth, op.texts)
+        exchanged = op.feedback_exchange is not None and self.scope.exchange.workers > 1
+        if exchanged:
+            data = exchange_updates(self.scope, data, op.feedback_exchange or (), op.width, self.depth, op.texts)
         later = (*now[:-1], now[-1] + 1)
         parts = self.buckets.take(later)
+        keyed = self.feedback.keyed
+        if keyed is not None and not parts and not exchanged and later[-1] < limit:
+            # In order and added up already: only the round is another.
+            keyed = keyed.copy()
+            keyed[:, -2] = later[-1]
+            self.keyed_by = self.feedback.keyed_by
+            self.later_keyed = later, keyed
+            self.buckets.put(later, keyed[:, 1:])
+            self.scope.note(later)
+            return
         if data is not None:
             parts.append(relocate(np.ascontiguousarray(data), op.width, self.depth, np.array(later, np.int64), 1))
         if not parts:
@@ -123,7 +137,7 @@ class Loop(Operator):
                 variable.collect(at, self.loop.max_rounds, self.loop.truncate, self.loop.label)
             for leave in leaves:
                 assert isinstance(leave, Leave)
-                leave.collect(now)
+                leave.collect()
 
     def _run_next(self, now: Round, done: int) -> Round | None:
         """Run the least round after `done` that any worker has work for; returns it, or None when there is none.
@@ -168,16 +182,18 @@ class Leave(Operator):
         self.body = scope.operator(op.input)
         self.collected: list[Ints] = []
 
-    def collect(self, outer: Round) -> None:
+    def collect(self) -> None:
         """Take what the body gave in the round just run."""
         if self.body.out is not None:
-            data = np.ascontiguousarray(self.body.out)
-            self.collected.append(relocate(data, self.op.width, self.body.depth, np.array(outer, np.int64), 1))
+            self.collected.append(self.body.out)
 
     def step(self, now: Round) -> None:
         """Give what the loop's run at this round has changed."""
         parts, self.collected = self.collected, []
-        self.out = None if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self.out = None
+        if parts:
+            data = np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts))
+            self.out = relocate(data, self.op.width, self.body.depth, np.array(now, np.int64), 1)
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {VariableOp: Variable, LoopOp: Loop, LeaveOp: Leave}

@@ -40,7 +40,8 @@ class Operator:
     """One operator on one worker.
 
     In each step (slice, round) of its scope, `step(now)` reads what its inputs gave in the same step and sets `out`:
-    updates `[row | time | rounds | diff]`, all at round `now`, or None. `counters` feed the metrics.
+    updates `[row | time | rounds | diff]`, all at round `now`, or None. `keyed`, where an operator happens to have it,
+    is the same as keyed rows by the first `keyed_by` words, sorted and consolidated. `counters` feed the metrics.
     """
 
     def __init__(self, op: Op, scope: ScopeRun) -> None:
@@ -48,6 +49,8 @@ class Operator:
         self.scope = scope
         self.depth = scope.depth
         self.out: Ints | None = None
+        self.keyed: Ints | None = None
+        self.keyed_by = 0
         self.counters = Counters()
 
     def step(self, now: Round) -> None:

@@ -19,7 +19,8 @@ from collections.abc import Callable
 import numpy as np
 
 from operators.failures import AggregateOverflow
-from operators.kernels.aggregating import FIELDS
+from operators.kernels.aggregating import FIELDS, FLAG, KIND, MAX, MIN, OUT_FLAG, PRESENT, WORD
+from operators.kernels.covering import cover_keys
 from operators.kernels.reducing import reduce_keys
 from operators.keyed import Keyed
 from operators.operator import Operator
@@ -36,18 +37,41 @@ class Reduce(Keyed):
         super().__init__(op, scope)
         self.compared = op.compared
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
+        self.in_order = len(self.aggregations) == 1 and not self.compared and _of_one_val(self.aggregations[0])
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Replay the keys' histories. Raises AggregateOverflow."""
         entries = inputs.entries
+        if self.in_order:
+            rows, visits, status, fault = cover_keys(
+                keys, self.key_width, inputs.spans, entries, self.input.val_width, outputs.spans, outputs.entries,
+                self.val_width, now, fold, self.aggregations[0],
+            )  # fmt: skip
+            return self._checked(keys, rows, visits, status, fault)
+        if self.compared:
+            # Only what is looked at gets an order by its content.
+            inputs = inputs.dense()
+            entries = inputs.entries
         ordered = self.scope.heap.comparable(entries, self.compared) if self.compared else entries
         rows, visits, status, fault = reduce_keys(
-            keys, self.key_width, inputs.offsets, entries, ordered, ordered is not entries, self.input.val_width,
-            outputs.offsets, outputs.entries, self.val_width, now, fold, self.aggregations, self.total,
+            keys, self.key_width, inputs.spans, entries, ordered, ordered is not entries, self.input.val_width,
+            outputs.spans, outputs.entries, self.val_width, now, fold, self.aggregations, self.total,
         )  # fmt: skip
+        return self._checked(keys, rows, visits, status, fault)
+
+    def _checked(self, keys: Ints, rows: Ints, visits: Ints, status: int, fault: int) -> tuple[Ints, Ints]:
         if status != 0:
             raise AggregateOverflow(operator=self.op.name, key=self.key_of(keys, fault))
         return rows, visits
+
+
+def _of_one_val(aggregation: Ints) -> bool:
+    """Whether an aggregation looks at one val at a time, in their order: the key while one is there, or the least or
+    greatest where no val is null."""
+    if aggregation[KIND] == PRESENT:
+        return True
+    first = aggregation[WORD] == 0 and aggregation[FLAG] < 0 and aggregation[OUT_FLAG] < 0
+    return bool(first) and aggregation[KIND] in (MIN, MAX)
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {ReduceOp: Reduce}

@@ -27,7 +27,7 @@ from storage.texts import Heap
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
-SLICE_UPDATES = 1024
+SLICE_UPDATES = 4096
 """Updates a slice holds, all workers together: few enough for histories to stay in the cache."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}

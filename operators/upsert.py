@@ -53,7 +53,8 @@ class Upsert(Arrange):
         first = runs[:-1]
         keys = np.ascontiguousarray(rows[first, : 1 + self.key_width])
         known = self.trace.select(keys, fold=self.scope.slice.fold)
-        had = np.diff(known.offsets) > 0
+        begins, ends = known.spans.T
+        had = ends > begins
         before = np.zeros((len(rows), rows.shape[1]), np.int64)
         # What an upsert replaces: the one of its key before it, or what the trace has.
         before[1:] = rows[:-1]
@@ -63,7 +64,7 @@ class Upsert(Arrange):
         replaces[1:] = is_set[:-1]
         replaces[first] = had
         value = slice(1 + self.key_width, 1 + self.key_width + self.val_width)
-        before[first[had], value] = known.entries[known.offsets[:-1][had], : self.val_width]
+        before[first[had], value] = known.entries[begins[had], : self.val_width]
         before[:, -2] = rows[:, -2]
         before[:, -1] = -1
         after = rows[is_set].copy()

@@ -38,14 +38,14 @@ class Waves(Keyed):
         """Ask the logic for all groups that may have changed, and settle what it says against what there was."""
         total = self.total
         v, w = self.input.val_width, self.val_width
-        groups = plan_waves(inputs.offsets, inputs.entries, v, outputs.offsets, outputs.entries, w, now, fold, total)
-        visits = visits_after(keys, self.key_width, inputs.offsets, inputs.entries, v, now)
+        groups = plan_waves(inputs.spans, inputs.entries, v, outputs.spans, outputs.entries, w, now, fold, total)
+        visits = visits_after(keys, self.key_width, inputs.spans, inputs.entries, v, now)
         parts: list[Ints] = []
         kept, kept_counts = np.empty((0, w), np.int64), np.empty(0, np.int64)
         first = 0
         while first < len(groups):
             places, offsets, vals, counts, status, fault = gather_wave(
-                inputs.offsets, inputs.entries, v, now, fold, groups, first, WAVE_ROWS
+                inputs.spans, inputs.entries, v, now, fold, groups, first, WAVE_ROWS
             )
             self._check(status, keys, fault)
             wave = groups[first : first + len(places)]
@@ -54,7 +54,7 @@ class Waves(Keyed):
             goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
             rows, kept, kept_counts, status, fault = settle_wave(
                 keys, self.key_width, wave, places, made.offsets, np.ascontiguousarray(made.rows), made.counts,
-                outputs.offsets, outputs.entries, w, now, fold, total, kept if goes_on else kept[:0], kept_counts,
+                outputs.spans, outputs.entries, w, now, fold, total, kept if goes_on else kept[:0], kept_counts,
                 groups[first - 1, 1] if goes_on else fold - 1,
             )  # fmt: skip
             self._check(status, keys, fault)

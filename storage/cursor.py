@@ -7,29 +7,15 @@ Layers are immutable, so a cursor is a list of them and stays as it is. Times ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from storage.errors import DiffOverflow
+from storage.histories import Selection, select_once
 from storage.kernels import tries
-from storage.kernels.cursors import AS_STORED, LINK, seek, select_keys
+from storage.kernels.cursors import seek
 from storage.layer import Layer, keyed_columns
 from storage.updates import Ints, consolidate_rows
-
-_NO_STEPS = (np.zeros((2, 3), np.int64), np.empty((1, LINK), np.int64))
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Histories of q keys. offsets: int64[q + 1]; entries: int64[n, v + 1 + depth + 1] `[val words | time | rounds |
-    diff]`.
-
-    Within a key entries are sorted by (val, rounds, time), each once, no diff zero.
-    """
-
-    offsets: Ints
-    entries: Ints
 
 
 class Cursor:
@@ -45,14 +31,10 @@ class Cursor:
 
         One kernel call: by interpolation O(log log n) steps a key and layer for few keys of many, one pass for many.
         """
-        count = len(self.layers)
-        offsets, entries, status = select_keys(
-            self._table, keyed, self.key_width, self.val_width, self.depth, count, count, AS_STORED, *_NO_STEPS,
-            np.zeros(3, np.int64),
-        )  # fmt: skip
+        found, status = select_once(self._table, keyed, self.key_width, self.val_width, self.depth)
         if status != 0:
             raise DiffOverflow(operation="adding")
-        return Selection(offsets, entries)
+        return found
 
     def seek(self, hashed: int) -> Ints:
         """In each layer the place of the first key whose hash is at least `hashed` (its number of keys: none)."""

@@ -3,15 +3,17 @@
 A slice appends matrices of rows, one a step, and readers keep marks in them (how many they have seen); when the slice
 closes they become one layer. Neighbours whose sizes are within a factor of two merge, compacted to `since`, and a merge
 takes its time: each close gives every merge in progress work for `FUEL` times the updates that the slice added, and
-`LEAST` more. Readers use the two old layers until the new one is done; merges are not persisted.
+`LEAST` more. Readers use the two old layers until the new one is done; merges are not persisted. Small layers wait
+until there are more than `SMALL_LAYERS` of them and then become one, so that small slices do not merge each time.
 
-*No close stalls*: it costs the sort of its own steps, plus fuel for at most one merge for each layer.
+*No close stalls*: it costs the sort of its own steps, plus fuel for at most one merge for each layer, or for small ones
+a sort of at most `SMALL_LAYERS * SMALL` rows.
 *Merges keep up*: a merge of older a and newer b updates, a < 2 b, is done when (a + b) / FUEL <= 3 b / 4 updates have
 come in behind it: before as many as its newer half wait to be merged with what it makes. `FUEL` is little more than the
 3 that keeping up takes, so that closes are alike: merges are nearly always in progress, none is done in one go.
 *Layers are few*: neighbours that do not merge are at least a factor of two apart; behind a merge of a and b stand what
 stood there when it began (falling by factors of two: less than b in all) and what has come since (at most 3 b / 4). So
-sizes fall geometrically, with two layers a merge: O(log n) layers for n updates.
+sizes fall geometrically, with two layers a merge, down to the small ones: O(log n) layers for n updates.
 *Work is O(log n) an update*: a merge makes the layer that an update is in larger by a half or more (a < 2 b: from a to
 a + b > 3/2 a), unless the older one had shrunk below the newer, which the updates pay that cancelled in it.
 Source: seed 000, "A proposal"; differential-dataflow's fuelled spine.
@@ -19,15 +21,19 @@ Source: seed 000, "A proposal"; differential-dataflow's fuelled spine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from storage.antichain import Antichain
-from storage.cursor import Cursor, Selection
+from storage.cursor import Cursor
 from storage.errors import CutLost, DiffOverflow, HoldTooEarly
+from storage.histories import Histories, Selection
 from storage.holds import Hold, Holds
 from storage.kernels import tries
-from storage.kernels.cursors import AS_STORED, LINK, count_rows, select_keys
-from storage.layer import Layer, keyed_columns
+from storage.kernels.cursors import count_rows
+from storage.kernels.folding import close_steps
+from storage.layer import COLUMNS, Layer, keyed_columns
 from storage.merge import Merge
 from storage.updates import MIN_TIME, Ints, consolidate_rows
 
@@ -36,13 +42,13 @@ __all__ = ["FUEL", "LEAST", "Selection", "Trace"]
 FUEL = 4
 """Updates that each merge in progress goes on by for each update that a slice adds."""
 LEAST = 1 << 9
-"""Updates that it goes on by in any case, so that merges end when nothing comes in, and small ones end at once."""
-_INDEX = 1 << 10
-"""Room for runs of keys in a new index of a slice's steps."""
-_KEPT_INDEX = 1 << 16
-"""Room that an index keeps from slice to slice."""
-_REMEMBERED = 1 << 26
-"""Bytes of selections that are kept for the slice, so that histories are taken up where they were left."""
+"""Updates that it goes on by in any case, so that merges end when nothing comes in."""
+SMALL = 1 << 9
+"""Updates below which a layer is small."""
+SMALL_LAYERS = 8
+"""Small layers at the end that are left alone: one more, and all of them become one."""
+_FOLDED = 1 << 20
+"""Rows of steps up to which they are added up by hash: beyond the caches a sort is as fast."""
 
 
 class Trace:
@@ -57,7 +63,7 @@ class Trace:
     """
 
     __slots__ = (
-        "_given", "_given_bytes", "_heads", "_index", "_interval", "_links", "_sealed", "_table",
+        "_addresses", "_columns", "_histories", "_interval", "_sealed", "_table",
         "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent", "steps",
         "val_width",
     )  # fmt: skip
@@ -72,10 +78,10 @@ class Trace:
         self.merged = self.spent = 0
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
+        self._addresses: list[Ints] = []
         self._sealed = 0
-        self._heads, self._links = np.empty((0, 3), np.int64), np.empty((0, LINK), np.int64)
-        self._given: list[Ints] = []
-        self._clear_index(_INDEX)
+        self._columns = keyed_columns(key_width, val_width, depth)
+        self._histories = Histories(key_width, val_width, depth)
 
     def fork(self) -> Trace:
         """An independent trace with the same layers and merges. Not inside a slice."""
@@ -93,12 +99,14 @@ class Trace:
         if self.steps:
             self.steps = []
             self._sealed = 0
-            if self._index[0]:
-                self._clear_index(min(len(self._links), _KEPT_INDEX))
+        self._histories.forget()
         while len(self._table) < len(layers):
             self._grow()
+        known = self._addresses
         for place, layer in enumerate(layers):
-            self._table[place] = layer.address
+            if place >= len(known) or known[place] is not layer.address:
+                self._table[place] = layer.address
+        self._addresses = [layer.address for layer in layers]
 
     def seal(self, rows: Ints, lower: int, upper: int) -> None:
         """Add what a step of the slice [lower, upper) changed: keyed rows, sorted and consolidated.
@@ -115,17 +123,6 @@ class Trace:
         tries.describe_rows(rows, self.key_width, self.val_width, self._table, count)
         self.steps.append(rows)
         self._sealed += len(rows)
-
-    def _clear_index(self, links: int) -> None:
-        """An empty index of the steps with room for `links` runs of keys (a power of two)."""
-        if links == len(self._links):
-            self._heads[:] = 0
-        else:
-            self._heads = np.zeros((2 * links, 3), np.int64)
-            self._links = np.empty((links, LINK), np.int64)
-        self._index = np.zeros(3, np.int64)
-        self._given.clear()
-        self._given_bytes = 0
 
     def _grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)))
@@ -154,29 +151,15 @@ class Trace:
         """The histories of many keys, one kernel call.
 
         keyed: int64[q, >= 1 + key_width], each row `[hash | key words …]`, distinct, sorted by hash. Layers of
-        earlier slices read as time `fold`. `before`: only what was there at this mark. The entries must not be changed:
-        later selections of the slice start from them. Raises DiffOverflow.
+        earlier slices read as time `fold`. `before`: only what was there at this mark. To be used before the next call.
+        Raises DiffOverflow.
         """
-        if self._sealed > len(self._links):
-            self._clear_index(1 << self._sealed.bit_length())
-        offsets, entries, status = select_keys(
-            self._table, keyed, self.key_width, self.val_width, self.depth, len(self.layers),
-            self.mark if before is None else before, fold, self._heads, self._links, self._index,
-        )  # fmt: skip
+        selection, status = self._histories.select(
+            self._table, keyed, len(self.layers), self.mark if before is None else before, fold, self._sealed
+        )
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
-        if self.steps:
-            self._remember(entries)
-        return Selection(offsets, entries)
-
-    def _remember(self, entries: Ints) -> None:
-        """Keep what the index remembers of a selection alive for the rest of the slice, unless it gets too much."""
-        self._given.append(entries)
-        self._given_bytes += entries.nbytes
-        if self._given_bytes > _REMEMBERED:
-            self._index[2] = AS_STORED  # of another fold: forgotten by the next selection
-            self._given.clear()
-            self._given_bytes = 0
+        return selection
 
     def advance_by(self, frontier: Antichain) -> Hold:
         """A reader that needs the times at or after `frontier` told apart: `since` stays before it while it is held.
@@ -228,16 +211,33 @@ class Trace:
         fresh = self._close_steps()
         if fresh is not None:
             layers.append(fresh)
+        self._unite_small(layers)
         self._go_on(layers, LEAST + FUEL * (0 if fresh is None else fresh.updates))
         self.replace(layers)
+
+    def _unite_small(self, layers: list[Layer]) -> None:
+        """Make one layer of the small ones at the end, once they are too many."""
+        tail = 0
+        while tail < len(layers) and layers[-1 - tail].updates < SMALL:
+            tail += 1
+        cut = self.cuts.earliest
+        if tail <= SMALL_LAYERS or self._busy(*layers[-tail:]) or (cut is not None and layers[-1].upper > cut):
+            return
+        parts = layers[-tail:]
+        united = self._compacted([layer.keyed() for layer in parts], parts[0].lower, parts[-1].upper)
+        if united is not None and any(layer.texts is not None for layer in parts):
+            united.origins = tuple(parts)
+        self.merged += sum(layer.updates for layer in parts)
+        self.spent += sum(layer.updates for layer in parts)
+        layers[-tail:] = [] if united is None else [united]
 
     def _go_on(self, layers: list[Layer], fuel: int) -> None:
         """Work on the merges of `layers`, oldest first, with so much fuel each; begin those that are due."""
         place, cut = 0, self.cuts.earliest
         while place + 1 < len(layers):
             older, newer = layers[place], layers[place + 1]
-            merge = next((merge for merge in self.merges if merge.older is older), None)
-            due = older.updates < 2 * newer.updates and (cut is None or newer.upper <= cut)
+            merge = next((merge for merge in self.merges if merge.older is older), None) if self.merges else None
+            due = newer.updates >= SMALL and older.updates < 2 * newer.updates and (cut is None or newer.upper <= cut)
             if merge is None and due and not self._busy(older, newer):
                 merge = Merge(older, newer, self.since)
                 self.merges.append(merge)
@@ -265,10 +265,26 @@ class Trace:
         """The layer of this slice's steps, None when they come to nothing."""
         if not self.steps:
             return None
-        rows = self.steps[0].copy() if len(self.steps) == 1 else np.concatenate(self.steps)
+        if len(self.steps) > 1 and self._sealed <= _FOLDED and self.since >= self._interval[1]:
+            # One time is left of all.
+            steps, columns = self._table[: self.mark], self._columns
+            packed, updates, status = close_steps(
+                steps, len(self.layers), self._sealed, self.key_width, self.val_width, self.depth, self.since, columns
+            )
+            if status != 0:
+                raise DiffOverflow(operation=f"adding in {self.name}")
+            if updates == 0:
+                return None
+            arrays = dict(zip(COLUMNS, packed, strict=True))
+            return Layer(self.key_width, self.val_width, self.depth, updates, *self._interval, self.since, arrays)
+        return self._compacted(self.steps, *self._interval)
+
+    def _compacted(self, parts: Sequence[Ints], lower: int, upper: int) -> Layer | None:
+        """The layer of keyed rows, compacted to `since`; None when they come to nothing. O(n log n)."""
+        rows = np.concatenate(parts)
         times = rows[:, 1 + self.key_width + self.val_width]
         np.maximum(times, self.since, out=times)
-        rows = consolidate_rows(rows, keyed_columns(self.key_width, self.val_width, self.depth))
+        rows = consolidate_rows(rows, self._columns)
         if len(rows) == 0:
             return None
-        return Layer.of_rows(rows, self.key_width, self.depth, *self._interval, self.since)
+        return Layer.of_rows(rows, self.key_width, self.depth, lower, upper, self.since)

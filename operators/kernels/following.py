@@ -168,7 +168,7 @@ def _totals(aggregations, exists, acc, sums, counts, floats, wanted):  # type: i
 
 
 @njit(cache=True)
-def follow_keys(keyed, k, s_offsets, lanes, fresh, runs, before, v, w, fold, aggregations):  # type: ignore
+def follow_keys(keyed, k, s_spans, lanes, fresh, runs, before, v, w, fold, aggregations):  # type: ignore
     """Corrections of q keys outside loops, and what becomes of their lanes.
 
     keyed[q, >= 1 + k]; lanes: their state as a selection `[lane | time | number]`; fresh: this slice's updates
@@ -208,7 +208,7 @@ def follow_keys(keyed, k, s_offsets, lanes, fresh, runs, before, v, w, fold, agg
             for lane in range(widths[a]):
                 acc[a, lane] = delta[a, lane] = 0
         exists = np.int64(0)
-        for e in range(s_offsets[key], s_offsets[key + 1]):
+        for e in range(s_spans[key, 0], s_spans[key, 1]):
             lane = lanes[e, 0]
             if lane == 0:
                 exists = lanes[e, 2]

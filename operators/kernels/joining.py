@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from storage.kernels.cells import cell, more_rows, put
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 
@@ -10,8 +11,7 @@ KEY, FRESH, OTHER = 0, 1, 2
 """Where an output column comes from: the key, the fresh side's val, the other side's val."""
 
 _REPLAY = 64
-"""Pairs per row above which a key's two histories are replayed in time order instead of multiplied out."""
-
+"""Pairs per row above which a key's two histories are replayed in time order instead of paired fact by fact."""
 
 _HALF = 1 << 31
 
@@ -56,72 +56,140 @@ def _time_order(times: np.ndarray) -> np.ndarray:
     return np.argsort(times, kind="mergesort")
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _emit(  # type: ignore[no-untyped-def]
     out, count, fresh, f, k, vf, entries, e, origin, index, time, now, rounds_from, entry_depth, diff
 ):
-    """Write one output row; returns the buffer (grown when full) and the new count."""
+    """Write output row number `count`, for which there is room."""
     width = origin.shape[0]
-    if count == out.shape[0]:
-        grown = np.empty((2 * count + 16, out.shape[1]), np.int64)
-        grown[:count] = out
-        out = grown
     for c in range(width):
         source = origin[c]
         if source == KEY:
-            out[count, c] = fresh[f, 1 + index[c]]
+            put(out, count, c, fresh[f, 1 + index[c]])
         elif source == FRESH:
-            out[count, c] = fresh[f, 1 + k + index[c]]
+            put(out, count, c, fresh[f, 1 + k + index[c]])
         else:
-            out[count, c] = entries[e, index[c]]
-    out[count, width] = time
+            put(out, count, c, entries[e, index[c]])
+    put(out, count, width, time)
     for c in range(now.shape[0]):
         coordinate = now[c]
         if c < entry_depth:
-            coordinate = max(coordinate, entries[e, rounds_from + c])
-        out[count, width + 1 + c] = coordinate
+            coordinate = max(coordinate, cell(entries, e, rounds_from + c))
+        put(out, count, width + 1 + c, coordinate)
     out[count, width + 1 + now.shape[0]] = diff
-    return out, count + 1
+
+
+@njit(cache=True, inline="always")
+def _same_val(rows: np.ndarray, i: int, first: int, width: int) -> bool:
+    """Whether rows i and i - 1 agree in the columns first to first + width - 1."""
+    for c in range(first, first + width):
+        if cell(rows, i, c) != cell(rows, i - 1, c):
+            return False
+    return True
+
+
+@njit(cache=True, inline="always")
+def _fact_ends(rows, first, stop, start, last, time, ends):  # type: ignore[no-untyped-def]
+    """Where the runs of rows [first, stop) end that agree in the columns `start` to `last` but `time`; how many."""
+    facts = 0
+    for i in range(first + 1, stop):
+        for c in range(start, last):
+            if c != time and cell(rows, i, c) != cell(rows, i - 1, c):
+                ends[facts] = i
+                facts += 1
+                break
+    ends[facts] = stop
+    return facts + 1
 
 
 @njit(cache=True)
 def pair_rows(  # type: ignore[no-untyped-def]
-    fresh, runs, k, vf, fresh_depth, offsets, entries, vo, entry_depth, origin, index, now
+    fresh, runs, k, vf, fresh_depth, spans, entries, vo, entry_depth, origin, index, now
 ):
     """Join fresh keyed rows, all at round `now`, with the other side's histories.
 
-    fresh: keyed rows `[hash | key (k) | val (vf) | time | rounds | diff]` in key order, keys at `runs`; offsets,
+    fresh: keyed rows `[hash | key (k) | val (vf) | time | rounds | diff]` in key order, keys at `runs`; spans,
     entries: the other side's selection for those keys `[val (vo) | time | rounds (entry_depth) | diff]`. Output rows
     `[origin/index columns | lub of times | lub of now and the entry's rounds | product of diffs]`, not consolidated.
-    Keys with long histories on both sides are replayed in time order against accumulated values, so the cost follows
-    the output.
+    A pair of facts gives one row for each time at which the product of their multiplicities changes. Keys with long
+    histories on both sides are replayed in time order against accumulated values, so the cost follows the output.
     Returns (rows, status).
     """
     width = origin.shape[0]
     depth = now.shape[0]
     guess = 0
     for q in range(runs.shape[0] - 1):
-        guess += (runs[q + 1] - runs[q]) * (offsets[q + 1] - offsets[q])
+        guess += (runs[q + 1] - runs[q]) * (cell(spans, q, 1) - cell(spans, q, 0))
     out = np.empty((min(guess, 1 << 16), width + depth + 2), np.int64)
+    ends_e = np.empty(64, np.int64)
     count = 0
     time_f = 1 + k + vf
     diff_f = time_f + 1 + fresh_depth
     diff_e = vo + 1 + entry_depth
     for q in range(runs.shape[0] - 1):
-        f0, f1, e0, e1 = runs[q], runs[q + 1], offsets[q], offsets[q + 1]
+        f0, f1, e0, e1 = runs[q], runs[q + 1], cell(spans, q, 0), cell(spans, q, 1)
         n, m = f1 - f0, e1 - e0
         if n == 0 or m == 0:
             continue
-        if n * m <= _REPLAY * (n + m) or n < 8 or m < 8:
+        paired = n * m <= _REPLAY * (n + m) or n < 8 or m < 8
+        # A pair of facts gives at most a row for each change of either.
+        if paired and count + 2 * n * m > out.shape[0]:
+            out = more_rows(out, count + 2 * n * m)
+        if n == 1 or m == 1:
             for f in range(f0, f1):
                 for e in range(e0, e1):
-                    diff, wrapped = multiply(fresh[f, diff_f], entries[e, diff_e])
+                    diff, wrapped = multiply(cell(fresh, f, diff_f), cell(entries, e, diff_e))
                     if wrapped:
                         return out[:0], OVERFLOW
-                    time = max(fresh[f, time_f], entries[e, vo])
-                    out, count = _emit(
-                        out, count, fresh, f, k, vf, entries, e, origin, index, time, now, vo + 1, entry_depth, diff
-                    )
+                    time = max(cell(fresh, f, time_f), cell(entries, e, vo))
+                    _emit(out, count, fresh, f, k, vf, entries, e, origin, index, time, now, vo + 1, entry_depth, diff)
+                    count += 1
+            continue
+        if paired:
+            if m > ends_e.shape[0]:
+                ends_e = np.empty(2 * m, np.int64)
+            facts_e = _fact_ends(entries, e0, e1, 0, diff_e, vo, ends_e)
+            first = f0
+            while first < f1:
+                last = first + 1
+                while last < f1 and _same_val(fresh, last, 1 + k, vf):
+                    last += 1
+                start = e0
+                for fact in range(facts_e):
+                    stop = ends_e[fact]
+                    # Two step functions of time: walk both, give what their product changes by.
+                    i, j = first, start
+                    have_f, have_e, product = np.int64(0), np.int64(0), np.int64(0)
+                    while i < last or j < stop:
+                        if j == stop or (i < last and cell(fresh, i, time_f) <= cell(entries, j, vo)):
+                            time = cell(fresh, i, time_f)
+                        else:
+                            time = cell(entries, j, vo)
+                        while i < last and cell(fresh, i, time_f) == time:
+                            have_f, wrapped = add_checked(have_f, cell(fresh, i, diff_f))
+                            if wrapped:
+                                return out[:0], OVERFLOW
+                            i += 1
+                        while j < stop and cell(entries, j, vo) == time:
+                            have_e, wrapped = add_checked(have_e, cell(entries, j, diff_e))
+                            if wrapped:
+                                return out[:0], OVERFLOW
+                            j += 1
+                        after, wrapped = multiply(have_f, have_e)
+                        change, beyond = add_checked(after, -product)
+                        if wrapped or beyond:
+                            return out[:0], OVERFLOW
+                        if change != 0:
+                            _emit(
+                                out, count, fresh, first, k, vf, entries, start, origin, index,
+                                time, now, vo + 1, entry_depth, change,
+                            )  # fmt: skip
+                            count += 1
+                            product = after
+                        if (i == last and have_f == 0) or (j == stop and have_e == 0):
+                            break
+                    start = stop
+                first = last
             continue
         # Replay: facts are runs of equal (val) on the fresh side and equal (val, rounds) on the other; each event meets
         # the facts of the other side that are non-zero by then.
@@ -131,7 +199,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
         for i in range(n):
             new = i == 0
             for c in range(1 + k, 1 + k + vf):
-                if not new and fresh[f0 + i, c] != fresh[f0 + i - 1, c]:
+                if not new and cell(fresh, f0 + i, c) != cell(fresh, f0 + i - 1, c):
                     new = True
             if new:
                 head_f[facts_f] = f0 + i
@@ -143,7 +211,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
         for i in range(m):
             new = i == 0
             for c in range(diff_e):
-                if c != vo and not new and entries[e0 + i, c] != entries[e0 + i - 1, c]:
+                if c != vo and not new and cell(entries, e0 + i, c) != cell(entries, e0 + i - 1, c):
                     new = True
             if new:
                 head_e[facts_e] = e0 + i
@@ -167,15 +235,18 @@ def pair_rows(  # type: ignore[no-untyped-def]
                 f = f0 + order_f[i]
                 fact = fact_f[order_f[i]]
                 i += 1
-                change = fresh[f, diff_f]
+                change = cell(fresh, f, diff_f)
+                if count + live_e > out.shape[0]:
+                    out = more_rows(out, count + live_e)
                 for p in range(live_e):
                     diff, wrapped = multiply(change, acc_e[list_e[p]])
                     if wrapped:
                         return out[:0], OVERFLOW
-                    out, count = _emit(
+                    _emit(
                         out, count, fresh, f, k, vf, entries, head_e[list_e[p]], origin, index,
-                        fresh[f, time_f], now, vo + 1, entry_depth, diff,
+                        cell(fresh, f, time_f), now, vo + 1, entry_depth, diff,
                     )  # fmt: skip
+                    count += 1
                 live_f, wrapped = _accumulate(acc_f, list_f, place_f, live_f, fact, change)
                 if wrapped:
                     return out[:0], OVERFLOW
@@ -183,15 +254,18 @@ def pair_rows(  # type: ignore[no-untyped-def]
                 e = e0 + order_e[j]
                 fact = fact_e[order_e[j]]
                 j += 1
-                change = entries[e, diff_e]
+                change = cell(entries, e, diff_e)
+                if count + live_f > out.shape[0]:
+                    out = more_rows(out, count + live_f)
                 for p in range(live_f):
                     diff, wrapped = multiply(acc_f[list_f[p]], change)
                     if wrapped:
                         return out[:0], OVERFLOW
-                    out, count = _emit(
+                    _emit(
                         out, count, fresh, head_f[list_f[p]], k, vf, entries, e, origin, index,
-                        entries[e, vo], now, vo + 1, entry_depth, diff,
+                        cell(entries, e, vo), now, vo + 1, entry_depth, diff,
                     )  # fmt: skip
+                    count += 1
                 live_e, wrapped = _accumulate(acc_e, list_e, place_e, live_e, fact, change)
                 if wrapped:
                     return out[:0], OVERFLOW

@@ -10,11 +10,11 @@ from storage.kernels.status import OVERFLOW
 
 @njit(cache=True)
 def pair_at(  # type: ignore[no-untyped-def]
-    fresh, runs, k, v, offsets, entries, w, index
+    fresh, runs, k, v, spans, entries, w, index
 ):
     """Rows `[columns | time | diff]` of fresh keyed rows `[hash | key (k) | val (v) | time | diff]`, sorted by key.
 
-    runs: int64[keys + 1], the runs of equal keys; key i's history is entries[offsets[i] : offsets[i + 1]], `[val (w) |
+    runs: int64[keys + 1], the runs of equal keys; key i's history is entries[spans[i, 0] : spans[i, 1]], `[val (w) |
     time | diff]` sorted by (val, time). A pair's diff is the row's times what the val adds up to at the row's time.
     index: int64[columns], positions in key, fresh val and other val side by side. Returns (rows, status). O(fresh rows
     of a key x its history).
@@ -25,8 +25,8 @@ def pair_at(  # type: ignore[no-untyped-def]
     for r in range(runs.shape[0] - 1):
         for f in range(runs[r], runs[r + 1]):
             time, diff = fresh[f, 1 + k + v], fresh[f, 2 + k + v]
-            e = offsets[r]
-            while e < offsets[r + 1]:
+            e = spans[r, 0]
+            while e < spans[r, 1]:
                 first, held = e, np.int64(0)
                 same = True
                 while same:
@@ -35,7 +35,7 @@ def pair_at(  # type: ignore[no-untyped-def]
                         if wrapped:
                             return out[:0], OVERFLOW
                     e += 1
-                    same = e < offsets[r + 1]
+                    same = e < spans[r, 1]
                     if same:
                         for c in range(w):
                             if entries[e, c] != entries[first, c]:

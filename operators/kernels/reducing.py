@@ -94,7 +94,7 @@ def _add_live(live, acc, exact, size, words, row, width, diff, at_round):  # typ
 
 @njit(cache=True)
 def reduce_keys(  # type: ignore[no-untyped-def]
-    keyed, k, in_offsets, inputs, ordered, by_content, v, out_offsets, outputs, w, now, fold, aggregations, total
+    keyed, k, in_spans, inputs, ordered, by_content, v, out_spans, outputs, w, now, fold, aggregations, total
 ):
     """Corrections and further visits of q keys at round `now`.
 
@@ -114,8 +114,8 @@ def reduce_keys(  # type: ignore[no-untyped-def]
     visit_count = 0
     most_in, most_out = 1, 1
     for i in range(q):
-        most_in = max(most_in, in_offsets[i + 1] - in_offsets[i])
-        most_out = max(most_out, out_offsets[i + 1] - out_offsets[i])
+        most_in = max(most_in, in_spans[i, 1] - in_spans[i, 0])
+        most_out = max(most_out, out_spans[i, 1] - out_spans[i, 0])
     val_of = np.empty(most_in, np.int64)
     fact_of = np.empty(most_in, np.int64)
     head = np.empty(most_in, np.int64)  # first entry of each val
@@ -146,8 +146,8 @@ def reduce_keys(  # type: ignore[no-untyped-def]
     diff_in, diff_out = v + 1 + d, w + 1 + d
 
     for key in range(q):
-        base, stop = in_offsets[key], in_offsets[key + 1]
-        obase, ostop = out_offsets[key], out_offsets[key + 1]
+        base, stop = in_spans[key, 0], in_spans[key, 1]
+        obase, ostop = out_spans[key, 0], out_spans[key, 1]
         vals, facts, fresh, seen_count = 0, 0, 0, 0
         size, live_now = 0, 0
         present = 0

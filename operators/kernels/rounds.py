@@ -3,7 +3,17 @@
 import numpy as np
 from numba import njit
 
+from storage.kernels.cells import cell
 from storage.kernels.sorting import sort_order
+
+
+@njit(cache=True, inline="always")
+def below(entries: np.ndarray, e: int, first: int, now: np.ndarray) -> bool:
+    """Whether the rounds of entry e, from column `first` on, are at most `now` in every loop."""
+    for c in range(now.shape[0]):
+        if cell(entries, e, first + c) > now[c]:
+            return False
+    return True
 
 
 @njit(cache=True)
@@ -24,6 +34,17 @@ def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
             count += 1
     offsets[count] = n
     return offsets[: count + 1]
+
+
+@njit(cache=True)
+def touched_keys(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The keys `[hash | key (k)]` of keyed rows sorted by key, each once, and the offsets of their runs."""
+    runs = key_runs(rows, k)
+    keys = np.empty((runs.shape[0] - 1, 1 + k), np.int64)
+    for i in range(keys.shape[0]):
+        for c in range(1 + k):
+            keys[i, c] = rows[runs[i], c]
+    return keys, runs
 
 
 @njit(cache=True)

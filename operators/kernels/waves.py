@@ -8,17 +8,9 @@ those of operators/reduce.py; where a rule looks at what has cancelled out, thes
 import numpy as np
 from numba import njit
 
+from operators.kernels.rounds import below
 from storage.kernels.sorting import add_checked, sort_order
 from storage.kernels.status import OVERFLOW
-
-
-@njit(cache=True, inline="always")
-def _below(entries: np.ndarray, e: int, first: int, now: np.ndarray) -> bool:
-    """Whether the rounds entries[e, first:] are at most `now` in every loop."""
-    for c in range(now.shape[0]):
-        if entries[e, first + c] > now[c]:
-            return False
-    return True
 
 
 @njit(cache=True, inline="always")
@@ -31,7 +23,7 @@ def _agrees(entries: np.ndarray, e: int, first: int, now: np.ndarray) -> bool:
 
 
 @njit(cache=True)
-def visits_after(keyed, k, in_offsets, inputs, v, now):  # type: ignore[no-untyped-def]
+def visits_after(keyed, k, in_spans, inputs, v, now):  # type: ignore[no-untyped-def]
     """Where q keys visited at round `now` are to be visited later: `[rounds | hash | key]`, each once.
 
     That is at the least upper bound of `now` and every round of a key's input history that is not at most `now`.
@@ -41,8 +33,8 @@ def visits_after(keyed, k, in_offsets, inputs, v, now):  # type: ignore[no-untyp
     count = 0
     for key in range(keyed.shape[0]):
         first = count
-        for e in range(in_offsets[key], in_offsets[key + 1]):
-            if _below(inputs, e, v + 1, now):
+        for e in range(in_spans[key, 0], in_spans[key, 1]):
+            if below(inputs, e, v + 1, now):
                 continue
             known = False
             for p in range(count - 1, first - 1, -1):
@@ -68,15 +60,18 @@ def visits_after(keyed, k, in_offsets, inputs, v, now):  # type: ignore[no-untyp
 
 
 @njit(cache=True)
-def plan_waves(in_offsets, inputs, v, out_offsets, outputs, w, now, fold, total):  # type: ignore[no-untyped-def]
+def plan_waves(in_spans, inputs, v, out_spans, outputs, w, now, fold, total):  # type: ignore[no-untyped-def]
     """The groups to look at: int64[m, 2] of (key number, data time), ascending.
 
     inputs, outputs: selections `[val | time | rounds | diff]`, where times equal to `fold` are older than the slice.
     `total`: what there was is not kept, so each key that is looked at begins with time `fold`.
     """
     d = now.shape[0]
-    q = in_offsets.shape[0] - 1
-    groups = np.empty((inputs.shape[0] + q, 2), np.int64)
+    q = in_spans.shape[0]
+    entries = 0
+    for key in range(q):
+        entries += in_spans[key, 1] - in_spans[key, 0]
+    groups = np.empty((entries + q, 2), np.int64)
     count = 0
     begins = np.empty(d, np.int64)
     never = np.iinfo(np.int64).max
@@ -84,8 +79,8 @@ def plan_waves(in_offsets, inputs, v, out_offsets, outputs, w, now, fold, total)
         first = count + 1 if total else count
         stop = first
         begins[:] = never
-        for e in range(in_offsets[key], in_offsets[key + 1]):
-            if not _below(inputs, e, v + 1, now):
+        for e in range(in_spans[key, 0], in_spans[key, 1]):
+            if not below(inputs, e, v + 1, now):
                 continue
             time = inputs[e, v]
             for c in range(d):
@@ -102,7 +97,7 @@ def plan_waves(in_offsets, inputs, v, out_offsets, outputs, w, now, fold, total)
         for c in range(d):
             begin = max(begin, begins[c])
         if begin > fold:
-            for e in range(out_offsets[key], out_offsets[key + 1]):
+            for e in range(out_spans[key, 0], out_spans[key, 1]):
                 if outputs[e, w] < begin and _agrees(outputs, e, w + 1, now):
                     begin = outputs[e, w]
         times = np.sort(groups[first:stop, 1])
@@ -122,7 +117,7 @@ def plan_waves(in_offsets, inputs, v, out_offsets, outputs, w, now, fold, total)
 
 
 @njit(cache=True)
-def gather_wave(in_offsets, inputs, v, now, fold, groups, first, limit):  # type: ignore[no-untyped-def]
+def gather_wave(in_spans, inputs, v, now, fold, groups, first, limit):  # type: ignore[no-untyped-def]
     """The accumulated rows of groups from number `first` on, until there are `limit` rows (at least one group).
 
     Returns (places[n] of the n groups: their number among those that have rows, or -1; offsets, vals and counts of
@@ -131,7 +126,7 @@ def gather_wave(in_offsets, inputs, v, now, fold, groups, first, limit):  # type
     most = 1
     for g in range(first, groups.shape[0]):
         key = groups[g, 0]
-        most = max(most, in_offsets[key + 1] - in_offsets[key])
+        most = max(most, in_spans[key, 1] - in_spans[key, 0])
     head = np.empty(most, np.int64)
     sums = np.empty(most, np.int64)
     val_of = np.empty(most, np.int64)
@@ -145,9 +140,9 @@ def gather_wave(in_offsets, inputs, v, now, fold, groups, first, limit):  # type
     g = first
     while g < groups.shape[0] and (rows < limit or g == first):
         key = groups[g, 0]
-        base = in_offsets[key]
+        base = in_spans[key, 0]
         known, waiting = 0, 0
-        for e in range(base, in_offsets[key + 1]):
+        for e in range(base, in_spans[key, 1]):
             new = e == base
             if not new:
                 for c in range(v):
@@ -159,7 +154,7 @@ def gather_wave(in_offsets, inputs, v, now, fold, groups, first, limit):  # type
                 sums[known] = 0
                 known += 1
             val_of[e - base] = known - 1
-            if not _below(inputs, e, v + 1, now):
+            if not below(inputs, e, v + 1, now):
                 continue
             if inputs[e, v] > fold:
                 fresh[waiting] = e
@@ -207,13 +202,13 @@ def gather_wave(in_offsets, inputs, v, now, fold, groups, first, limit):  # type
 
 @njit(cache=True)
 def settle_wave(  # type: ignore[no-untyped-def]
-    keyed, k, groups, places, made_offsets, made, made_counts, out_offsets, outputs, w, now, fold, total, kept,
+    keyed, k, groups, places, made_offsets, made, made_counts, out_spans, outputs, w, now, fold, total, kept,
     kept_counts, kept_at
 ):  # fmt: skip
     """Corrections `[hash | key | out val | time | now | diff]` of the groups of one wave, in no particular order.
 
     groups[n, 2] and places[n]: as planned and gathered; made, made_counts by made_offsets: what the logic made of the
-    groups that have rows (equal rows add up); outputs by out_offsets: what there was, as a selection. kept,
+    groups that have rows (equal rows add up); outputs by out_spans: what there was, as a selection. kept,
     kept_counts: what the first group's key had after the wave before, which ended at its time `kept_at`; no rows of
     that when `kept_at` is below `fold`. `total`: a group at time `fold` says what its key had.
     Returns (corrections, the last key's rows, their counts, status, key number at fault). O(n log n) for all rows.
@@ -225,7 +220,7 @@ def settle_wave(  # type: ignore[no-untyped-def]
     size = made.shape[0] + kept.shape[0]
     for g in range(n):
         if g == 0 or groups[g, 0] != groups[g - 1, 0]:
-            size += out_offsets[groups[g, 0] + 1] - out_offsets[groups[g, 0]]
+            size += out_spans[groups[g, 0], 1] - out_spans[groups[g, 0], 0]
     rows = np.empty((size, 1 + w), np.int64)
     filled = 0
     for i in range(kept.shape[0]):
@@ -237,7 +232,7 @@ def settle_wave(  # type: ignore[no-untyped-def]
     for g in range(n):
         key = groups[g, 0]
         if g == 0 or key != groups[g - 1, 0]:
-            for e in range(out_offsets[key], out_offsets[key + 1]):
+            for e in range(out_spans[key, 0], out_spans[key, 1]):
                 rows[filled, 0] = key
                 for c in range(w):
                     rows[filled, 1 + c] = outputs[e, c]
@@ -290,14 +285,14 @@ def settle_wave(  # type: ignore[no-untyped-def]
                 live[lives] = one
                 lives += 1
         # Outputs of this slice, by time; what is older, or what an earlier wave has seen, is there already.
-        base = out_offsets[key]
-        entries = out_offsets[key + 1] - base
+        base = out_spans[key, 0]
+        entries = out_spans[key, 1] - base
         times = np.empty(entries, np.int64)
         fresh = np.empty(entries, np.int64)
         waiting = 0
         for i in range(entries):
             e = base + i
-            if not _below(outputs, e, w + 1, now):
+            if not below(outputs, e, w + 1, now):
                 continue
             time = outputs[e, w]
             if time > since:

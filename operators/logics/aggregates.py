@@ -84,9 +84,10 @@ class _Run:
         entries = np.concatenate((groups.vals, ones, groups.counts.reshape(-1, 1)), axis=1)
         ordered = groups.comparable if self.compares else groups.vals
         by_content = ordered is not groups.vals
-        nothing = np.zeros(g + 1, np.int64), np.empty((0, w + 2), np.int64)
+        nothing = np.zeros((g, 2), np.int64), np.empty((0, w + 2), np.int64)
+        spans = np.column_stack((groups.offsets[:-1], groups.offsets[1:]))
         rows, _, status, fault = reduce_keys(
-            numbers, 0, groups.offsets, entries, ordered if by_content else entries, by_content, groups.vals.shape[1],
+            numbers, 0, spans, entries, ordered if by_content else entries, by_content, groups.vals.shape[1],
             *nothing, w, np.empty(0, np.int64), 0, self.rows, True,
         )  # fmt: skip
         self._check(status, groups, fault)

@@ -11,6 +11,7 @@ in the cache. What crowds in few buckets is merge-sorted there: no input is wors
 import numpy as np
 from numba import njit
 
+from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.status import OVERFLOW
 
 FEW = 24
@@ -27,8 +28,8 @@ def row_less(data: np.ndarray, columns: np.ndarray, first: int, i: int, j: int) 
     """Whether row i comes before row j by the columns from number `first` on, in their order."""
     for c in range(first, columns.shape[0]):
         column = columns[c]
-        a = data[i, column]
-        b = data[j, column]
+        a = cell(data, i, column)
+        b = cell(data, j, column)
         if a != b:
             return a < b
     return False
@@ -76,10 +77,10 @@ def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, word
     stop, used = first, 0
     for c in range(first, m):
         column = columns[c]
-        low = high = data[0, column]
+        low = high = cell(data, 0, column)
         for i in range(1, n):
-            low = min(low, data[i, column])
-            high = max(high, data[i, column])
+            low = min(low, cell(data, i, column))
+            high = max(high, cell(data, i, column))
         least[c], most[c] = low, high
         bits[c] = _bits(np.uint64(high) - np.uint64(low))
         if used + bits[c] > 63:
@@ -92,12 +93,12 @@ def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, word
         return first + 1
     column, low = columns[first], least[first]
     for i in range(n):
-        words[i] = data[i, column] - low
+        words[i] = cell(data, i, column) - low
     for c in range(first + 1, stop):
         if bits[c] > 0:
             column, low, shift = columns[c], least[c], bits[c]
             for i in range(n):
-                words[i] = (words[i] << shift) | (data[i, column] - low)
+                words[i] = (words[i] << shift) | (cell(data, i, column) - low)
     return stop
 
 
@@ -107,24 +108,25 @@ def insertion_sort(data, columns, exact, one, two, order, start, lo, hi):  # typ
     `exact` on are not in the words."""
     rest = exact < columns.shape[0]
     for i in range(start, hi):
-        a, b, item = one[i], two[i], order[i]
+        a, b, item = word(one, i), word(two, i), word(order, i)
         j = i
         while j > lo and (
-            one[j - 1] > a
+            word(one, j - 1) > a
             or (
-                one[j - 1] == a
+                word(one, j - 1) == a
                 and (
-                    two[j - 1] > b or (rest and two[j - 1] == b and row_less(data, columns, exact, item, order[j - 1]))
+                    word(two, j - 1) > b
+                    or (rest and word(two, j - 1) == b and row_less(data, columns, exact, item, word(order, j - 1)))
                 )
             )
         ):
-            one[j] = one[j - 1]
-            two[j] = two[j - 1]
-            order[j] = order[j - 1]
+            put_word(one, j, word(one, j - 1))
+            put_word(two, j, word(two, j - 1))
+            put_word(order, j, word(order, j - 1))
             j -= 1
-        one[j] = a
-        two[j] = b
-        order[j] = item
+        put_word(one, j, a)
+        put_word(two, j, b)
+        put_word(order, j, item)
 
 
 @njit(cache=True)
@@ -149,32 +151,36 @@ def merge_sort(data, columns, exact, one, two, order, lo, hi):  # type: ignore[n
             stop = min(middle + width, hi)
             left = middle - start
             for i in range(left):
-                spare_one[i] = one[start + i]
-                spare_two[i] = two[start + i]
-                spare[i] = order[start + i]
+                put_word(spare_one, i, word(one, start + i))
+                put_word(spare_two, i, word(two, start + i))
+                put_word(spare, i, word(order, start + i))
             i, j, k = 0, middle, start
             while i < left and j < stop:
-                if one[j] < spare_one[i] or (
-                    one[j] == spare_one[i]
+                if word(one, j) < word(spare_one, i) or (
+                    word(one, j) == word(spare_one, i)
                     and (
-                        two[j] < spare_two[i]
-                        or (rest and two[j] == spare_two[i] and row_less(data, columns, exact, order[j], spare[i]))
+                        word(two, j) < word(spare_two, i)
+                        or (
+                            rest
+                            and word(two, j) == word(spare_two, i)
+                            and row_less(data, columns, exact, word(order, j), word(spare, i))
+                        )
                     )
                 ):
-                    one[k] = one[j]
-                    two[k] = two[j]
-                    order[k] = order[j]
+                    put_word(one, k, word(one, j))
+                    put_word(two, k, word(two, j))
+                    put_word(order, k, word(order, j))
                     j += 1
                 else:
-                    one[k] = spare_one[i]
-                    two[k] = spare_two[i]
-                    order[k] = spare[i]
+                    put_word(one, k, word(spare_one, i))
+                    put_word(two, k, word(spare_two, i))
+                    put_word(order, k, word(spare, i))
                     i += 1
                 k += 1
             while i < left:
-                one[k] = spare_one[i]
-                two[k] = spare_two[i]
-                order[k] = spare[i]
+                put_word(one, k, word(spare_one, i))
+                put_word(two, k, word(spare_two, i))
+                put_word(order, k, word(spare, i))
                 i += 1
                 k += 1
             start = stop
@@ -188,31 +194,31 @@ def _spread(one, two, order, lo, hi, buckets, to_one, to_two, to_order, starts):
 
     Fills starts[: used + 1] with where the groups begin; returns used.
     """
-    least, most = one[lo], one[lo]
+    least, most = word(one, lo), word(one, lo)
     for i in range(lo, hi):
-        least = min(least, one[i])
-        most = max(most, one[i])
+        least = min(least, word(one, i))
+        most = max(most, word(one, i))
     base = np.uint64(least)
     reach = np.uint64(most) - base
     shift = np.uint64(max(0, _bits(reach) - _bits(np.uint64(buckets - 1))))
     used = np.int64(reach >> shift) + 1
     for b in range(used + 1):
-        starts[b] = 0
+        put_word(starts, b, 0)
     for i in range(lo, hi):
-        starts[np.int64((np.uint64(one[i]) - base) >> shift) + 1] += 1
-    starts[0] = lo
+        starts[np.int64((np.uint64(word(one, i)) - base) >> shift) + 1] += 1
+    put_word(starts, 0, lo)
     for b in range(used):
-        starts[b + 1] += starts[b]
+        starts[b + 1] += word(starts, b)
     for i in range(lo, hi):
-        bucket = np.int64((np.uint64(one[i]) - base) >> shift)
-        to = starts[bucket]
-        starts[bucket] = to + 1
-        to_one[to] = one[i]
-        to_two[to] = two[i]
-        to_order[to] = order[i]
+        bucket = np.int64((np.uint64(word(one, i)) - base) >> shift)
+        to = word(starts, bucket)
+        put_word(starts, bucket, to + 1)
+        put_word(to_one, to, word(one, i))
+        put_word(to_two, to, word(two, i))
+        put_word(to_order, to, word(order, i))
     for b in range(used, 0, -1):
-        starts[b] = starts[b - 1]
-    starts[0] = lo
+        put_word(starts, b, word(starts, b - 1))
+    put_word(starts, 0, lo)
     return used
 
 
@@ -226,11 +232,21 @@ def _sort_buckets(  # type: ignore[no-untyped-def]
         buckets *= 2
     used = _spread(one, two, order, lo, hi, buckets, to_one, to_two, to_order, starts)
     for b in range(used):
-        size = starts[b + 1] - starts[b]
+        size = word(starts, b + 1) - word(starts, b)
         if size > _CROWD:
-            merge_sort(data, columns, exact, to_one, to_two, to_order, starts[b], starts[b + 1])
+            merge_sort(data, columns, exact, to_one, to_two, to_order, word(starts, b), word(starts, b + 1))
         elif size > 1:
-            insertion_sort(data, columns, exact, to_one, to_two, to_order, starts[b] + 1, starts[b], starts[b + 1])
+            insertion_sort(
+                data,
+                columns,
+                exact,
+                to_one,
+                to_two,
+                to_order,
+                word(starts, b) + 1,
+                word(starts, b),
+                word(starts, b + 1),
+            )
 
 
 @njit(cache=True)
@@ -247,10 +263,10 @@ def sort_words(data: np.ndarray, columns: np.ndarray):  # type: ignore[no-untype
     rest = exact < columns.shape[0]
     sorted_already = True
     for i in range(1, n):
-        if one[i] <= one[i - 1] and (
-            one[i] < one[i - 1]
-            or two[i] < two[i - 1]
-            or (rest and two[i] == two[i - 1] and row_less(data, columns, exact, i, i - 1))
+        if word(one, i) <= word(one, i - 1) and (
+            word(one, i) < word(one, i - 1)
+            or word(two, i) < word(two, i - 1)
+            or (rest and word(two, i) == word(two, i - 1) and row_less(data, columns, exact, i, i - 1))
         ):
             sorted_already = False
             break
@@ -299,22 +315,22 @@ def consolidate(data: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]
     i = 0
     while i < n:
         start = i
-        first = order[i]
-        total = data[first, last]
+        first = word(order, i)
+        total = cell(data, first, last)
         i += 1
         while (
             i < n
-            and one[i] == one[start]
-            and two[i] == two[start]
-            and not (rest and not rows_equal(data, columns, exact, first, order[i]))
+            and word(one, i) == word(one, start)
+            and word(two, i) == word(two, start)
+            and not (rest and not rows_equal(data, columns, exact, first, word(order, i)))
         ):
-            total, wrapped = add_checked(total, data[order[i], last])
+            total, wrapped = add_checked(total, cell(data, word(order, i), last))
             if wrapped:
                 return out[:0], OVERFLOW
             i += 1
         if total != 0:
             for c in range(last):
-                out[count, c] = data[first, c]
-            out[count, last] = total
+                put(out, count, c, cell(data, first, c))
+            put(out, count, last, total)
             count += 1
     return out[:count], 0

@@ -41,6 +41,7 @@ Update = tuple[int, int, int, int]
 def _slow_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let merges of small layers take several epochs, and be written beside these, as large ones are; collect often."""
     monkeypatch.setattr(trace_module, "LEAST", 3)
+    monkeypatch.setattr(trace_module, "SMALL", 1)
     monkeypatch.setattr(trace_module, "FUEL", 1)
     monkeypatch.setattr(merge_module, "APART", 8)
     monkeypatch.setattr(epochs_module, "GC_EVERY", 2)

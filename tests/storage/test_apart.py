@@ -28,6 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything of more than some updates is large, and merges take their time."""
     monkeypatch.setattr(merge_module, "APART", 60)
     monkeypatch.setattr(trace_module, "LEAST", 0)
+    monkeypatch.setattr(trace_module, "SMALL", 1)
 
 
 class Life:

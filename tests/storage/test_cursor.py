@@ -46,7 +46,7 @@ def test_look_up_gives_the_histories_of_many_keys(key_width: int, sizes: list[in
         asked = asked_for(keys)
         found = cursor.look_up(asked)
         for i, key in enumerate(map(tuple, asked[:, 1:].tolist())):
-            part = found.entries[found.offsets[i] : found.offsets[i + 1]].tolist()
+            part = found.entries[slice(*found.spans[i])].tolist()
             assert part == sorted(part)
             some = {(val, time): diff for val, time, diff in part}
             assert some == {place: diff for place, diff in wanted.get(key, Counter()).items() if diff}

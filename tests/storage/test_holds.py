@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from storage import trace as trace_module
 from storage.antichain import Antichain
 from storage.compaction import compact
 from storage.errors import CutLost, HoldTooEarly, HoldWentBack
@@ -17,6 +18,12 @@ from storage.lattice import less_equal
 from storage.layer import Layer, keyed_rows
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Updates
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small layers do not wait for others to merge with."""
+    monkeypatch.setattr(trace_module, "SMALL", 1)
 
 
 def test_the_common_frontier_moves_when_the_last_reader_lets_go() -> None:

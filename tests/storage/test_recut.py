@@ -175,8 +175,8 @@ def test_a_trace_over_cut_layers_selects_what_is_there(tmp_path: Path) -> None:
             trace = Trace("t", 1, 1, 0)
             trace.replace(mine)
             part = trace.select(keyed, fold=0)
-            found.append(np.diff(part.offsets))
-        assert np.array_equal(np.sum(found, axis=0), np.diff(wanted.offsets))
+            found.append(np.diff(part.spans))
+        assert np.array_equal(np.sum(found, axis=0), np.diff(wanted.spans))
     chain.state.release()
 
 

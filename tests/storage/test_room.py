@@ -59,7 +59,7 @@ def test_a_layer_goes_on_from_its_segment(tmp_path: Path) -> None:
     trace = Trace("t", 1, 1, 0)
     trace.replace([older, newer])
     fork = trace.fork()
-    before = trace.select(wanted, fold=MIN_TIME)
+    before = trace.select(wanted, fold=MIN_TIME).dense()
     merge = Merge(older, newer, MIN_TIME)
     merge.work(300)
     entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate((older, newer))]
@@ -74,8 +74,8 @@ def test_a_layer_goes_on_from_its_segment(tmp_path: Path) -> None:
     assert room.release([older, newer], merge.columns) > 2
     assert [layer.keyed().tolist() for layer in (older, newer)] == expected
     for one in (trace, fork):
-        after = one.select(wanted, fold=MIN_TIME)
-        assert (after.offsets.tolist(), after.entries.tolist()) == (before.offsets.tolist(), before.entries.tolist())
+        after = one.select(wanted, fold=MIN_TIME).dense()
+        assert (after.spans.tolist(), after.entries.tolist()) == (before.spans.tolist(), before.entries.tolist())
     # A merge that was on its way goes on where it was.
     whole = Merge(Layer.build(edges(2, 900), 1, 0, 10, 0), Layer.build(edges(3, 700), 1, 10, 20, 0), MIN_TIME).finish()
     assert merge.finish().keyed().tolist() == whole.keyed().tolist()

@@ -25,8 +25,9 @@ Fact = tuple[int, int, int]
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merges get nothing but what the slices pay."""
+    """Merges get nothing but what the slices pay, and small layers do not wait."""
     monkeypatch.setattr(trace_module, "LEAST", 0)
+    monkeypatch.setattr(trace_module, "SMALL", 1)
 
 
 def updates_of(choose: random.Random, n: int, keys: int, lower: int) -> Updates:
@@ -47,7 +48,7 @@ def read(trace: Trace, keys: int, fold: int) -> dict[Fact, int]:
     found = trace.select(asked, fold=fold)
     facts = {}
     for i, key in enumerate(asked[:, 1].tolist()):
-        for val, time, round_, diff in found.entries[found.offsets[i] : found.offsets[i + 1]].tolist():
+        for val, time, round_, diff in found.entries[slice(*found.spans[i])].tolist():
             assert time == fold
             facts[key, val, round_] = diff
     return facts
@@ -94,6 +95,30 @@ def test_what_a_trace_reads_is_the_same_whatever_is_merging(seed: int, keys: int
             assert found == wanted
     assert seen_merging > 5 or keys < 100
     assert trace.merged <= inserted * (2 + math.log(inserted, 1.5))
+
+
+def test_small_layers_wait_for_each_other() -> None:
+    choose = random.Random(7)
+    trace = Trace("t", 1, 1, 1)
+    facts: Counter[Fact] = Counter()
+    most = united = 0
+    for number in range(200):
+        lower = 10 * number
+        updates = updates_of(choose, choose.choice((1, 3, 40)), 300, lower)
+        for (key, val), round_, diff in zip(
+            updates.rows.tolist(), updates.rounds[:, 0].tolist(), updates.diff.tolist(), strict=True
+        ):
+            facts[key, val, round_] += diff
+        before, merged = len(trace.layers), trace.merged
+        trace.seal(keyed_rows(updates, 1), lower, lower + 10)
+        trace.close_slice(lower + 10)
+        most = max(most, len(trace.layers))
+        united += len(trace.layers) < before
+        assert (trace.merged > merged) == (len(trace.layers) <= before)
+        assert read(trace, 300, lower + 10) == {fact: diff for fact, diff in facts.items() if diff}
+    # Nine become one, over and over; what they make merges as all layers do.
+    assert united > 15
+    assert trace_module.SMALL_LAYERS <= most <= trace_module.SMALL_LAYERS + 4
 
 
 @pytest.mark.usefixtures("unhurried")

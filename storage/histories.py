@@ -1,0 +1,110 @@
+"""Histories: what many keys have in a trace, one kernel call for all of them, remembered while the slice runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.kernels.histories import AS_STORED, HEAD, LINK, SLOTS, USED, WORDS, select_keys
+from storage.updates import Ints
+
+__all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
+
+_ROOM = 1 << 10
+"""Keys that a new index has room for."""
+_KEPT_ROOM = 1 << 16
+"""Room that an index keeps from slice to slice."""
+_REMEMBERED = 1 << 26
+"""Bytes of histories above which what is remembered is forgotten before the next call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Histories of q keys. spans: int64[q, 2], where each begins in `entries` and ends; entries: int64[n, v + 1 + depth
+    + 1] `[val words | time | rounds | diff]`, others' among them.
+
+    Within a key entries are sorted by (val, rounds, time), each once, no diff zero. To be used before the trace is
+    asked again, and not to be changed.
+    """
+
+    spans: Ints
+    entries: Ints
+
+    @staticmethod
+    def nothing(keys: int, width: int) -> Selection:
+        """No entries of so many words for any key."""
+        return Selection(np.zeros((keys, 2), np.int64), np.empty((0, width), np.int64))
+
+    def dense(self) -> Selection:
+        """The same without entries of others, key after key. O(entries)."""
+        sizes = self.spans[:, 1] - self.spans[:, 0]
+        ends = np.cumsum(sizes)
+        places = np.arange(int(sizes.sum())) + np.repeat(self.spans[:, 0] - (ends - sizes), sizes)
+        return Selection(np.column_stack((ends - sizes, ends)), self.entries[places])
+
+
+class Histories:
+    """The histories of a trace's keys that have been asked for since `forget`, and an index of its steps."""
+
+    __slots__ = ("_arena", "_fold", "_generation", "_heads", "_index", "_key_width", "_links", "_shape", "_slots")
+
+    def __init__(self, key_width: int, val_width: int, depth: int) -> None:
+        self._key_width, self._shape = key_width, (val_width, depth)
+        self._generation = 1
+        self._fold = AS_STORED
+        self._index = np.zeros(4, np.int64)
+        self._heads: Ints
+        self._slots: Ints
+        self._links: Ints
+        self._arena: Ints
+        self._make(0, 0)
+
+    def select(
+        self, table: Ints, keyed: Ints, settled: int, before: int, fold: int, sealed: int
+    ) -> tuple[Selection, int]:
+        """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
+        `settled` layers and the steps behind them, which have `sealed` rows. See kernels.histories.select_keys."""
+        index, keyed = self._index, np.ascontiguousarray(keyed)
+        if fold != self._fold or index[USED] * self._arena.shape[1] * 8 > _REMEMBERED:
+            self.forget()
+            self._fold = fold
+        # Rows that are in no link yet may each be a key's.
+        wanted = int(index[SLOTS]) + sealed + len(keyed)
+        if wanted > len(self._slots) or sealed > len(self._links):
+            self._make(1 << max(wanted, _ROOM).bit_length(), len(self._arena))
+        spans, arena, status = select_keys(
+            table, keyed, self._key_width, *self._shape, settled, before, fold,
+            self._heads, self._slots, self._links, self._arena, self._generation, index,
+        )  # fmt: skip
+        self._arena = arena
+        return Selection(spans, arena), status
+
+    def forget(self) -> None:
+        """Forget histories and steps. O(1)."""
+        if self._index.any():
+            self._generation += 1
+            self._index[:] = 0
+            if len(self._slots) > _KEPT_ROOM or self._arena.nbytes > _REMEMBERED:
+                self._make(0, 0)
+
+    def _make(self, keys: int, entries: int) -> None:
+        """An empty index with room for so many keys (a power of two, or 0: made when there is need)."""
+        val_width, depth = self._shape
+        self._heads = np.zeros((2 * keys, HEAD), np.int64)
+        self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
+        self._links = np.empty((keys, LINK), np.int64)
+        self._arena = np.empty((entries, val_width + depth + 2), np.int64)
+        self._index[:] = 0
+
+
+def select_once(table: Ints, keyed: Ints, key_width: int, val_width: int, depth: int) -> tuple[Selection, int]:
+    """(histories, status) of keys over layers, times as stored; nothing is remembered."""
+    nothing = np.empty((0, 1), np.int64)
+    arena = np.empty((4 * len(keyed), val_width + depth + 2), np.int64)
+    layers = len(table)
+    spans, arena, status = select_keys(
+        table, keyed, key_width, val_width, depth, layers, layers, AS_STORED, nothing, nothing, nothing, arena, 0,
+        np.zeros(4, np.int64),
+    )  # fmt: skip
+    return Selection(spans, arena), status

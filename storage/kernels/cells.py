@@ -1,0 +1,102 @@
+"""Read and write cells of int64 matrices, and words of int64 arrays, that are known to be there.
+
+An index in numba may be negative and then counts from the end, so each access compares and chooses; in loops over a few
+entries that is a third of the time. What is read here must lie in the matrix; with NUMBA_BOUNDSCHECK=1 that is checked.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+if config.DISABLE_JIT or config.BOUNDSCHECK:  # type: ignore[attr-defined,unused-ignore]
+
+    @njit(inline="always")
+    def cell(rows: Any, i: int, c: int) -> int:
+        """rows[i, c] of a C-contiguous matrix; i and c are not negative."""
+        return rows[i, c]
+
+    @njit(inline="always")
+    def put(rows: Any, i: int, c: int, value: int) -> None:
+        """rows[i, c] = value, likewise."""
+        rows[i, c] = value
+
+    @njit(inline="always")
+    def word(words: Any, i: int) -> int:
+        """words[i] of a contiguous array; i is not negative."""
+        return words[i]
+
+    @njit(inline="always")
+    def put_word(words: Any, i: int, value: int) -> None:
+        """words[i] = value, likewise."""
+        words[i] = value
+
+else:
+
+    def _must_be_contiguous(array: Any) -> None:
+        if array.layout != "C":
+            raise TypingError(f"cells are read of C-contiguous arrays alone, not of {array}")
+
+    def _address(context: Any, builder: Any, kind: Any, rows: Any, i: Any, c: Any) -> Any:
+        matrix = context.make_array(kind)(context, builder, rows)
+        (_, columns) = cgutils.unpack_tuple(builder, matrix.shape, 2)  # type: ignore[no-untyped-call,unused-ignore]
+        return builder.gep(matrix.data, [builder.add(builder.mul(i, columns), c)])
+
+    @intrinsic
+    def cell(typingctx: Any, rows: Any, i: Any, c: Any) -> Any:
+        """rows[i, c] of a C-contiguous matrix; i and c are not negative."""
+        _must_be_contiguous(rows)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            i, c = (context.cast(builder, args[n], signature.args[n], types.int64) for n in (1, 2))
+            return builder.load(_address(context, builder, signature.args[0], args[0], i, c))
+
+        return types.int64(rows, i, c), generate
+
+    @intrinsic
+    def put(typingctx: Any, rows: Any, i: Any, c: Any, value: Any) -> Any:
+        """rows[i, c] = value, likewise."""
+        _must_be_contiguous(rows)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            i, c, value = (context.cast(builder, args[n], signature.args[n], types.int64) for n in (1, 2, 3))
+            builder.store(value, _address(context, builder, signature.args[0], args[0], i, c))
+            return context.get_dummy_value()
+
+        return types.void(rows, i, c, value), generate
+
+    @intrinsic
+    def word(typingctx: Any, words: Any, i: Any) -> Any:
+        """words[i] of a contiguous array; i is not negative."""
+        _must_be_contiguous(words)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            i = context.cast(builder, args[1], signature.args[1], types.int64)
+            return builder.load(builder.gep(array.data, [i]))
+
+        return types.int64(words, i), generate
+
+    @intrinsic
+    def put_word(typingctx: Any, words: Any, i: Any, value: Any) -> Any:
+        """words[i] = value, likewise."""
+        _must_be_contiguous(words)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            i, value = (context.cast(builder, args[n], signature.args[n], types.int64) for n in (1, 2))
+            builder.store(value, builder.gep(array.data, [i]))
+            return context.get_dummy_value()
+
+        return types.void(words, i, value), generate
+
+
+@njit(cache=True)
+def more_rows(rows: Any, size: int) -> Any:
+    """A matrix with room for twice `size` rows that begins with these."""
+    more = np.empty((2 * size, rows.shape[1]), np.int64)
+    more[: rows.shape[0]] = rows
+    return more
