@@ -71,7 +71,7 @@ clean() {
 trap clean EXIT
 python=.venv/bin/python
 if [ "$engine" = buildah ]; then
-  # A chroot shares this machine's network, so the port must be a free one of it, and the health check asks there.
+  # A chroot shares this machine's network, so the port must be a free one of it, and the health check is told of it.
   settings=("${settings[@]/VERNIER_HTTP__PORT=8642/VERNIER_HTTP__PORT=$http}")
   container=$(buildah from "$image") || die "buildah from $image"
   tree=$(buildah mount "$container") || die "buildah mount"
@@ -84,12 +84,11 @@ if [ "$engine" = buildah ]; then
   who=$(inside id -u)
   inside env "${settings[@]}" "${start[@]}" >"$work/service.log" 2>&1 &
   service=$!
-  check=${check//:8642/:$http}
-  healthy() { inside sh -c "$check" >/dev/null 2>&1; }
+  healthy() { inside env "${settings[@]}" sh -c "$check" >/dev/null 2>&1; }
 else
   size=$("$engine" image inspect -f '{{.Size}}' "$image")
   user=$("$engine" image inspect -f '{{.Config.User}}' "$image")
-  given=(); for one in "${settings[@]}" VERNIER_HTTP__HOST=0.0.0.0; do given+=(-e "$one"); done
+  given=(); for one in "${settings[@]}" VERNIER_HTTP__HOST=0.0.0.0 VERNIER_HTTP__ANONYMOUS=read; do given+=(-e "$one"); done
   container=$("$engine" run -d -p "127.0.0.1:$http:8642" "${given[@]}" "$image") || die "$engine run"
   inside() { "$engine" exec "$container" "$@"; }
   who=$(inside id -u)

@@ -100,6 +100,21 @@ def test_secrets_are_shown_nowhere(tmp_path: Path) -> None:
     assert from_file.password() == "hunter3"
 
 
+def test_tokens_are_secrets_of_the_environment_and_of_files() -> None:
+    loaded = load(
+        None, {"http.read_tokens_file": "/kept/tokens"}, {"VERNIER_HTTP__ADMIN_TOKENS": "hunter2-hunter2-hunter2"}
+    )
+    told = "\n".join(loaded.lines()) + json.dumps(masked(loaded.settings)) + repr(loaded)
+    assert "hunter2" not in told
+    assert masked(loaded.settings)["http"]["read_tokens_file"] == "/kept/tokens"
+    with pytest.raises(BadSettings, match=r"set VERNIER_HTTP__READ_TOKENS, or http\.read_tokens_file") as refused:
+        load(None, {"http.read_tokens": "hunter3"}, {})
+    assert "hunter3" not in str(refused.value)
+    options = {"ssl.key.password": "hunter4", "client.id": "vernier"}
+    shown = masked(Settings.model_validate({"kafka": {"options": options}}))["kafka"]["options"]
+    assert shown == {"ssl.key.password": MASK, "client.id": "vernier"}
+
+
 def test_a_file_that_is_no_yaml_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match="is no YAML"):
         load(write(tmp_path, "a: [1"), {}, {})

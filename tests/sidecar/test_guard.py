@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from service.access import Access, BadTokens, OpenToOthers
+from service.cli import run
 from service.client import ServerError, connect
 from service.deadline import Deadline, TooSlow
 from service.probe import BadCertificate, alive, check_certificate
@@ -78,6 +79,23 @@ def test_tokens_and_scopes(guarded: Served) -> None:
     assert 'error="insufficient_scope", scope="admin"' in answer.headers["www-authenticate"]
     assert ask(f"{url}/v1/config", ADMIN).status_code == 200
     assert 'code="401",method="GET",route="refused"' in ask(f"{url}/metrics", READ).text
+
+
+def test_commands_say_who_asks(
+    guarded: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["query", "reach", "--limit", "1", "--format", "csv", "--url", guarded.url]
+    assert run(words) == 1
+    assert "needs a token of scope read" in capsys.readouterr().err
+    kept = tmp_path / "token"
+    kept.write_text(f"{READ}\n", "utf-8")
+    for more in (["--token", READ], ["--token-file", str(kept)]):
+        assert run([*words, *more]) == 0
+        assert capsys.readouterr().out == "node\n0\n"
+    monkeypatch.setenv("VERNIER_TOKEN", ADMIN)
+    assert run(words) == 0
+    assert run(["query", "reach", "--url", "https://127.0.0.1:9", "--cafile", str(tmp_path / "none")]) == 1
+    assert "cafile" in capsys.readouterr().err
 
 
 def test_strangers_are_not_told_why_it_is_not_ready(builder: StateBuilder, serve: Callable[..., Served]) -> None:
