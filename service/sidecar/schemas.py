@@ -135,10 +135,21 @@ _CHANGE = (
     '{"view":"reach","lower":"17","upper":"20","committed":"1767225600000000000",'
     '"changes":[{"row":{"node":4},"time":"17","diff":1}]}'
 )
+_EVENT: dict[str, Any] = {
+    "schema": {
+        "description": "One event; `data` is JSON",
+        "type": "object",
+        "properties": {
+            "event": {"enum": ["snapshot", "updates", "progress", "error"]},
+            "id": {"type": "string", "pattern": "^-?[0-9]+$"},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+        },
+    }
+}
 _STREAM: dict[str, Any] = {
     "description": "Events `snapshot`, `updates`, `progress` and `error`; the id of an event is the frontier behind it",
     "content": {
-        "text/event-stream": _TEXT | {"example": f"event: updates\nid: 20\ndata: {_CHANGE}\n\n"},
+        "text/event-stream": _EVENT | {"example": f"event: updates\nid: 20\ndata: {_CHANGE}\n\n"},
         "application/x-ndjson": _TEXT | {"example": '{"event":"updates","id":"20",' + _CHANGE[1:] + "\n"},
     },
 }
