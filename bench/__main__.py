@@ -53,6 +53,7 @@ SHORT: dict[str, list[list[str]]] = {
     ],
     "sustained": [["--updates", "100000", "--window", "2000"]],
     "through": [["--batches", "3"]],
+    "sparks": [["--batches", "3"]],
     "profile": [["--batch", "1"], ["--batch", "10", "--updates", "10000"], ["--batch", "1000", "--updates", "20000"]],
     "engine": [
         ["--batch", "1", "--updates", "2000"],
@@ -95,6 +96,7 @@ FULL: dict[str, list[list[str]]] = {
         race("scc", "1000000/5000000", 100, 300, 3, EXACT),
     ],
     "sustained": [["--updates", "1000000", "--window", "20000"], ["--updates", "10000000", "--window", "20000"]],
+    "sparks": [[]],
     "through": [["--batches", "10"], ["--batch", "500000", "--batches", "4"]],
     "profile": [["--batch", "1"], ["--batch", "10", "--updates", "10000"], ["--batch", "1000", "--updates", "100000"]],
     "engine": [
