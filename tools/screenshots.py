@@ -37,6 +37,7 @@ def take(
         color_scheme="dark" if scheme == "dark" else "light",
         device_scale_factor=1 if width > 800 else 2,
     )
+    page.set_default_timeout(120_000)
     page.goto(url)
     settle(page)
     page.locator("#graph .node", has_text="group by node").click()

@@ -104,6 +104,7 @@ def test_the_slider_shows_what_the_api_answers(open_console: Callable[..., Conso
     for n in range(10, 16):
         console.commit((n, 1), (n - 9, -1) if n < 13 else (n + 10, 1))
     expect(console.chips).to_have_text(["10", "11", "12", "13", "14", "15", "23", "24", "25"])
+    expect(page.locator("#changes li")).to_have_count(12)  # looking back holds the log as it is
     slider = page.locator("#slider")
     slider.focus()
     for _ in range(3):
