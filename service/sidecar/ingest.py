@@ -51,7 +51,8 @@ class Ingest:
         if read is None:
             known = ", ".join(kind for kind in _READERS if kind not in ("application/ndjson", "application/jsonl"))
             raise Problem.of(415, "unknown_content_type", f"updates come as {known}, not as {kind or 'nothing'}")
-        target = self._target(source)
+        # The plan may be in an object store.
+        target = await asyncio.to_thread(self._target, source)
         if self._room < 1:
             detail = "as many requests with updates as http.max_ingests allows wait for Kafka; try again"
             raise Problem.of(429, "too_many_ingests", detail, headers={"retry-after": "1"})
