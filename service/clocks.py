@@ -153,6 +153,19 @@ def round_up_one(time: int, resolution: Resolution) -> int:
     return int(round_up(np.array([time], np.int64), resolution)[0])
 
 
+def share_times(time: Ints, lower: int, upper: int, updates: int, records: int) -> Ints:
+    """Fewer times for the updates of an epoch [lower, upper): its interval is cut evenly, so that about `records` of
+    its `updates` get one time, the last of their part. Never earlier than it was, and before `upper`; int64[n].
+
+    All workers cut alike, so a part's updates become visible together. An epoch without a bound is left as it is.
+    """
+    parts = -(-updates // records)
+    if parts == 0 or lower == MIN_TIME or upper == CLOSED:
+        return time
+    width = max(1, -(-(upper - lower) // parts))
+    return np.minimum(lower + ((time - lower) // width + 1) * width - 1, upper - 1)
+
+
 def cut_at(frontier: int, resolution: Resolution) -> int:
     """The time from which on `round_up` gives a time not before `frontier`: round_up(t) < frontier iff t <
     cut_at(frontier)."""

@@ -11,7 +11,7 @@ JSON in the manifest, constant in size for each partition but for counts that ar
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -60,7 +60,8 @@ class Advanced:
     """The step from one frontier to the next. before, state: the door's states as JSON; lower, upper: their frontiers.
 
     offsets: the next offsets of the partitions that had records. frontiers: by topic and partition, None for one that
-    gives way. copies: by topic and partition, for those that are counted.
+    gives way. copies: by topic and partition, for those that are counted. updates: by topic, how many came, on
+    all workers.
     """
 
     before: dict[str, Any]
@@ -70,6 +71,7 @@ class Advanced:
     offsets: dict[str, dict[str, int]]
     frontiers: dict[str, dict[str, int | None]]
     copies: dict[str, dict[int, Copies]]
+    updates: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,8 @@ class Door:
             for topic, own in clocks.items()
         }
         as_json: dict[str, Any] = msgspec.to_builtins(after)
-        return Advanced(dict(state), as_json, before.frontier, after.frontier, offsets, frontiers, copies)
+        updates = {topic: sum(fact.updates for fact in own.values()) for topic, own in merged.fresh.items()}
+        return Advanced(dict(state), as_json, before.frontier, after.frontier, offsets, frontiers, copies, updates)
 
     def _advance_topic(
         self, topic: str, before: DoorState, merged: Merged, now_ms: int
@@ -257,7 +260,7 @@ class Door:
                 if copies.held:
                     waiting, dropped = drop_copies(name, waiting, partition, copies)
                     counters[name]["copies"] += dropped
-            inputs[name], still[name] = gate.close(waiting)
+            inputs[name], still[name] = gate.close(waiting, step.updates.get(self._config.sources[name].topic, 0))
         arrived = [received for gate in gates.values() for received in gate.received]
         ms, count = np.unique(np.concatenate(arrived or [np.empty(0, np.int64)]), return_counts=True)
         return Admitted(inputs, still, dead, counters, (ms, count.astype(np.int64)))

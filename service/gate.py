@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from service.clocks import cut_at, round_up
+from service.clocks import cut_at, round_up, share_times
 from service.formats.messages import Parsed, Refused
 from service.held import Held, retain
 from service.intake import Messages
@@ -33,7 +33,7 @@ class Gate:
     ) -> None:
         self.received: list[Ints] = []
         self._name, self._width, self._config, self._counters = name, width, config, counters
-        self._frontier = lower
+        self._frontier, self._until = lower, upper
         # Times are compared before they are rounded: what is held keeps the time that it came with.
         self._lower, self._upper = (cut_at(frontier, config.resolution) for frontier in (lower, upper))
         self._entering: list[Updates] = []
@@ -89,8 +89,9 @@ class Gate:
             refused.append(Refused(number, "late", detail, self._name))
         return refused
 
-    def close(self, held: Sequence[Held]) -> tuple[Updates, list[Held]]:
-        """The epoch's input, with what is due of `held`, and the batches that wait on."""
+    def close(self, held: Sequence[Held], updates: int = 0) -> tuple[Updates, list[Held]]:
+        """The epoch's input, with what is due of `held`, and the batches that wait on. updates: how many came to the
+        topic in this epoch, on all workers."""
         for batch in held:
             due = batch.between(self._lower, self._upper)
             self._counters["released"] += due.stop - due.start
@@ -99,6 +100,9 @@ class Gate:
         entering = Updates.concat(self._entering, self._width)
         if self._config.resolution != "exact":
             entering = Updates.of(entering.rows, round_up(entering.time, self._config.resolution), entering.diff)
+        if self._config.records is not None:
+            time = share_times(entering.time, self._frontier, self._until, updates, self._config.records)
+            entering = Updates.of(entering.rows, time, entering.diff)
         return entering, retain(held, self._fresh(), self._upper)
 
     def _fresh(self) -> Held | None:

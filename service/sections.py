@@ -90,6 +90,7 @@ class Source(Section):
     )
     on_late: Literal["reject", "advance"] | None = Field(default=None, description="default: what the program says")
     resolution: Literal["exact", "millisecond"] = "exact"
+    records: int | None = Field(default=None, ge=1, description="about how many updates share a time; less work")
 
     @property
     def schema_texts(self) -> tuple[tuple[int | None, str], ...]:

@@ -120,6 +120,7 @@ class Settings(BaseSettings):
                 idle_timeout_ms=mine.idle_timeout_ms,
                 on_late=mine.on_late or late,
                 resolution=mine.resolution,
+                records=mine.records,
                 schemas=_schemas(name, mine),
                 key=tuple(mine.key or ()),
             )

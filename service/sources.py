@@ -24,7 +24,8 @@ class SourceConfig:
 
     lateness_ns: without progress, an event clock is complete up to its newest time less this. idle_timeout_ms: a
     partition of an event clock without records for so long of the broker's time gives way to the others; None: never.
-    on_late: what happens to an update before the frontier. schemas: of format avro. key: the key
+    on_late: what happens to an update before the frontier. records: about how many
+    updates share a time, None: those that came with the same one. schemas: of format avro. key: the key
     columns of a source of upserts.
     """
 
@@ -35,6 +36,7 @@ class SourceConfig:
     idle_timeout_ms: int | None = 30_000
     on_late: Literal["reject", "advance"] = "reject"
     resolution: Resolution = "exact"
+    records: int | None = None
     schemas: Schemas = ()
     key: tuple[str, ...] = ()
 
@@ -72,6 +74,9 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
         if (first.format == "upsert" and not first.key) or (first.key and first.format not in KEYED):
             said = "format upsert but no key" if not first.key else f"a key but format {first.format}"
             raise SourceMisfit(problem=f"source {names[0]} has {said}; set both, as in sources.{names[0]}.key: [id]")
+        if first.key and first.clock == "event" and (first.resolution != "exact" or first.records is not None):
+            problem = f"source {names[0]} has upserts at times of their own, of which the later one must be known"
+            raise SourceMisfit(problem=f"{problem}; leave its resolution exact, without records, or use clock arrival")
         for column in first.key:
             if column not in sources[names[0]]:
                 known = ", ".join(sources[names[0]].names)
@@ -81,7 +86,9 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
             raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.schema_file or schema_folder")
         for name in names[1:]:
             # What a source does with late updates and its resolution are its own; all else belongs to the partitions.
-            mine = replace(config.sources[name], on_late=first.on_late, resolution=first.resolution)
+            mine = replace(
+                config.sources[name], on_late=first.on_late, resolution=first.resolution, records=first.records
+            )
             if mine != first:
                 problem = (
                     f"sources {names[0]} and {name} share topic {topic}, so format, clock, lateness and idle timeout"

@@ -14,6 +14,7 @@ from service.clocks import (
     last_stamp,
     peak_of,
     round_up,
+    share_times,
     stamp,
 )
 from storage.updates import CLOSED, MIN_TIME
@@ -102,3 +103,17 @@ def test_what_is_cut_is_what_rounds_to_before_the_frontier(time: int, frontier: 
         (rounded,) = round_up(np.array([one], np.int64), "millisecond").tolist()
         assert (rounded < frontier) == (one < cut_at(frontier, "millisecond"))
         assert (one < frontier) == (one < cut_at(frontier, "exact"))
+
+
+@given(st.integers(-(10**12), 10**18), st.integers(1, 10**12), st.integers(0, 5_000), st.integers(1, 2_000), st.data())
+def test_times_that_updates_share(lower: int, width: int, updates: int, records: int, data: st.DataObject) -> None:
+    upper = lower + width
+    time = np.array(sorted(data.draw(st.lists(st.integers(lower, upper - 1), max_size=30))), np.int64)
+    shared = share_times(time, lower, upper, updates, records)
+    assert ((shared >= time) & (shared < upper)).all()
+    assert (np.diff(shared) >= 0).all()
+    assert len(np.unique(shared)) <= max(1, -(-updates // records)) or updates == 0
+    # One worker alone, with other updates, gives an update the same time.
+    assert share_times(time[::2], lower, upper, updates, records).tolist() == shared[::2].tolist()
+    assert share_times(time, MIN_TIME, upper, updates, records).tolist() == time.tolist()
+    assert share_times(time, lower, CLOSED, updates, records).tolist() == time.tolist()

@@ -179,6 +179,17 @@ def test_an_arrival_partition_without_records_follows_the_broker() -> None:
     assert runs.letters == []
 
 
+def test_updates_share_times_on_all_workers_alike() -> None:
+    runs, log = event(records=10, workers=2, partitions=2), Topics()
+    runs.epoch([log.append("edges", p, progress(100)) for p in range(2)])
+    sent = [(k % 2, 100 + k) for k in range(40)]
+    runs.epoch([
+        *(log.append("edges", p, native([((at, 0), at, 1)])) for p, at in sent),
+        *(log.append("edges", p, progress(140)) for p in range(2)),
+    ])  # fmt: skip
+    assert {row[0]: time for _, row, time, _ in runs.entered} == {at: 109 + (at - 100) // 10 * 10 for _, at in sent}
+
+
 def test_millisecond_resolution_rounds_up() -> None:
     runs, log = event(resolution="millisecond"), Topics()
     log.append("edges", 0, native([((1, 2), 1, 1), ((1, 3), MS, 1), ((1, 4), MS + 1, 1)]))
