@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -26,7 +25,6 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.language.app import App
 from operators.planning.plan import Plan
@@ -39,12 +37,13 @@ from service.heartbeat import Heartbeat
 from service.lag import Lag, LagUnknown, ends
 from service.letters import Letters
 from service.programs import Program, Registry, compiled
+from service.query import Query
 from service.rebuild import check_whole
 from service.runner import Runner
 from service.settings import Settings, heartbeat_topic, load
 from service.sources import DoorConfig
 from service.spans import Spans
-from service.spark import Stage, open_stream, set_limit, start_query, start_session
+from service.spark import Stage, start_session
 from service.steering import Steering
 from service.trouble import STOPPED, Trouble
 from service.worker import Job
@@ -101,8 +100,8 @@ class Driver:
         self.admission = Admission(
             None if wanted is None else wanted / 1000, settings.epoch.min_messages, settings.epoch.max_messages
         )
-        self._limit = self.epochs.limit = self.admission.limit
-        self._running: StreamingQuery | None = None
+        self.epochs.limit = self.admission.limit
+        self._running: Query | None = None
         self._scratch = Path(tempfile.mkdtemp(prefix="vernier-"))
         self.spark: SparkSession | None = None
 
@@ -173,15 +172,14 @@ class Driver:
 
     def _query(self, spark: SparkSession) -> None:
         """One query from the newest manifest on, until it fails or the service stops."""
-        checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=self._scratch))
-        self._limit = self.admission.limit
-        stream = open_stream(spark, self.settings, self.door, self.epochs.start.offsets, self._limit)
         self.runner.failure = None
-        query = self._running = start_query(stream, self.runner, checkpoint)
+        offsets, limit = self.epochs.start.offsets, self.admission.limit
+        query = Query(spark, self.settings, self.door, offsets, limit, self.runner, self._scratch)
+        self._running = query
         changed: Bundled | None = None
         try:
             while not self._stop.is_set() and (changed := self._changed()) is None:
-                if query.awaitTermination(LOOK_SECONDS):
+                if query.ended(LOOK_SECONDS):
                     raise SparkFailed(problem="the query ended by itself")
                 if not self._wanted(query):
                     break
@@ -189,8 +187,7 @@ class Driver:
             self.runner.stop()
         finally:
             self._running = None
-            query.stop()
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            query.close()
 
         if changed is not None:
             self._change(spark, changed)
@@ -199,21 +196,21 @@ class Driver:
     def _took(self, messages: int, seconds: float) -> None:
         """An epoch was made, on the thread that Spark's next micro-batch waits for: say how large that may be."""
         self.admission.took(messages, seconds)
-        limit, query, spark = self.admission.limit, self._running, self.spark
-        if limit is None or limit == self._limit or query is None or spark is None:
+        limit, query = self.admission.limit, self._running
+        if limit is None or query is None or limit == query.limit:
             return
         _log.info("an epoch may take %d messages (%d took %.1f s)", limit, messages, seconds)
-        set_limit(spark, query, limit)
-        self._limit = self.epochs.limit = limit
+        query.limit_to(limit)
+        self.epochs.limit = limit
 
-    def _wanted(self, query: StreamingQuery | None = None) -> bool:
+    def _wanted(self, query: Query | None = None) -> bool:
         """Whether epochs are to be made, as an operator wants it. query: the one that runs; without, none does."""
         try:
             self.steering.look()
         except LagUnknown as error:
             _log.warning("a drain has to wait: %s", error)
         if query is not None:
-            self.steering.passed(self._passed(query), self._held())
+            self.steering.passed(query.passed(self.epochs.start.offsets), self._held())
         if query is None and not self.steering.open:
             self.steering.settle()
             # While nothing is made there is nothing to beat for.
@@ -221,17 +218,6 @@ class Driver:
         elif query is None:
             self.heartbeat.ended()
         return self.steering.open
-
-    def _passed(self, query: StreamingQuery) -> dict[str, dict[int, int]]:
-        """The next offset of each partition, all before it committed. Only Spark knows of messages that no reader gets,
-        like the marks of transactions."""
-        passed = {topic: dict(own) for topic, own in self.epochs.start.offsets.items()}
-        progress = query.lastProgress
-        for source in progress.sources if progress is not None else ():
-            for topic, own in json.loads(source.endOffset or "{}").items():
-                mine = passed.setdefault(topic, {})
-                mine.update({int(one): max(end, mine.get(int(one), 0)) for one, end in own.items()})
-        return passed
 
     def _held(self) -> int:
         """Updates that the next epochs let in by themselves, because the clock of arrival goes on."""
