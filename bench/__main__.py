@@ -71,6 +71,7 @@ SHORT: dict[str, list[list[str]]] = {
     "commit": [[]],
     "exchange": [[]],
     "freshness": [["--seconds", "30"]],
+    "burst": [[]],
     "capacity": [["--rates", "1000,3000,8000"]],
 }
 FULL: dict[str, list[list[str]]] = {
@@ -115,6 +116,7 @@ FULL: dict[str, list[list[str]]] = {
     "commit": [[]],
     "exchange": [[], ["--bytes", "1048576", "--rounds", "200"]],
     "freshness": [["--seconds", "120"]],
+    "burst": [["--seconds", "30", "--plot", "docs/images/bench-burst.png"]],
     "capacity": [["--seconds", "60", "--rates", "1000,2000,4000,8000,16000"]],
 }
 

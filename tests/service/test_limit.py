@@ -1,4 +1,4 @@
-"""A running query takes another limit of messages: this holds `set_limit` to the Spark that we are cut for."""
+"""A running query takes another limit of messages, and tells how far it is, on the Spark that we are cut for."""
 
 import json
 import subprocess
@@ -14,30 +14,34 @@ from service.broker import EmbeddedBroker, create_topics
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCRIPT = textwrap.dedent("""
-    import json, sys, threading
+    import json, os, sys, threading
     from pathlib import Path
     from service.settings import load
     from service.sources import DoorConfig
-    from service.spark import open_stream, set_limit, start_query, start_session
+    from service.query import Query
+    from service.spark import start_session
 
     bootstrap, topic, folder = sys.argv[1:]
     settings = load(None, {"kafka.bootstrap": bootstrap, "workers": 2}, {}).settings
     spark = start_session(settings, "limits", Path(folder))
     door = DoorConfig({}, partitions={topic: 2}, heartbeat_topic="", max_message_bytes=1000)
-    taken, changed, done = [], [], threading.Event()
+    taken, done = [], threading.Event()
 
     def epoch(frame, number):
         taken.append(frame.count())
         if number == 1:
-            changed.append(set_limit(spark, query, 700))
+            query.limit_to(700)
         if sum(taken) == 2_000:
             done.set()
 
-    query = start_query(open_stream(spark, settings, door, {}, 100), epoch, Path(folder) / "checkpoint")
+    query = Query(spark, settings, door, {}, 100, epoch, Path(folder))
     done.wait(300)
-    query.stop()
+    while sum(query.passed({"more": {0: 7}}).get(topic, {}).values()) < 2_000:
+        assert not query.ended(1)
+    passed = query.passed({"more": {0: 7}, topic: {0: 9_999}})
+    query.close()
     spark.stop()
-    print(json.dumps([taken, changed]))
+    print(json.dumps([taken, passed[topic], passed["more"], os.listdir(folder)]))
 """)
 
 
@@ -51,6 +55,8 @@ def test_the_next_micro_batches_take_as_many_as_was_said(tmp_path: Path, broker:
     words = [sys.executable, "-c", SCRIPT, broker.bootstrap, topic, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
-    taken, changed = json.loads(done.stdout.splitlines()[-1])
-    assert changed == [True]
+    taken, passed, more, left = json.loads(done.stdout.splitlines()[-1])
     assert taken == [100, 100, 700, 700, 400]
+    assert passed == {"0": 9_999, "1": 1_000}
+    assert more == {"0": 7}
+    assert [name for name in left if name.startswith("checkpoint")] == []
