@@ -14,11 +14,14 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from service.broker import EmbeddedBroker
+from service.door import Door
 from service.errors import PublisherFenced
 from service.sinks import told
 from service.sinks.publisher import Publisher
+from service.sources import DoorConfig, SourceConfig
 from storage.state import StateDirectory
 from storage.updates import MIN_TIME
+from tests.door.log import Record, Service
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from tests.sinks.topic import Breaking, changes, committed, header, publish, settings
 
@@ -94,6 +97,31 @@ def test_all_changes_once_with_a_broken_producer_at_every_call(broker: EmbeddedB
     sink = said(builder.path).sinks["reach"]
     assert sink.frontier == builder.frontier
     assert sum(sink.messages.values()) == len(records)
+
+
+def test_another_service_reads_the_topic_time_by_time(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    chance, topic = random.Random(12), "read.reach"
+    builder = state(tmp_path / "state", "read")
+    given = settings(broker, builder.path, **{"sinks.reach.partitions": 2})
+    config = SourceConfig(topic, clock="event", idle_timeout_ms=None)
+    door = Door({"reach": REACH["reach"][0]}, DoorConfig({"reach": config}, partitions={topic: 2}))
+    reader, read = Service(door, workers=2), 0
+    for _ in range(6):
+        builder.grow(chance)
+        publish(given)
+        records = committed(broker.bootstrap, topic)
+        rows = [Record(topic, one.partition, one.offset, one.timestamp, one.value, one.key) for one in records]
+        # All of them once more: what has been read is known by its offset.
+        reader.epoch(rows, chance)
+        assert len(rows) > read
+        read = len(rows)
+    reader.epoch([], chance)
+    builder.close()
+    assert reader.letters == []
+    assert reader.frontiers[-1] >= builder.frontier - 10
+    until = reader.frontiers[-1]
+    found = Counter({((row[0],), at): diff for (_, row, at, diff), n in reader.entered.items() for _ in range(n)})
+    assert found == Counter({entry: diff for entry, diff in builder.truth().items() if entry[1] < until})
 
 
 def test_a_newer_publisher_fences_an_older_one(broker: EmbeddedBroker, tmp_path: Path) -> None:
