@@ -13,7 +13,8 @@ import json
 import socket
 import time
 import zlib
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -28,10 +29,8 @@ _ID = b'"id":"'
 
 @dataclass
 class Published:
-    """What one view sent, as all its subscribers must have it: the order of the events and a checksum of each."""
+    """What one view sent, as all its subscribers must have it: by the frontier behind each event, its checksum."""
 
-    order: list[int] = field(default_factory=list)
-    place: dict[int, int] = field(default_factory=dict)
     checksums: dict[int, int] = field(default_factory=dict)
 
 
@@ -98,9 +97,6 @@ class Subscriber(asyncio.Protocol):
         checksum, shared = zlib.crc32(event), self.published
         if shared.checksums.setdefault(frontier, checksum) != checksum:
             self.wrong.append(f"another event {frontier}")
-        if frontier not in shared.place and (not shared.order or frontier > shared.order[-1]):
-            shared.place[frontier] = len(shared.order)
-            shared.order.append(frontier)
         self.ids.append(frontier)
         if self.whole:
             self._check(json.loads(event))
@@ -114,14 +110,14 @@ class Subscriber(asyncio.Protocol):
         if changes != sorted(set(changes)) or (changes and not lower <= changes[0][0] <= changes[-1][0] < upper):
             self.wrong.append(f"changes of [{lower}, {upper})")
 
-    def judge(self) -> bool:
-        """Whether it got every event from its first to its last one once, in order, as the others did."""
+    def judge(self, all_ids: Sequence[int]) -> None:
+        """Note when it has not got each of all subscribers' events from its first to its last one once, in order."""
         if not self.ids:
-            return False
-        start = self.published.place.get(self.ids[0], -1)
-        if self.published.order[start : start + len(self.ids)] != self.ids:
+            self.wrong.append("no event")
+            return
+        start = bisect_left(all_ids, self.ids[0])
+        if list(all_ids[start : start + len(self.ids)]) != self.ids:
             self.wrong.append("events are missing, twice or in another order")
-        return not self.wrong
 
 
 def itself(one: Subscriber) -> Callable[[], Subscriber]:
@@ -163,14 +159,16 @@ async def streams(given: argparse.Namespace) -> dict[str, Any]:
         assert one.transport is not None
         one.transport.close()
     ends = [one.ids[-1] for one in quick if one.ids]
-    wrong = [why for one in quick if not one.judge() for why in one.wrong or ["no event"]]
+    all_ids = sorted(sent.checksums)
+    for one in quick:
+        one.judge(all_ids)
     return {
         "view": given.view,
         "subscribers": given.count,
         "seconds": given.seconds,
-        "right": sum(one.judge() for one in quick),
+        "right": sum(not one.wrong for one in quick),
         "parsed_whole": sum(one.whole for one in quick),
-        "wrong": wrong[:5],
+        "wrong": sorted({why for one in quick for why in one.wrong})[:5],
         "ended_early": sum(one.closed and one.code is not None for one in quick),
         "events": sum(one.events for one in quick),
         "events_each_least": min(one.events for one in quick),

@@ -67,11 +67,7 @@ class Phase:
 
     def wrk(self, name: str, paths: list[str], connections: int, body: str | None = None) -> None:
         """As fast as the sidecar answers, on so many connections; a # in a path is a random node."""
-        script = self._scripts / f"{name}.lua"
-        listed = "{" + ", ".join(json.dumps(path) for path in paths) + "}"
-        quoted = "nil" if body is None else f"[==[{body}]==]"
-        script.write_text(_SCRIPT.format(paths=listed, body=quoted), "utf-8")
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{self.seconds:g}s", "-s", str(script), self.running.url]
+        command = wrk_command(self._scripts, self.running.url, paths, connections, self.seconds, body)
         self._clients[name] = subprocess.Popen(command, stdout=subprocess.PIPE)
 
     def finish(self) -> dict[str, Any]:
@@ -99,6 +95,19 @@ class Phase:
             if "a_second" in found[name]:
                 found[name]["a_second_of_sidecar_cpu"] = round(found[name]["a_second"] / found["cpu"]["sidecar"])
         return found
+
+
+def wrk_command(
+    folder: Path, url: str, paths: list[str], connections: int, seconds: float, body: str | None = None
+) -> list[str]:
+    """How to run wrk with a script of ours, which is put into the folder; its last line is then JSON."""
+    if shutil.which("wrk") is None:
+        raise SystemExit("bench: there is no wrk on the path; on Debian `apt-get install wrk`")
+    script = folder / f"{time.monotonic_ns()}.lua"
+    listed = "{" + ", ".join(json.dumps(path) for path in paths) + "}"
+    quoted = "nil" if body is None else f"[==[{body}]==]"
+    script.write_text(_SCRIPT.format(paths=listed, body=quoted), "utf-8")
+    return ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(script), url]
 
 
 def told(result: dict[str, Any]) -> dict[str, Any]:
@@ -163,8 +172,6 @@ def main() -> None:
     parser.add_argument("--slow", type=int, default=20, help="change streams that stop reading for half of the time")
     parser.add_argument("--port", type=int, default=8654)
     given = parser.parse_args()
-    if shutil.which("wrk") is None:
-        raise SystemExit("bench: there is no wrk on the path; on Debian `apt-get install wrk`")
     result: dict[str, Any] = {"bench": "load", "rate": given.rate, "seconds": given.seconds}
     with (
         tempfile.TemporaryDirectory(prefix="load-") as folder,
