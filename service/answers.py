@@ -141,6 +141,8 @@ class Answers:
 
     def key(self, view: ViewState, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
         """The rows of one key, given as its words, and their counts."""
+        if words and view.log_start <= as_of + 1:
+            return view.find(as_of, words)
         return self.rows_as_of(view, as_of).find(words)
 
     def keys(

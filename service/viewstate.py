@@ -21,7 +21,7 @@ from storage.errors import CallerError, DiffOverflow
 from storage.kernels.status import OK
 from storage.layer import Layer
 from storage.texts import Heap, Texts
-from storage.updates import MIN_TIME, Ints, Updates
+from storage.updates import MIN_TIME, Ints, Updates, consolidate_rows
 
 _LOG_LENGTH = 1024
 _INCARNATIONS = itertools.count(1)
@@ -162,6 +162,41 @@ class ViewState:
             undone[:, -1] *= -1
             return self.rows.apply(undone)
         return sum_until(self.layers, self.stored.width, as_of)
+
+    def undone(self, as_of: int) -> int | None:
+        """How many changes came after that time, the cost of rows as of it; None where the log does not reach."""
+        if as_of + 1 < self.log_start:
+            return None
+        count = 0
+        for interval in reversed(self.log):
+            if interval.upper <= as_of + 1:
+                break
+            count += len(interval.changes)
+        return count
+
+    def find(self, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
+        """The rows of a key (its words) at a data time that the log reaches, and their counts.
+
+        Looks at that key alone in what came later: far cheaper than `rows_as_of`. O(changes after it), in a few
+        passes. Raises as `check`, DiffOverflow.
+        """
+        self.check(as_of)
+        rows, counts = self.rows.find(words)
+        if as_of == self.frontier - 1:
+            return rows, counts
+        wanted, parts = np.array(words, np.int64), [np.column_stack((rows, counts))]
+        for interval in self._log_parts(as_of + 1, self.frontier):
+            changes = interval.changes
+            same = changes.data[:, 0] == wanted[0]
+            if len(wanted) > 1:
+                same &= (changes.data[:, 1 : len(wanted)] == wanted[1:]).all(axis=1)
+            if same.any():
+                parts.append(matrix_of(changes.take(np.flatnonzero(same))))
+                parts[-1][:, -1] *= -1
+        if len(parts) == 1:
+            return rows, counts
+        data = consolidate_rows(np.concatenate(parts), np.arange(self.stored.width, dtype=np.int64))
+        return data[:, :-1], data[:, -1]
 
     def can_resume(self, frontier: int) -> bool:
         """Whether all changes from this frontier on are known one by one."""

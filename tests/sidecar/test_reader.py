@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.language.schema import RowType
+from service.answers import key_words
 from service.reader import Reader
 from service.rowset import RowSet
 from service.viewstate import Compacted, NotYetFinal, ViewState
@@ -90,6 +91,15 @@ def test_rows_and_changes_equal_the_model_at_every_time(
             expected = model.rows(as_of)
             assert rows_of(view, as_of) == expected
             assert len(view.rows_as_of(as_of)) == len(expected)
+            later = [at for _, at, _ in model.between(as_of + 1, view.frontier)]
+            if as_of + 1 >= view.log_start:
+                assert (view.undone(as_of) or 0) >= len(later)
+                for node in range(5):
+                    words = key_words(view, [node])
+                    for seen, whole in zip(view.find(as_of, words), view.rows_as_of(as_of).find(words), strict=True):
+                        assert seen.tolist() == whole.tolist()
+            else:
+                assert view.undone(as_of) is None
         with pytest.raises(NotYetFinal):
             view.rows_as_of(view.frontier)
         if view.since > MIN_TIME:
