@@ -73,6 +73,9 @@ SHORT: dict[str, list[list[str]]] = {
     "freshness": [["--seconds", "30"]],
     "burst": [[]],
     "capacity": [["--rates", "1000,3000,8000"]],
+    "fanout": [[]],
+    "load": [["--seconds", "30"]],
+    "soak": [["--seconds", "600", "--retain", "2m"]],
 }
 FULL: dict[str, list[list[str]]] = {
     "race": [
@@ -118,6 +121,9 @@ FULL: dict[str, list[list[str]]] = {
     "freshness": [["--seconds", "120"]],
     "burst": [["--seconds", "30", "--plot", "docs/images/bench-burst.png"]],
     "capacity": [["--seconds", "60", "--rates", "1000,2000,4000,8000,16000"]],
+    "fanout": [[]],
+    "load": [["--seconds", "60"]],
+    "soak": [["--seconds", "3600", "--retain", "10m", "--plot", "docs/images/bench-soak.png"]],
 }
 
 

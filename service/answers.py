@@ -44,6 +44,12 @@ class SizedCache:
         self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = Lock()
 
+    def peek(self, key: Hashable) -> Any:
+        """The value under the key; None when it is not there."""
+        with self._lock:
+            found = self._kept.get(key)
+        return None if found is None else found[0]
+
     def get(self, key: Hashable, make: Callable[[], Any], size: Callable[[Any], int]) -> Any:
         """The value under the key, made when it is not there (perhaps by two threads at once)."""
         with self._lock:
@@ -141,7 +147,8 @@ class Answers:
 
     def key(self, view: ViewState, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
         """The rows of one key, given as its words, and their counts."""
-        if words and view.log_start <= as_of + 1:
+        kept = self._sets.peek((view.name, view.incarnation, as_of))
+        if words and kept is None and view.log_start <= as_of + 1:
             return view.find(as_of, words)
         return self.rows_as_of(view, as_of).find(words)
 
