@@ -33,8 +33,6 @@ _POLL_MS, _FAR_POLL_MS = 5, 250
 """How often a directory, and an object store, is asked for a new epoch: there each time costs a request."""
 _log = logging.getLogger("vernier.sidecar")
 
-_SWITCH_SECONDS = 0.0005
-
 
 class Server(uvicorn.Server):
     """Tells on stdout, in one line, when and where it accepts, and ends change streams when it is to stop."""
@@ -128,8 +126,6 @@ def main(arguments: list[str] | None = None) -> int:
         ssl_certfile=settings.http.tls_cert,
         ssl_keyfile=settings.http.tls_key,
     )
-    # Following an epoch takes milliseconds in a thread; a look-up is not to wait for its turn as long as that.
-    sys.setswitchinterval(_SWITCH_SECONDS)
     # uvicorn raises the signal that ended it once more; to be told to stop is no failure.
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: sys.exit(0))

@@ -53,7 +53,8 @@ class Context:
     async def run(self, view: ViewState, as_of: int, rows: int, work: Callable[[Deadline], Result]) -> Result:
         """Work on a view for an answer of up to so many rows: at once if it is small, else in a thread. Raises
         TooSlow, and what the work raises."""
-        small = rows <= SMALL_ROWS and len(view.rows) <= _SMALL_VIEW and as_of + 1 >= view.log_start
+        undone = view.undone(as_of)
+        small = undone is not None and rows <= SMALL_ROWS and len(view.rows) + undone <= _SMALL_VIEW
         return await self.queries.run(small, work)
 
     def plan(self) -> dict[str, Any] | None:
