@@ -285,7 +285,12 @@ class Client:
         deadline = time.monotonic() + timeout
         while True:
             left = max(0.0, deadline - time.monotonic())
-            found = self.visible(token, views=views, wait_ms=int(min(left, self._timeout / 2) * 1000))
+            try:
+                found = self.visible(token, views=views, wait_ms=int(min(left, self._timeout / 2) * 1000))
+            except ServerError as error:
+                if error.problem != "no_epoch" or left <= 0:
+                    raise
+                continue
             if found["visible"]:
                 return int(found["as_of"] or 0)
             if time.monotonic() >= deadline:

@@ -118,8 +118,9 @@ class Visibility:
     async def look(self, receipt: Receipt, names: list[str], wait_ms: int) -> dict[str, Any]:
         """By view, after waiting for all of them. Raises NoEpoch, UnknownView."""
         follower = self._context.follower
-        snapshot = follower.require()
         deadline = time.monotonic() + min(wait_ms, self._context.options.max_wait_ms) / 1000
+        await follower.after(None, deadline - time.monotonic())
+        snapshot = follower.require()
         while True:
             views = [find_view(snapshot, name) for name in names or snapshot.views]
             read, bound = receipt.is_read(snapshot.manifest), None

@@ -185,6 +185,20 @@ def test_arrivals_are_visible_behind_the_stamps_that_the_door_gave(
         assert late.wait(token, timeout=60) == 60
 
 
+def test_the_first_epoch_is_waited_for(builder: StateBuilder, serve: Callable[..., Served]) -> None:
+    token = Receipt("edges", "t", {0: 1}, 7, "exact").encode()
+    found: list[int] = []
+    with connect(serve(builder.path).url) as client:
+        with pytest.raises(ServerError) as error:
+            client.wait(token, timeout=0)
+        assert error.value.problem == "no_epoch"
+        waiter = threading.Thread(target=lambda: found.append(client.wait(token, timeout=60)))
+        waiter.start()
+        builder.commit(8, offsets={"t": {0: 1}})
+        waiter.join(60)
+    assert found == [7]
+
+
 def test_receipts_of_several_requests_are_one() -> None:
     one, two = Receipt("s", "t", {0: 5, 1: 3}, 7, "exact"), Receipt("s", "t", {1: 2, 2: 9}, 4, "exact")
     assert two.after(one) == one.after(two) == Receipt("s", "t", {0: 5, 1: 3, 2: 9}, 7, "exact")
