@@ -40,6 +40,8 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
     """Start Spark; takes ~4 s. scratch: for its temporary files. Raises SparkFailed, JavaMissing, JarsError."""
     here = Path(__file__).resolve()
     os.environ["JAVA_HOME"] = str(java_home())
+    # Spark looks its machine's own name up before it reads a setting, and in a container that name may be nobody's.
+    os.environ.setdefault("SPARK_LOCAL_HOSTNAME", settings.exchange.host)
     # Workers must be this interpreter with these packages, wherever the service was started.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     path = [str(here.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]

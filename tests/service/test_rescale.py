@@ -11,11 +11,10 @@ from service.reader import Reader
 from storage.audit import audit
 from storage.place import Place
 from storage.state import StateDirectory
-from tests.service.test_driver import PATIENCE, Service, service
+from tests.service.driven import PATIENCE, Service
 from tests.storage.s3 import BUCKET, s3_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
-__all__ = ["service"]
 
 
 @pytest.fixture
