@@ -41,8 +41,8 @@ class Subscriber(asyncio.Protocol):
     the last one ended, and have every change between its bounds once, in the order of time.
     """
 
-    def __init__(self, published: Published, view: str, whole: bool) -> None:
-        self.published, self.view, self.whole = published, view, whole
+    def __init__(self, published: Published, host: str, view: str, whole: bool) -> None:
+        self.published, self.host, self.view, self.whole = published, host, view, whole
         self.ids: list[int] = []
         self.wrong: list[str] = []
         self.bytes = self.events = 0
@@ -55,7 +55,7 @@ class Subscriber(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
-        head = f"GET /v1/views/{self.view}/changes?snapshot=false HTTP/1.1\r\nhost: bench\r\n"
+        head = f"GET /v1/views/{self.view}/changes?snapshot=false HTTP/1.1\r\nhost: {self.host}\r\n"
         transport.write(f"{head}accept: application/x-ndjson\r\n\r\n".encode())
 
     def data_received(self, data: bytes) -> None:
@@ -132,11 +132,11 @@ async def streams(given: argparse.Namespace) -> dict[str, Any]:
     quick: list[Subscriber] = []
     slow: list[Subscriber] = []
     for i in range(given.count):
-        one = Subscriber(sent, given.view, whole=i % 20 == 0)
+        one = Subscriber(sent, where.netloc, given.view, whole=i % 20 == 0)
         quick.append(one)
         await loop.create_connection(itself(one), where.hostname, where.port)
     for _ in range(given.slow):
-        one = Subscriber(sent_slow, given.slow_view, whole=False)
+        one = Subscriber(sent_slow, where.netloc, given.slow_view, whole=False)
         slow.append(one)
         # With a small buffer of its own it is the sidecar's that fill.
         own = socket.socket()
@@ -146,7 +146,7 @@ async def streams(given: argparse.Namespace) -> dict[str, Any]:
         await loop.create_connection(itself(one), sock=own)
     all_open = time.monotonic()
     for one in slow:
-        while not one.ids:
+        while not one.ids and not one.wrong and not one.closed:
             await asyncio.sleep(0.05)
         assert one.transport is not None
         one.transport.pause_reading()
@@ -184,7 +184,7 @@ async def probe(given: argparse.Namespace) -> dict[str, Any]:
     """Look-ups at fixed moments: one that is answered late makes those behind it late, too, and they count so."""
     where = urlsplit(given.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
-    request = f"GET {where.path} HTTP/1.1\r\nhost: bench\r\n\r\n".encode()
+    request = f"GET {where.path} HTTP/1.1\r\nhost: {where.netloc}\r\n\r\n".encode()
     took: list[float] = []
     began = time.monotonic()
     for turn in range(int(given.seconds / PROBE_SECONDS)):
