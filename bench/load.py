@@ -31,6 +31,8 @@ import psutil
 from bench.running import Running, demonstration
 
 WARM_SECONDS = 30.0
+SUBSCRIBER_BYTES = 1 << 20
+"""Less than by default, so that a pause of seconds is enough to be too slow."""
 _SCRIPT = """
 math.randomseed(os.time())
 local paths, body = {paths}, {body}
@@ -82,8 +84,8 @@ class Phase:
         took, after = time.monotonic() - began, cpu(self.running)
         found: dict[str, Any] = {
             "epochs": len(steps),
-            "epoch_ms_p50": round(float(np.quantile(steps, 0.5))),
-            "epoch_ms_p99": round(float(np.quantile(steps, 0.99))),
+            "epoch_ms_p50": round(float(np.quantile(steps, 0.5))) if steps else None,
+            "epoch_ms_p99": round(float(np.quantile(steps, 0.99))) if steps else None,
             "cpu": {name: round((after[name] - before.get(name, 0)) / took, 3) for name in after}
             | {name: round(used / took, 3) for name, used in spent.items()},
         }
@@ -175,7 +177,9 @@ def main() -> None:
     result: dict[str, Any] = {"bench": "load", "rate": given.rate, "seconds": given.seconds}
     with (
         tempfile.TemporaryDirectory(prefix="load-") as folder,
-        demonstration(Path(folder), port=given.port, rate=given.rate) as running,
+        demonstration(
+            Path(folder), port=given.port, rate=given.rate, set_={"http.subscriber_bytes": str(SUBSCRIBER_BYTES)}
+        ) as running,
     ):
         time.sleep(WARM_SECONDS)
 

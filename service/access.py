@@ -13,6 +13,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -88,6 +89,7 @@ class Access:
         return "admin" if is_admin else "read" if is_read else None
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether an address or a host's name is this machine's alone."""
     name = host.strip("[]").lower()
