@@ -33,6 +33,7 @@ from bench.running import Running, demonstration
 WARM_SECONDS = 30.0
 SUBSCRIBER_BYTES = 1 << 20
 """Less than by default, so that a pause of seconds is enough to be too slow."""
+PHASES = "nothing,look_ups,streams,both,nothing_again,others"
 _SCRIPT = """
 math.randomseed(os.time())
 local paths, body = {paths}, {body}
@@ -164,6 +165,11 @@ def questions(url: str) -> dict[str, tuple[list[str], str | None]]:
     }
 
 
+def asking(paths: list[str], body: str | None) -> Callable[[Phase], None]:
+    """Begins a phase of one question on four connections."""
+    return lambda one: one.wrk("asked", paths, 4, body)
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -172,6 +178,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16, help="of wrk")
     parser.add_argument("--subscribers", type=int, default=1_000)
     parser.add_argument("--slow", type=int, default=20, help="change streams that stop reading for half of the time")
+    parser.add_argument("--phases", default=PHASES, help="some of them, in their order")
     parser.add_argument("--port", type=int, default=8654)
     given = parser.parse_args()
     result: dict[str, Any] = {"bench": "load", "rate": given.rate, "seconds": given.seconds}
@@ -200,20 +207,28 @@ def main() -> None:
             look_up(one)
             stream(one)
 
-        phase("nothing", lambda one: None)
-        phase("look_ups", look_up)
-        phase("streams", stream)
-        phase("both", both)
-        phase("nothing_again", lambda one: None)
-        for name, (paths, body) in questions(running.url).items():
-            phase(name, lambda one, a=paths, b=body: one.wrk("asked", a, 4, b), given.seconds / 6)  # type: ignore[misc]
+        begin: dict[str, Callable[[Phase], None]] = {
+            "nothing": lambda one: None,
+            "look_ups": look_up,
+            "streams": stream,
+            "both": both,
+            "nothing_again": lambda one: None,
+        }
+        wanted = given.phases.split(",")
+        for name in wanted:
+            if name in begin:
+                phase(name, begin[name])
+        if "others" in wanted:
+            for name, (paths, body) in questions(running.url).items():
+                phase(name, asking(paths, body), given.seconds / 6)
         scraped = httpx.get(f"{running.url}/metrics", timeout=60).text.splitlines()
         dropped = [float(line.split()[-1]) for line in scraped if line.startswith("vernier_subscribers_dropped_total{")]
     result["dropped_counted"] = int(sum(dropped))
-    idle = [result[name]["epoch_ms_p99"] for name in ("nothing", "nothing_again")]
+    idle = [result[name]["epoch_ms_p99"] for name in ("nothing", "nothing_again") if name in result]
     result["epoch_p99_ratio"] = {
         name: round(result[name]["epoch_ms_p99"] / (sum(idle) / len(idle)), 2)
         for name in ("look_ups", "streams", "both")
+        if name in result and idle
     }
     print(json.dumps(result))
 
