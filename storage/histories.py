@@ -15,8 +15,10 @@ _ROOM = 1 << 10
 """Keys that a new index has room for."""
 _KEPT_ROOM = 1 << 16
 """Room that an index keeps from slice to slice."""
-_REMEMBERED = 1 << 26
+_REMEMBERED = 1 << 29
 """Bytes of histories above which what is remembered is forgotten before the next call."""
+_KEPT = 1 << 26
+"""Bytes of room for them that are kept from slice to slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Histories:
         if self._index.any():
             self._generation += 1
             self._index[:] = 0
-            if len(self._slots) > _KEPT_ROOM or self._arena.nbytes > _REMEMBERED:
+            if len(self._slots) > _KEPT_ROOM or self._arena.nbytes > _KEPT:
                 self._make(0, 0)
 
     def _make(self, keys: int, entries: int) -> None:

@@ -10,7 +10,7 @@ from numba import njit
 from storage.kernels.cells import cell, more_rows, put
 from storage.kernels.cursors import advance, place, read_entries
 from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked, consolidate
+from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 from storage.kernels.tries import HASH_STRIDE, HASHES, KEY_OFFSETS, KEY_STRIDE, KEY_WORDS, KEYS, VAL_OFFSETS
 
@@ -29,8 +29,7 @@ last."""
 STEPS, LINKS, SLOTS, USED = range(4)
 """What is in use: steps that are in the index, links, slots, rows of the arena."""
 
-_FEW = 64
-"""Entries up to which new ones are put in one by one, however many they are."""
+_ROOM = 64
 
 
 @njit(cache=True, inline="always")
@@ -110,59 +109,85 @@ def _index_step(table, layer, k, step, heads, slots, links, generation, index): 
 
 
 @njit(cache=True, inline="always")
-def _compare(rows, i, j, v, d):  # type: ignore[no-untyped-def]
-    """How entries i and j compare by (val, rounds, time): below 0, 0 or above."""
+def _compare(rows, i, others, j, v, d):  # type: ignore[no-untyped-def]
+    """How entry i compares with entry j of `others` by (val, rounds, time): below 0, 0 or above."""
     for c in range(v):
-        if cell(rows, i, c) != cell(rows, j, c):
-            return -1 if cell(rows, i, c) < cell(rows, j, c) else 1
+        if cell(rows, i, c) != cell(others, j, c):
+            return -1 if cell(rows, i, c) < cell(others, j, c) else 1
     for c in range(v + 1, v + 1 + d):
-        if cell(rows, i, c) != cell(rows, j, c):
-            return -1 if cell(rows, i, c) < cell(rows, j, c) else 1
-    if cell(rows, i, v) != cell(rows, j, v):
-        return -1 if cell(rows, i, v) < cell(rows, j, v) else 1
+        if cell(rows, i, c) != cell(others, j, c):
+            return -1 if cell(rows, i, c) < cell(others, j, c) else 1
+    if cell(rows, i, v) != cell(others, j, v):
+        return -1 if cell(rows, i, v) < cell(others, j, v) else 1
     return 0
 
 
+@njit(cache=True, inline="always")
+def _copy(rows, i, others, j, width):  # type: ignore[no-untyped-def]
+    """Write entry i over entry j of `others`."""
+    for c in range(width):
+        put(others, j, c, cell(rows, i, c))
+
+
 @njit(cache=True)
-def _merge(arena, at, size, more, v, d, columns, spare):  # type: ignore[no-untyped-def]
-    """Merge the `more` entries behind a block of `size` at `at` into it: (new size, wrapped). The block is in order and
-    added up, so are the others among themselves, but for equal ones, which are neighbours."""
+def _add_up(arena, first, count, v, d):  # type: ignore[no-untyped-def]
+    """Make one of equal entries among the `count` in order from `first` on: (how many are left, wrapped)."""
     last = v + 1 + d
-    if size + more > _FEW and more > 8:
-        rows, status = consolidate(arena[at : at + size + more], columns)
-        for i in range(rows.shape[0]):
-            for c in range(last + 1):
-                put(arena, at + i, c, cell(rows, i, c))
-        return rows.shape[0], status != 0
-    end = at + size
-    for row in range(end, end + more):
-        where, order = end, -1
-        while where > at:
-            order = _compare(arena, where - 1, row, v, d)
-            if order <= 0:
-                break
-            where -= 1
-        if where > at and order == 0:
-            total, wrapped = add_checked(cell(arena, where - 1, last), cell(arena, row, last))
+    end = first
+    for row in range(first, first + count):
+        if end > first and _compare(arena, end - 1, arena, row, v, d) == 0:
+            total, wrapped = add_checked(cell(arena, end - 1, last), cell(arena, row, last))
             if wrapped:
                 return 0, True
-            put(arena, where - 1, last, total)
-            if total == 0:
-                for i in range(where, end):
-                    for c in range(last + 1):
-                        put(arena, i - 1, c, cell(arena, i, c))
-                end -= 1
+            put(arena, end - 1, last, total)
             continue
-        if where < row:
-            for c in range(last + 1):
-                spare[c] = cell(arena, row, c)
-            for i in range(end, where, -1):
-                for c in range(last + 1):
-                    put(arena, i, c, cell(arena, i - 1, c))
-            for c in range(last + 1):
-                put(arena, where, c, spare[c])
+        if end > first and cell(arena, end - 1, last) == 0:
+            end -= 1
+        if end < row:
+            _copy(arena, row, arena, end, last + 1)
         end += 1
-    return end - at, False
+    if end > first and cell(arena, end - 1, last) == 0:
+        end -= 1
+    return end - first, False
+
+
+@njit(cache=True)
+def _merge(arena, at, size, more, v, d, spare):  # type: ignore[no-untyped-def]
+    """Merge the `more` entries behind a block of `size` at `at` into it: (new size, wrapped). Both are in order; the
+    block is added up. spare: room for `more` entries. O(more + the entries of the block that come behind them)."""
+    last = v + 1 + d
+    more, wrapped = _add_up(arena, at + size, more, v, d)
+    if wrapped or more == 0:
+        return size, wrapped
+    if size == 0 or _compare(arena, at + size - 1, arena, at + size, v, d) < 0:
+        return size + more, False
+    for i in range(more):
+        _copy(arena, at + size + i, spare, i, last + 1)
+    # From the end: what is written is never ahead of what is read.
+    old, new, end = at + size - 1, more - 1, at + size + more - 1
+    to = end
+    while new >= 0:
+        order = _compare(arena, old, spare, new, v, d) if old >= at else -1
+        if order > 0:
+            _copy(arena, old, arena, to, last + 1)
+            old -= 1
+            to -= 1
+            continue
+        if order == 0:
+            total, wrapped = add_checked(cell(arena, old, last), cell(spare, new, last))
+            if wrapped:
+                return 0, True
+            put(spare, new, last, total)
+            old -= 1
+        if cell(spare, new, last) != 0:
+            _copy(spare, new, arena, to, last + 1)
+            to -= 1
+        new -= 1
+    # Equal ones have left a gap.
+    if to > old:
+        for row in range(to + 1, end + 1):
+            _copy(arena, row, arena, old + row - to, last + 1)
+    return old - at + 1 + end - to, False
 
 
 @njit(cache=True)
@@ -187,13 +212,7 @@ def select_keys(  # type: ignore[no-untyped-def]
             _index_step(table, settled + index[STEPS], k, index[STEPS], heads, slots, links, generation, index)
             index[STEPS] += 1
     last = v + 1 + d
-    columns = np.empty(v + d + 1, np.int64)
-    for c in range(v):
-        columns[c] = c
-    for c in range(d):
-        columns[v + c] = v + 1 + c
-    columns[v + d] = v
-    spare = np.empty(last + 1, np.int64)
+    spare = np.empty((_ROOM, last + 1), np.int64)
     spans = np.empty((q, 2), np.int64)
     positions = np.zeros(older, np.int64)
     used = index[USED]
@@ -231,7 +250,9 @@ def select_keys(  # type: ignore[no-untyped-def]
                 if fold != AS_STORED:
                     for e in range(at + size, at + size + more):
                         put(arena, e, v, fold)
-                size, wrapped = _merge(arena, at, size, more, v, d, columns, spare)
+                if more > spare.shape[0]:
+                    spare = np.empty((2 * more, last + 1), np.int64)
+                size, wrapped = _merge(arena, at, size, more, v, d, spare)
                 if wrapped:
                     return spans, arena, OVERFLOW
             room = size
@@ -252,7 +273,9 @@ def select_keys(  # type: ignore[no-untyped-def]
                             put(arena, begin + e, c, cell(arena, at + e, c))
                 at, room, used = begin, wanted, begin + wanted
             read_entries(table, step, start, start, stop, v, d, arena, at + size)
-            size, wrapped = _merge(arena, at, size, more, v, d, columns, spare)
+            if more > spare.shape[0]:
+                spare = np.empty((2 * more, last + 1), np.int64)
+            size, wrapped = _merge(arena, at, size, more, v, d, spare)
             if wrapped:
                 return spans, arena, OVERFLOW
             if own:
