@@ -61,7 +61,12 @@ settings=(VERNIER_KAFKA__EMBEDDED=true "VERNIER_KAFKA__BOOTSTRAP=127.0.0.1:$kafk
 work=$(mktemp -d)
 container='' service=''
 clean() {
-  [ -n "$service" ] && kill -INT "$service" 2>/dev/null && wait "$service" 2>/dev/null
+  # A process in the background of a script does not hear SIGINT, and what runs in a chroot may not hear its parent.
+  if [ -n "$service" ]; then
+    pkill -TERM -P "$service" 2>/dev/null; kill -TERM "$service" 2>/dev/null
+    for _ in $(seq 30); do kill -0 "$service" 2>/dev/null || break; sleep 1; done
+    kill -KILL "$service" 2>/dev/null
+  fi
   case $engine in
     buildah) [ -n "$container" ] && buildah rm "$container" >/dev/null ;;
     *) [ -n "$container" ] && "$engine" rm -f "$container" >/dev/null ;;

@@ -151,7 +151,12 @@ class Service:
         self.output = (folder / "up.log").open("ab")
 
     def __enter__(self) -> "Service":
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            # One that was not up in time must not run on beside the next test's.
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
