@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from service.word import Word
 from storage.blob import Blob
-from storage.errors import StorageError
 
 WISH, STANDING = "wish.json", "standing.json"
 
@@ -61,29 +61,26 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
                 return "it runs"
 
 
+_WISH, _STANDING = Word(WISH, Wish), Word(STANDING, Standing)
+
+
 def ask(state: Blob, wanted: Wanted) -> Wish:
     """Leave a wish; the driver acts within a second or two of its running epoch's end. Raises StorageErrors."""
     wish = Wish(secrets.token_hex(6), wanted, time.time_ns())
-    state.put(WISH, [msgspec.json.encode(wish)])
+    _WISH.leave(state, wish)
     return wish
 
 
 def tell(state: Blob, standing: Standing) -> None:
     """Say what the driver does. Raises StorageErrors."""
-    state.put(STANDING, [msgspec.json.encode(standing)])
+    _STANDING.leave(state, standing)
 
 
 def wish(state: Blob) -> Wish | None:
     """The newest wish; None when there is none, or nobody can read it."""
-    try:
-        return msgspec.json.decode(state.get(WISH), type=Wish)
-    except (StorageError, msgspec.MsgspecError):
-        return None
+    return _WISH.read(state)
 
 
 def standing(state: Blob) -> Standing:
     """What the driver has said last; that it runs when it has said nothing."""
-    try:
-        return msgspec.json.decode(state.get(STANDING), type=Standing)
-    except (StorageError, msgspec.MsgspecError):
-        return Standing()
+    return _STANDING.read(state) or Standing()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from service.word import Word
 from storage.blob import Blob
-from storage.errors import StorageError
 
 FILE = "trouble.json"
 STOPPED = 3
@@ -36,19 +36,19 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
         return f"{whose} epoch {self.epoch}: it failed {times} ({self.reason}); {then}"
 
 
+_WORD = Word(FILE, Trouble)
+
+
 def tell(state: Blob, trouble: Trouble) -> None:
-    """Leave word of it in the state directory."""
-    state.put(FILE, [msgspec.json.encode(trouble)])
+    """Leave word of it in the state directory. Raises StorageErrors."""
+    _WORD.leave(state, trouble)
 
 
 def clear(state: Blob) -> None:
     """It is over."""
-    state.delete(FILE)
+    _WORD.forget(state)
 
 
 def read(state: Blob) -> Trouble | None:
     """What the driver has left; None when all is well, or nobody can read it."""
-    try:
-        return msgspec.json.decode(state.get(FILE), type=Trouble)
-    except (StorageError, msgspec.DecodeError):
-        return None
+    return _WORD.read(state)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from service.word import Word
 from storage.blob import Blob
-from storage.errors import StorageError
 
 FILE = "sinks.json"
 FENCED = 4
@@ -37,19 +37,19 @@ class Told(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
+_WORD = Word(FILE, Told)
+
+
 def tell(state: Blob, told: Told) -> None:
     """Leave word of it in the state directory. Raises StorageErrors."""
-    state.put(FILE, [msgspec.json.encode(told)])
+    _WORD.leave(state, told)
 
 
 def forget(state: Blob) -> None:
     """Nothing is published."""
-    state.delete(FILE)
+    _WORD.forget(state)
 
 
 def read(state: Blob) -> Told | None:
     """What the publisher has left; None where there is none, or nobody can read it."""
-    try:
-        return msgspec.json.decode(state.get(FILE), type=Told)
-    except (StorageError, msgspec.DecodeError):
-        return None
+    return _WORD.read(state)
