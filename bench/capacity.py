@@ -18,10 +18,10 @@ from typing import Any
 
 import httpx
 
+from bench.running import serving
 from service.broker import EmbeddedBroker
 from service.producer import MovingGraph, produce
 from service.settings import Settings, load
-from service.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC = "graph"
@@ -85,20 +85,10 @@ def main() -> None:
         }
         config = ROOT / "configs" / "demo.yaml"
         loaded = load(config, flags, {})
-        supervisor = Supervisor(loaded, config, flags, say=lambda line: None)
-        ready = threading.Event()
-        thread = threading.Thread(target=supervisor.run, args=(ready.set,))
-        thread.start()
-        try:
-            while not ready.wait(0.1):
-                if not thread.is_alive():
-                    raise SystemExit("bench: the service did not start")
+        with serving(loaded, config, flags) as supervisor:
             rates = [
                 at_rate(loaded.settings, supervisor.url, float(rate), given.seconds) for rate in given.rates.split(",")
             ]
-        finally:
-            supervisor.stop()
-            thread.join()
     load_now = round(os.getloadavg()[0], 1)
     print(json.dumps({"bench": "capacity", "workers": given.workers, "load": load_now, "rates": rates}))
 

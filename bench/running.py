@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import psutil
 
 from service.broker import EmbeddedBroker
 from service.producer import ROOTS, MovingGraph, recover
-from service.settings import Settings, load
+from service.settings import Loaded, Settings, load
 from service.supervisor import Child, Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -136,6 +136,25 @@ def recount(changes: int) -> dict[str, dict[tuple[int, ...], int]]:
 
 
 @contextmanager
+def serving(
+    loaded: Loaded, config: Path | None, flags: Mapping[str, Any], more: Sequence[Callable[[Supervisor], Child]] = ()
+) -> Iterator[Supervisor]:
+    """A service, ready, for as long as the block runs. more: processes beside its own."""
+    supervisor = Supervisor(loaded, config, flags, lambda line: None, more)
+    ready = threading.Event()
+    thread = threading.Thread(target=supervisor.run, args=(ready.set,))
+    thread.start()
+    try:
+        while not ready.wait(0.1):
+            if not thread.is_alive():
+                raise SystemExit("bench: the service did not start")
+        yield supervisor
+    finally:
+        supervisor.stop()
+        thread.join()
+
+
+@contextmanager
 def demonstration(
     folder: Path, *, port: int, rate: float, workers: int = 2, retain: str | None = None, set_: Mapping[str, str] = {}
 ) -> Iterator[Running]:
@@ -167,15 +186,5 @@ def demonstration(
             log = supervisor.settings.log_directory / "producer.log"
             return Child("producer", "service.producer", arguments, log, lambda: True, stop_seconds=10, last=True)
 
-        supervisor = Supervisor(loaded, CONFIG, flags, lambda line: None, [producer])
-        ready = threading.Event()
-        thread = threading.Thread(target=supervisor.run, args=(ready.set,))
-        thread.start()
-        try:
-            while not ready.wait(0.1):
-                if not thread.is_alive():
-                    raise SystemExit("bench: the service did not start")
+        with serving(loaded, CONFIG, flags, [producer]) as supervisor:
             yield Running(loaded.settings, supervisor, folder)
-        finally:
-            supervisor.stop()
-            thread.join()

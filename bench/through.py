@@ -15,10 +15,8 @@ import json
 import os
 import socket
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,11 +26,11 @@ from kafka import KafkaProducer
 
 from bench.edges import write_words
 from bench.players import ROOT, Player, Spec
+from bench.running import serving
 from bench.stream import Ints, Stream, Sums, random_graph
 from service.broker import EmbeddedBroker, create_topics
 from service.client import Client, ServerError, connect
 from service.settings import load
-from service.supervisor import Supervisor
 from storage.state import StateDirectory
 
 TOPIC = "graph"
@@ -79,24 +77,6 @@ def free_port() -> int:
         return port
 
 
-@contextmanager
-def serving(flags: dict[str, object]) -> Iterator[str]:
-    """The service's address."""
-    loaded = load(None, flags, {})
-    supervisor = Supervisor(loaded, None, flags, say=lambda line: None)
-    ready = threading.Event()
-    thread = threading.Thread(target=supervisor.run, args=(ready.set,))
-    thread.start()
-    try:
-        while not ready.wait(0.1):
-            if not thread.is_alive():
-                raise SystemExit("bench: the service did not start")
-        yield supervisor.url
-    finally:
-        supervisor.stop()
-        thread.join()
-
-
 def frontier(client: Client) -> int:
     """The answer's frontier; -1 while there is none."""
     try:
@@ -116,7 +96,7 @@ def served(stream: Stream, updates: int, batch: int, workers: int, folder: Path)
             "epoch.max_messages": 2 * 2 * batch // EACH, "sources.edges": source, "sources.roots": source,
             "state.keep": 4096,
         }  # fmt: skip
-        with serving(flags) as url, connect(url) as client:
+        with serving(load(None, flags, {}), None, flags) as supervisor, connect(supervisor.url) as client:
             while frontier(client) <= updates:
                 time.sleep(0.5)
             rows = [list(row.values()) for row in client.rows("answer", limit=1000)]
