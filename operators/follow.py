@@ -15,7 +15,7 @@ from operators.exchange import Round
 from operators.failures import AggregateOverflow
 from operators.kernels.aggregating import FIELDS
 from operators.kernels.following import follow_keys
-from operators.kernels.rounds import key_runs
+from operators.kernels.rounds import touched_keys
 from operators.keyed import Keyed
 from operators.operator import Operator
 from operators.planning.plan import FollowOp, Op
@@ -37,8 +37,7 @@ class Follow(Keyed):
         rows = self.input.fresh
         if rows is None:
             return
-        runs = key_runs(rows, self.key_width)
-        keys = np.ascontiguousarray(rows[runs[:-1], : 1 + self.key_width])
+        keys, runs = touched_keys(rows, self.key_width)
         fold = self.scope.slice.fold
         numbers = self.state.select(keys, fold=fold)
         before = self.input.trace.count_rows(rows)

@@ -34,7 +34,6 @@ class Keyed(Operator):
         self.key_columns = np.arange(1 + self.key_width, dtype=np.int64)
         self.total = op.total
         self.trace: Trace | None = None if op.trace is None else scope.traces[op.trace]
-        self.nothing = np.empty((0, self.val_width + self.depth + 2), np.int64)
         self.fresh: Ints | None = None
         self.visits = Buckets()
         self.in_order = False

@@ -15,7 +15,7 @@ from operators.arrange import exchange_rows
 from operators.exchange import Round
 from operators.failures import JoinOverflow
 from operators.kernels.lookup import pair_at
-from operators.kernels.rounds import key_runs
+from operators.kernels.rounds import touched_keys
 from operators.operator import Arranged, Operator
 from operators.planning.plan import LookupOp, Op
 from operators.scope import ScopeRun
@@ -51,8 +51,8 @@ class Lookup(Operator):
         rows = consolidate_rows(rows, self.columns)
         if len(rows) == 0:
             return
-        runs = key_runs(rows, len(self.key))
-        found = self.right.trace.select(rows[runs[:-1]], fold=self.scope.slice.fold)
+        keys, runs = touched_keys(rows, len(self.key))
+        found = self.right.trace.select(keys, fold=self.scope.slice.fold)
         if len(found.entries) == 0:
             return
         out, status = pair_at(

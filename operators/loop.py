@@ -9,6 +9,7 @@ DESIGN, "the order of work".
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -145,7 +146,7 @@ class Loop(Operator):
         Mostly that is the next one. So run it up to its first exchange, which also carries what each worker would run
         next; if it was the next one for anybody, go on. If not, nobody had anything to send: nothing has happened.
         """
-        inner, first = self.inner, self._first_exchange()
+        inner, first = self.inner, self._first_exchange
         inner.proposed = inner.next_round(now)
         if first is None:
             at = self.scope.exchange.agree_min(inner.proposed)
@@ -164,6 +165,7 @@ class Loop(Operator):
             inner.run(at)
         return at
 
+    @cached_property
     def _first_exchange(self) -> int | None:
         """Where among the inner operators the first one stands that talks to the other workers, if it is no loop."""
         for place, operator in enumerate(self.inner.operators):

@@ -15,7 +15,7 @@ import numpy as np
 
 from operators.arrange import Arrange, exchange_rows
 from operators.exchange import Round
-from operators.kernels.rounds import key_runs
+from operators.kernels.rounds import touched_keys
 from operators.operator import Operator
 from operators.planning.plan import Op, UpsertOp
 from storage.kernels.hashing import key_rows
@@ -49,9 +49,8 @@ class Upsert(Arrange):
     def _changes(self, rows: Ints) -> Ints:
         """`[hash | key | val | time | diff]` of upserts `[hash | key | val | time | code]`, not consolidated."""
         rows = self._newest(rows)
-        runs = key_runs(rows, self.key_width)
+        keys, runs = touched_keys(rows, self.key_width)
         first = runs[:-1]
-        keys = np.ascontiguousarray(rows[first, : 1 + self.key_width])
         known = self.trace.select(keys, fold=self.scope.slice.fold)
         begins, ends = known.spans.T
         had = ends > begins

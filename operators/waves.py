@@ -62,7 +62,7 @@ class Waves(Keyed):
                 parts.append(rows)
             first += len(places)
         if not parts:
-            return self.nothing, visits
+            return np.empty((0, 0), np.int64), visits
         return parts[0] if len(parts) == 1 else np.concatenate(parts), visits
 
     def _check(self, status: int, keys: Ints, fault: int) -> None:
