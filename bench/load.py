@@ -175,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60, help="of each of the first phases")
     parser.add_argument("--rate", type=float, default=1_000, help="changes a second")
-    parser.add_argument("--connections", type=int, default=16, help="of wrk")
+    parser.add_argument("--connections", type=int, default=4, help="of wrk")
     parser.add_argument("--subscribers", type=int, default=1_000)
     parser.add_argument("--slow", type=int, default=20, help="change streams that stop reading for half of the time")
     parser.add_argument("--phases", default=PHASES, help="some of them, in their order")

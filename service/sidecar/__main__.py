@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import signal
 import socket
@@ -31,6 +32,9 @@ _FLAGS = {
 }
 _POLL_MS, _FAR_POLL_MS = 5, 250
 """How often a directory, and an object store, is asked for a new epoch: there each time costs a request."""
+_SWITCH_SECONDS = 0.0005
+"""For how long a thread may keep the interpreter from another. The event loop wants it back after each wait, and the
+threads that follow epochs and answer queries would keep it for ten times as long by default."""
 _log = logging.getLogger("vernier.sidecar")
 
 
@@ -44,6 +48,9 @@ class Server(uvicorn.Server):
             name = f"[{host}]" if ":" in host else host
             scheme = "https" if self.config.is_ssl else "http"
             print(f"sidecar listening on {scheme}://{name}:{port}", flush=True)
+            # What has been loaded stays: a full collection, during which nobody is answered, need not go through it.
+            gc.collect()
+            gc.freeze()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # uvicorn waits for open answers before it tells the application, and change streams never end by themselves.
@@ -105,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     settings = loaded.settings
     level = settings.log.level
+    sys.setswitchinterval(_SWITCH_SECONDS)
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     if options.access.wide_open:
