@@ -110,7 +110,7 @@ FULL: dict[str, list[list[str]]] = {
     "linear": [["--rows", "1"], ["--rows", "1024"], ["--rows", "1000000", "--repeat", "20"]],
     "storage": [["--edges", "10000000", "--batch", "100000", "--plot", "docs/images/bench-storage.png"]],
     "steady": [
-        ["--epochs", "10000", "--plot", "docs/images/bench-steady.png"],
+        ["--epochs", "10000", "--warm", "4000", "--window", "200000", "--plot", "docs/images/bench-steady.png"],
         ["--epochs", "1000", "--stored"],
     ],
     "memory": [["--edges", "10000000"], ["--edges", "10000000", "--bound", "192"]],

@@ -20,6 +20,7 @@ import numpy as np
 
 from bench.cargo import CannotBuild, built
 from bench.edges import random_edges, write_words
+from bench.forms import LowResolution, TimeFirst, rows_of
 from storage.cursor import Cursor
 from storage.kernels.hashing import key_rows
 from storage.layer import Layer, keyed_rows
@@ -134,28 +135,21 @@ def rusts(edges: Ints, keys: Ints, batch: int, folder: Path) -> dict[str, Any] |
 def at_rest(edges: Ints) -> dict[str, Any]:
     """Bytes an update at rest by how many distinct times there are, for three ways to write the same updates down.
 
-    key_first: ours. low_resolution: ours, with a time's place in a table of times in as few bytes as do instead of the
-    time. time_first: times, and below each a trie of its own. raw: the two columns of the edges alone.
+    key_first: our layers. low_resolution and time_first: bench/forms.py; what they hold is compared with the layer.
+    raw: the two columns of the edges alone.
     """
     n = len(edges)
     curve = []
     for times in (1, 1_000, 100_000, n):
         if times > n:
             continue
-        stamps = np.arange(n) * times // n
-        layer = Layer.build(Updates.of(edges, stamps, 1), 1, 0, n, 0)
-        timeless = layer.nbytes - layer.times.nbytes
-        width = next(size for size in (0, 1, 2, 4, 8) if times <= 256**size)
-        pairs = len(np.unique(stamps * n + edges[:, 0]))
-        below = 8 * pairs + (0 if pairs == n else 8 * (pairs + times)) + 8 * n
-        curve.append(
-            {
-                "times": times,
-                "key_first": layer.nbytes / n,
-                "low_resolution": (timeless + n * width + 8 * times) / n,
-                "time_first": (below + 8 * times + (0 if times in (1, n) else 8 * times)) / n,
-            }
-        )
+        layer = Layer.build(Updates.of(edges, np.arange(n) * times // n, 1), 1, 0, n, 0)
+        sizes = {"times": times, "key_first": layer.nbytes / n}
+        for name, form in (("low_resolution", LowResolution.of(layer)), ("time_first", TimeFirst.of(layer))):
+            if not np.array_equal(form.rows(), rows_of(layer)):
+                raise SystemExit(f"the {name} form holds other updates than the layer")
+            sizes[name] = form.nbytes / n
+        curve.append(sizes)
     return {"raw": 16.0, "curve": curve}
 
 

@@ -1,0 +1,112 @@
+"""Two other ways to write a layer's updates down, to compare with ours: what they take, and that they lose nothing.
+
+Both keep what our layers elide elided (offsets that count 0, 1, 2 …, columns that are constant) and are for one-word
+keys and vals outside loops, diffs all 1, as `bench.storage` has them. Sources: seed 004, "high- and low-resolution";
+DESIGN 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.layer import Layer
+from storage.updates import Ints
+
+
+def rows_of(layer: Layer) -> Ints:
+    """Its updates as rows [hash, val, time], in the layer's order."""
+    return np.ascontiguousarray(layer.keyed()[:, [0, 2, 3]])
+
+
+def bytes_of(*columns: np.ndarray) -> int:
+    """What columns take."""
+    return sum(column.nbytes for column in columns)
+
+
+def offsets_of(starts: np.ndarray) -> Ints:
+    """Offsets of groups, true where one begins; none where each has one member."""
+    if bool(starts.all()):
+        return np.empty(0, np.int64)
+    return np.append(np.flatnonzero(starts), len(starts)).astype(np.int64)
+
+
+def sizes_of(offsets: Ints, groups: int) -> Ints:
+    """How many members each of the groups has."""
+    return np.diff(offsets) if len(offsets) else np.ones(groups, np.int64)
+
+
+def starts_of(rows: Ints) -> np.ndarray:
+    """True where a row differs from the one before it."""
+    return np.concatenate(([True], (rows[1:] != rows[:-1]).any(axis=1)))
+
+
+@dataclass
+class LowResolution:
+    """Key first, and at each update the place of its time in a table, in as few bytes as the table needs: none at all
+    once times are compacted to one."""
+
+    hashes: Ints
+    key_offsets: Ints
+    vals: Ints
+    val_offsets: Ints
+    times: Ints
+    places: np.ndarray
+
+    @staticmethod
+    def of(layer: Layer) -> LowResolution:
+        """The layer's updates. O(n log times)."""
+        rows = rows_of(layer)
+        times, places = np.unique(rows[:, 2], return_inverse=True)
+        narrow = np.dtype(f"u{next(size for size in (1, 2, 4, 8) if len(times) <= 256**size)}")
+        kept = places.astype(narrow) if len(times) > 1 else np.empty(0, narrow)
+        return LowResolution(layer.hashes, layer.key_offsets, layer.vals[:, 0], layer.val_offsets, times, kept)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns."""
+        return bytes_of(self.hashes, self.key_offsets, self.vals, self.val_offsets, self.times, self.places)
+
+    def rows(self) -> Ints:
+        """As `rows_of` the layer that it was made of."""
+        vals = np.repeat(np.arange(len(self.vals)), sizes_of(self.val_offsets, len(self.vals)))
+        keys = np.repeat(np.arange(len(self.hashes)), sizes_of(self.key_offsets, len(self.hashes)))
+        times = self.times[self.places] if len(self.places) else np.full(len(vals), self.times[0])
+        return np.column_stack((self.hashes[keys[vals]], self.vals[vals], times))
+
+
+@dataclass
+class TimeFirst:
+    """Times, and below each the trie of what changed then."""
+
+    times: Ints
+    time_offsets: Ints
+    hashes: Ints
+    key_offsets: Ints
+    vals: Ints
+
+    @staticmethod
+    def of(layer: Layer) -> TimeFirst:
+        """The layer's updates. O(n log n)."""
+        rows = rows_of(layer)
+        rows = rows[np.lexsort((rows[:, 1], rows[:, 0], rows[:, 2]))]
+        new_key = starts_of(rows[:, [2, 0]])
+        keys = rows[new_key]
+        new_time = starts_of(keys[:, 2:])
+        return TimeFirst(
+            keys[new_time, 2].copy(), offsets_of(new_time), keys[:, 0].copy(), offsets_of(new_key), rows[:, 1].copy()
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns."""
+        return bytes_of(self.times, self.time_offsets, self.hashes, self.key_offsets, self.vals)
+
+    def rows(self) -> Ints:
+        """As `rows_of` the layer that it was made of."""
+        keys = np.repeat(np.arange(len(self.hashes)), sizes_of(self.key_offsets, len(self.hashes)))
+        times = np.repeat(np.arange(len(self.times)), sizes_of(self.time_offsets, len(self.times)))
+        found = np.column_stack((self.hashes[keys], self.vals, self.times[times[keys]]))
+        ordered: Ints = found[np.lexsort((found[:, 2], found[:, 1], found[:, 0]))]
+        return ordered
