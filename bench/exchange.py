@@ -13,8 +13,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from service.exchange import Exchange, Mailbox
+from service.exchange import Exchange
 from service.keys import Keys
+from service.mailbox import Mailbox
 
 SECONDS = 60.0
 COLUMNS = 4

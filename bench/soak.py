@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -150,6 +151,9 @@ class Sampler:
         status = dict(
             line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if ":" in line
         )
+        if "VmRSS" not in status:
+            print(f"soak: {name}, process {process.pid}, has just ended", file=sys.stderr, flush=True)
+            return
         self.note("resident_mb", name, int(status["VmRSS"].split()[0]) / 1024)
         self.note("own_mb", name, int(status["RssAnon"].split()[0]) / 1024)
         self.note("threads", name, int(status["Threads"]))

@@ -1,10 +1,10 @@
 """The runtime: one worker's share of a dataflow, epoch by epoch.
 
-An epoch [lower, upper) is cut into slices of about `slice_updates` updates, at the same data times on all workers and
-never inside one time, because answers do not depend on cuts and the cost per update stays flat. In each slice the
-root scope runs once and loops run to their end; then every trace folds the slice's layers into one and compacts to
-the next slice's lower (views: to the start of their history window). All of it happens on a fork of the state: a
-worker that fails in the middle has changed nothing.
+An epoch [lower, upper) is cut into slices of about `slice_updates` updates a worker, at the same data times on all
+workers and never inside one time, because answers do not depend on cuts and the cost per update stays flat. In each
+slice the root scope runs once and loops run to their end; then every trace folds the slice's layers into one and
+compacts to the next slice's lower (views: to the start of their history window). All of it happens on a fork of the
+state: a worker that fails in the middle has changed nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
 SLICE_UPDATES = 4096
-"""Updates a slice holds, all workers together: few enough for histories to stay in the cache."""
+"""Updates a slice holds for each worker: few enough for histories to stay in the cache."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (

@@ -1,7 +1,7 @@
 """Slices: where an epoch is cut. The same on all workers and never inside one data time; answers do not depend on it.
 
-A slice holds about `step` updates of all workers together: few enough for histories to stay in the cache, and the cost
-of an update stays flat whatever the epoch's size.
+A slice holds about `step` updates for each worker: few enough for histories to stay in the caches of their cores, and
+the cost of an update stays flat whatever the epoch's size; and more workers need no more rounds of exchange an update.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ def cut_by_count(
     workers = exchange.workers
     none = np.empty(0, np.int64)
     times = np.sort(np.concatenate([none, *(data[:, -2] for data in sources.values())]))
-    stride = max(1, step // workers)
-    # Every stride-th time of each worker; every `workers`-th of all of them starts a slice.
-    sample = np.concatenate((times[:1], times[stride::stride]))
+    # Every step-th time of each worker; every `workers`-th of all of them starts a slice.
+    sample = np.concatenate((times[:1], times[step::step]))
     gathered = exchange.allgather(sample.tobytes())
     first = [np.frombuffer(part, np.int64)[:1] for part in gathered]
     if not any(len(part) for part in first):
@@ -61,7 +60,7 @@ class HeldSlices:
         unsettled: Callable[[int, int], DelayedCycleDidNotSettle] | None = None,
     ) -> None:
         self._exchange, self._queues = exchange, queues
-        self._step = max(1, step // exchange.workers)
+        self._step = step
         self._delay, self._max_steps, self._unsettled = delay, max_steps, unsettled
         self._outer = [name for name in queues if name not in cyclic]
 

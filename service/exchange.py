@@ -1,102 +1,32 @@
-"""Exchange: worker processes talk to each other inside an epoch, everyone to everyone, in lock step, over ZeroMQ.
+"""Exchange: worker processes talk to each other inside an epoch, everyone to everyone, in lock step.
 
-A process binds one PULL socket for its life (a Mailbox) and connects one PUSH socket to each peer. A frame is a
-header (service's token, attempt, number of the call, sender, columns) and raw int64 bytes; what is not for the running
-attempt, or does not carry the token, is dropped unread. Every wait has a deadline and also hears the driver, so that a
-worker whose peer died leaves within milliseconds of the driver's noticing. Between hosts every connection is CURVE:
-encrypted, with keys of its own, and only whoever has the service's pair gets one.
+What carries the messages is in service/mailbox.py; here they are put together to calls. What is not for the running
+attempt is dropped. Every wait has a deadline and also hears the driver, so that a worker whose peer died leaves within
+milliseconds of the driver's noticing. Calls are short, so a worker first looks whether its peers' rings have something
+and only then sleeps, if there are cores enough for all of them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+import os
 import struct
 import time
 
 import numpy as np
 import zmq
-from zmq.auth.thread import ThreadAuthenticator
 
 from operators.exchange import Round, least
 from service.errors import DeadlinePassed
-from service.keys import Keys
+from service.kernels.rings import await_any, fall_asleep
 from service.link import Link
+from service.mailbox import CALL, COLUMNS, HEADER_WORDS, MARK, SENDER, SIZE, Mail, Mailbox, digest
 from storage.updates import Ints
 
-# token digest, attempt, number of the call, sender, columns
-_HEADER = struct.Struct("<16s16sQII")
-_LINGER_MS = 200
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-class Mailbox:
-    """Where a process's peers send. host: the address to bind, which peers can reach; keys: the service's own."""
-
-    def __init__(self, keys: Keys, host: str = "127.0.0.1") -> None:
-        self.token = _digest(keys.token)
-        self.context = zmq.Context()
-        self._keys = keys
-        self._doorman = _doorman(self.context, keys) if keys.encrypted else None
-        self.inbox = self.context.socket(zmq.PULL)
-        self.inbox.setsockopt(zmq.RCVHWM, 0)
-        self.inbox.setsockopt(zmq.LINGER, 0)
-        if keys.encrypted:
-            self.inbox.curve_server = True
-            self.inbox.curve_secretkey, self.inbox.curve_publickey = keys.secret, keys.public
-        if ":" in host:
-            self.inbox.setsockopt(zmq.IPV6, 1)
-            host = f"[{host}]"
-        self.address = f"tcp://{host}:{self.inbox.bind_to_random_port(f'tcp://{host}')}"
-        self._outboxes: dict[str, zmq.Socket[bytes]] = {}
-
-    def outbox(self, address: str) -> zmq.Socket[bytes]:
-        """The socket to a peer; kept, because connecting takes longer than a round."""
-        socket = self._outboxes.get(address)
-        if socket is None:
-            socket = self._outboxes[address] = self.context.socket(zmq.PUSH)
-            socket.setsockopt(zmq.SNDHWM, 0)
-            socket.setsockopt(zmq.LINGER, _LINGER_MS)
-            socket.setsockopt(zmq.IPV6, int("[" in address))
-            if self._keys.encrypted:
-                socket.curve_secretkey, socket.curve_publickey = self._keys.secret, self._keys.public
-                socket.curve_serverkey = self._keys.public
-            socket.connect(address)
-        return socket
-
-    def keep(self, addresses: list[str]) -> None:
-        """Close the sockets to everyone else: processes come and go."""
-        for address in self._outboxes.keys() - set(addresses):
-            self._outboxes.pop(address).close(0)
-
-    def close(self) -> None:
-        """Stop listening and drop what was not sent."""
-        for socket in [self.inbox, *self._outboxes.values()]:
-            socket.close(0)
-        if self._doorman is not None:
-            self._doorman.stop()
-        self.context.term()
-
-
-class _OnlyOurs:
-    """Lets in whoever has proved to hold the service's pair."""
-
-    def __init__(self, public: bytes) -> None:
-        self._public = public
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        return hmac.compare_digest(key, self._public)
-
-
-def _doorman(context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> ThreadAuthenticator:
-    """What is asked about each new connection to sockets of the context."""
-    made = ThreadAuthenticator(context)
-    made.start()
-    made.configure_curve_callback(domain="*", credentials_provider=_OnlyOurs(keys.public))
-    return made
+_LOOKS, _TURNS = 16, 16
+"""How often a waiting worker looks for mail before it sleeps, and how often into the rings between. A turn takes half a
+microsecond or more."""
+_NAP_MS = 1000
+"""For how long it sleeps at most without looking around."""
 
 
 class Exchange:
@@ -115,11 +45,16 @@ class Exchange:
         self.bytes_sent = 0
         self.waited = 0.0
         self._mailbox, self._link, self._seconds = mailbox, link, seconds
-        self._mark = _digest(attempt)
+        self._header = np.zeros(HEADER_WORDS, np.int64)
+        self._header[MARK:CALL] = self._mark = np.frombuffer(digest(attempt), np.int64)
+        self._header[SENDER] = index
         self._call = 0
-        self._early: dict[tuple[int, int], tuple[int, bytes]] = {}
+        self._early: dict[tuple[int, int], Mail] = {}
         mailbox.keep(peers)
-        self._out = [None if i == index else mailbox.outbox(peer) for i, peer in enumerate(peers)]
+        self._out = {i: mailbox.outbox(peer) for i, peer in enumerate(peers) if i != index}
+        self._looks = _LOOKS if self.workers <= _cores() else 0
+        self._read = np.zeros(HEADER_WORDS, np.int64)
+        self._look_around()
         self._poller = zmq.Poller()
         self._poller.register(mailbox.inbox, zmq.POLLIN)
         if link is not None:
@@ -132,71 +67,97 @@ class Exchange:
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
         """parts[i], int64[n, c], goes to worker i; returns what came from each worker. One message to each peer."""
-        for i, part in enumerate(parts):
-            if i != self.index:
-                self._send(i, part.shape[1], np.ascontiguousarray(part).tobytes())
+        for i in self._out:
+            part = np.ascontiguousarray(parts[i])
+            self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
         result = []
-        for i, (columns, data) in enumerate(self._collect(parts[self.index].shape[1])):
-            # A copy, because kernels are compiled for arrays that can be written.
-            if i == self.index:
-                result.append(parts[i])
-            else:
-                result.append(np.frombuffer(data, np.int64, offset=_HEADER.size).reshape(-1, columns).copy())
+        for i, mail in enumerate(self._collect()):
+            result.append(parts[i] if mail is None else mail[1].reshape(-1, int(mail[0][COLUMNS])))
         return result
 
     def allgather(self, payload: bytes) -> list[bytes]:
         """Every worker's payload, by its index."""
-        for i in range(self.workers):
-            if i != self.index:
-                self._send(i, 0, payload)
-        return [payload if i == self.index else data[_HEADER.size :] for i, (_, data) in enumerate(self._collect(0))]
+        words = np.frombuffer(payload + bytes(-len(payload) % 8), np.int64)
+        for i in self._out:
+            self._send(i, 0, len(payload), words)
+        return [payload if mail is None else mail[1].tobytes()[: mail[0][SIZE]] for mail in self._collect()]
 
     def agree_min(self, value: Round | None) -> Round | None:
         """The least of all workers' values; None where nobody has one."""
         payload = b"" if value is None else struct.pack(f"<{len(value)}q", *value)
         return least([struct.unpack(f"<{len(data) // 8}q", data) if data else None for data in self.allgather(payload)])
 
-    def _send(self, peer: int, columns: int, data: bytes) -> None:
-        socket = self._out[peer]
-        if socket is not None:
-            message = _HEADER.pack(self._mailbox.token, self._mark, self._call, self.index, columns) + data
-            socket.send(message)
-            self.bytes_sent += len(message)
+    def _send(self, peer: int, columns: int, size: int, words: Ints) -> None:
+        header = self._header
+        header[CALL], header[COLUMNS], header[SIZE] = self._call, columns, size
+        self.bytes_sent += self._out[peer].send(header, words)
 
-    def _collect(self, columns: int) -> list[tuple[int, bytes]]:
-        """(columns, message) of this call from every worker; our own place holds nothing."""
+    def _collect(self) -> list[Mail | None]:
+        """This call's message from every worker; nothing from ourselves."""
         began = time.monotonic()
-        got: dict[int, tuple[int, bytes]] = {self.index: (columns, b"")}
+        got: dict[int, Mail] = {}
         if self._early:
-            for i in range(self.workers):
-                if (self._call, i) in self._early:
-                    got[i] = self._early.pop((self._call, i))
-        receive, deadline = self._mailbox.inbox.recv, began + self._seconds
-        while len(got) < self.workers:
-            try:
-                message = receive(zmq.NOBLOCK)
-            except zmq.Again:
-                self._wait(deadline)
-                continue
-            if len(message) < _HEADER.size:
-                continue
-            token, mark, call, sender, width = _HEADER.unpack_from(message)
-            ours = hmac.compare_digest(token, self._mailbox.token) and mark == self._mark
-            if not ours or sender >= self.workers or call < self._call:
-                continue
-            if call == self._call:
-                got[sender] = (width, message)
+            got = {i: self._early.pop((self._call, i)) for i in self._out if (self._call, i) in self._early}
+        deadline = began + self._seconds
+        while True:
+            self._empty_rings(got)
+            if len(got) == len(self._out):
+                break
+            for _ in range(self._looks):
+                if await_any(self._rings_at, _TURNS) >= 0 or self._take_mail(got):
+                    break
             else:
-                # A peer that has everything for this call may be one ahead of us.
-                self._early[call, sender] = (width, message)
+                if not self._take_mail(got):
+                    self._sleep(deadline)
         self._call += 1
         self.waited += time.monotonic() - began
-        return [got[i] for i in range(self.workers)]
+        return [got.get(i) for i in range(self.workers)]
 
-    def _wait(self, deadline: float) -> None:
+    def _empty_rings(self, got: dict[int, Mail]) -> None:
+        """Take what the rings hold."""
+        while (ring := await_any(self._rings_at, 0)) >= 0:
+            words = self._rings[ring].read(self._read)
+            self._sort((self._read.copy(), words), got)
+
+    def _take_mail(self, got: dict[int, Mail]) -> bool:
+        """Take what has come by the socket; whether there was anything."""
+        found = False
+        while (mail := self._mailbox.receive()) is not None:
+            self._sort(mail, got)
+            found = True
+        if len(self._mailbox.rings) != len(self._rings):
+            self._look_around()
+        return found
+
+    def _look_around(self) -> None:
+        """Which rings there are: peers offer theirs with their first message."""
+        self._rings = list(self._mailbox.rings.values())
+        self._rings_at = np.array([ring.address for ring in self._rings], np.int64)
+
+    def _sort(self, mail: Mail, got: dict[int, Mail]) -> None:
+        header = mail[0]
+        call, sender = int(header[CALL]), int(header[SENDER])
+        if not np.array_equal(header[MARK:CALL], self._mark) or sender not in self._out or call < self._call:
+            return
+        if call == self._call:
+            got[sender] = mail
+        else:
+            # A peer that has everything for this call may be one ahead of us.
+            self._early[call, sender] = mail
+
+    def _sleep(self, deadline: float) -> None:
+        """Until something happens. Whoever writes into a ring of a sleeping worker sends an empty message, too."""
         left = deadline - time.monotonic()
-        ready = dict(self._poller.poll(max(0, int(left * 1000)) + 1)) if left > 0 else {}
-        if self._link is not None and self._link.fileno() in ready:
-            self._link.check(self.attempt)
-        if not ready and time.monotonic() >= deadline:
-            raise DeadlinePassed(attempt=self.attempt, what="message from a peer", seconds=self._seconds)
+        fall_asleep(self._rings_at, 1)
+        if await_any(self._rings_at, 0) < 0:
+            ready = dict(self._poller.poll(min(_NAP_MS, int(left * 1000) + 1))) if left > 0 else {}
+            if self._link is not None and self._link.fileno() in ready:
+                self._link.check(self.attempt)
+            if not ready and time.monotonic() >= deadline:
+                raise DeadlinePassed(attempt=self.attempt, what="message from a peer", seconds=self._seconds)
+        fall_asleep(self._rings_at, 0)
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -22,8 +22,9 @@ from typing import Any
 
 from operators.planning.plan import Plan
 from operators.runtime import SLICE_UPDATES, Worker
-from service.exchange import Exchange, Mailbox
+from service.exchange import Exchange
 from service.keys import Keys
+from service.mailbox import Mailbox
 from storage.errors import InvariantError, VernierError
 from storage.texts import Heap, Texts, needed
 from storage.updates import Updates

@@ -11,6 +11,7 @@ from operators.language.texts import String
 from operators.language.types import Int64
 from operators.warm import warm as warm_engine
 from service.formats import FORMATS
+from service.ring import warm_rings
 from service.viewstate import changes_between, sum_until
 from storage.layer import Layer
 from storage.updates import Updates
@@ -28,6 +29,8 @@ def warm(report: Callable[[str], None] = lambda text: None) -> None:
     layer = Layer.build(Updates.of([[1, 1], [2, 1]], 1, 1), 1, 1, 2, 1)
     sum_until([layer], 2, 1)
     changes_between([layer], 2, 1, 2)
+    report("rings")
+    warm_rings()
     report("messages")
     row = RowType([("x", Int64(), False), ("s", String(), False)])
     for name, message in _MESSAGES.items():

@@ -30,9 +30,10 @@ from operators.planning.plan import Plan
 from operators.runtime import EpochResult, Worker
 from service.door import Admitted, Advanced, Door
 from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
-from service.exchange import Exchange, Mailbox
+from service.exchange import Exchange
 from service.keys import Keys
 from service.link import Link
+from service.mailbox import Mailbox
 from service.memory import relieve, resident_bytes
 from service.programs import Program, compiled
 from service.protocol import Assign, Hot, Report, TraceReport

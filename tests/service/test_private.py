@@ -15,9 +15,10 @@ from zmq.utils.monitor import recv_monitor_message
 
 from service.channel import Identity
 from service.errors import DriverGone
-from service.exchange import Exchange, Mailbox
+from service.exchange import Exchange
 from service.keys import Keys
 from service.link import Link
+from service.mailbox import Mailbox
 from service.protocol import Hot
 from service.settings import BadSettings, load
 from tests.service.test_rendezvous import PATIENCE, START, Office, joined, report, together
@@ -136,10 +137,8 @@ def test_a_stranger_sends_to_workers_and_the_epoch_goes_on(who: str) -> None:
     try:
         peers = [box.address for box in boxes]
         false = Exchange(stranger, "a", 1, peers, None, PATIENCE)
-        socket_, seen = false._out[0], 0
-        assert socket_ is not None
-        watch = socket_.get_monitor_socket()
-        false._send(0, 1, np.array([[666]], np.int64).tobytes())
+        watch, seen = false._out[0]._socket.get_monitor_socket(), 0
+        false._send(0, 1, 8, np.array([666]))
         while who != "another token" and not seen:
             assert watch.poll(PATIENCE * 1000), "the connection was not refused"
             event = recv_monitor_message(watch)["event"]

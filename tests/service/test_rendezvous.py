@@ -14,9 +14,10 @@ import pytest
 
 from operators.exchange import Threads
 from service.errors import AttemptCancelled, DeadlinePassed, DriverGone
-from service.exchange import Exchange, Mailbox
+from service.exchange import Exchange
 from service.keys import Keys
 from service.link import Link
+from service.mailbox import Mailbox
 from service.protocol import Assign, Hot, Report, Start
 from service.rendezvous import Attempt, Rendezvous, place
 
@@ -272,9 +273,16 @@ def test_what_an_older_attempt_or_a_stranger_sends_is_dropped(mailboxes: list[Ma
         stale = Exchange(mailboxes[2], "old", 1, peers, None, PATIENCE)
         strange = Exchange(stranger, "new", 1, peers, None, PATIENCE)
         for exchange in (stale, strange):
-            exchange._send(0, 1, np.array([[666]], np.int64).tobytes())
-        mailboxes[2].outbox(peers[0]).send_multipart((b"no header", b"x" * 100))
-        mailboxes[2].outbox(peers[0]).send(b"")
+            exchange._send(0, 1, 8, np.array([666]))
+        short = [
+            b"",
+            b"no header",
+            b"x" * 100,
+            b"x" * 800,
+            mailboxes[2].token,
+            mailboxes[2].token + bytes(48) + b"no ring",
+        ]
+        mailboxes[2].outbox(peers[0])._socket.send_multipart([*short, mailboxes[2].token + bytes(56)])
         fresh = joined(mailboxes, "new")
         parts = [[np.full((1, 1), 10 * i + j, np.int64) for j in range(3)] for i in range(3)]
         got = together([partial(one.all_to_all, part) for one, part in zip(fresh, parts, strict=True)])

@@ -1,0 +1,154 @@
+"""Rings: messages between processes of one host, through memory."""
+
+import multiprocessing
+import os
+import random
+import struct
+import threading
+import time
+from multiprocessing.connection import Connection
+
+import numpy as np
+import pytest
+
+from service.exchange import Exchange
+from service.kernels.rings import FULL, WAKE, WRITTEN, await_any, fall_asleep
+from service.keys import Keys
+from service.mailbox import Mailbox
+from service.ring import WORDS, Ring
+
+PATIENCE = 30.0
+
+
+def pair() -> tuple[Ring, Ring]:
+    """Both ends of a ring."""
+    writer = Ring.make()
+    assert writer is not None
+    assert not writer.ready
+    reader = Ring.accept(writer.offer)
+    assert reader is not None
+    assert writer.ready
+    return writer, reader
+
+
+def at(*rings: Ring) -> np.ndarray:
+    """Their addresses, as kernels want them."""
+    return np.array([ring.address for ring in rings], np.int64)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_written_is_read_in_order_around_the_end(seed: int) -> None:
+    choose, (writer, reader) = random.Random(seed), pair()
+    waiting: list[tuple[np.ndarray, np.ndarray]] = []
+    header, full = np.empty(3, np.int64), 0
+    for step in range(3_000):
+        sent = (
+            np.array([seed, step, choose.getrandbits(60)]),
+            np.arange(step, step + choose.choice((0, 1, 7, 900, 20_000))),
+        )
+        said = writer.write(*sent)
+        full += said == FULL
+        if said != FULL:
+            waiting.append(sent)
+        while waiting and (said == FULL or choose.random() < 0.6):
+            assert await_any(at(reader), 0) == 0
+            words = reader.read(header)
+            expected = waiting.pop(0)
+            assert np.array_equal(header, expected[0])
+            assert np.array_equal(words, expected[1])
+    assert full > 0, "the ring has never been full"
+    while waiting:
+        reader.read(header)
+        waiting.pop(0)
+    assert await_any(at(reader), 3) == -1
+
+
+def test_a_message_that_never_fits_is_refused_and_a_sleeper_is_to_be_woken() -> None:
+    writer, reader = pair()
+    header = np.zeros(2, np.int64)
+    assert writer.write(header, np.zeros(WORDS, np.int64)) == FULL
+    assert writer.write(header, np.zeros(3, np.int64)) == WRITTEN
+    fall_asleep(at(reader), 1)
+    assert writer.write(header, np.zeros(3, np.int64)) == WAKE
+    fall_asleep(at(reader), 0)
+    assert writer.write(header, np.zeros(3, np.int64)) == WRITTEN
+
+
+def test_nobody_opens_what_was_not_offered() -> None:
+    writer = Ring.make()
+    assert writer is not None
+    pid, descriptor, nonce = struct.unpack("<qq16s", writer.offer)
+    offers = [
+        struct.pack("<qq16s", pid, descriptor, bytes(16)),
+        struct.pack("<qq16s", 2**40, descriptor, nonce),
+        struct.pack("<qq16s", pid, 1_000_000, nonce),
+        struct.pack("<qq16s", pid, os.open(os.devnull, os.O_RDWR), nonce),
+        b"short",
+    ]
+    assert [Ring.accept(offer) for offer in offers] == [None] * len(offers)
+    assert not writer.ready
+    assert Ring.accept(writer.offer) is not None
+
+
+def worker(index: int, workers: int, rounds: int, seed: int, pipe: Connection) -> None:
+    """Send and check random parts; tells how many rings it reads."""
+    box = Mailbox(Keys.plain("secret"))
+    pipe.send(box.address)
+    exchange = Exchange(box, "a", index, pipe.recv(), None, PATIENCE)
+    wrong = 0
+    for call in range(rounds):
+        # What all have agreed to send: everyone knows what comes.
+        sizes = np.random.default_rng((seed, call)).choice((0, 1, 50, 3_000, 40_000), (workers, workers))
+        if call % 37 == index:
+            time.sleep(0.02)  # the others sleep, too
+        got = exchange.all_to_all([np.full((sizes[index, to], 2), call * workers + index) for to in range(workers)])
+        for sender, part in enumerate(got):
+            wrong += part.shape != (sizes[sender, index], 2) or bool((part != call * workers + sender).any())
+        wrong += exchange.allgather(b"x" * (call + index)) != [b"x" * (call + i) for i in range(workers)]
+    pipe.send((wrong, len(box.rings)))
+    pipe.recv()
+    box.close()
+
+
+@pytest.mark.parametrize("workers", [2, 5])
+def test_processes_exchange_through_rings_and_what_is_too_large_by_the_socket(workers: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    ends, processes = [], []
+    for index in range(workers):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=worker, args=(index, workers, 120, 7, theirs), daemon=True)
+        process.start()
+        ends.append(ours)
+        processes.append(process)
+    addresses = [end.recv() for end in ends]
+    for end in ends:
+        end.send(addresses)
+    assert [end.recv() for end in ends] == [(0, workers - 1)] * workers
+    for end, process in zip(ends, processes, strict=True):
+        end.send(None)
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+
+
+def test_a_ring_that_cannot_be_opened_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ring, "accept", staticmethod(lambda offer: None))
+    boxes = [Mailbox(Keys.plain("secret")) for _ in range(2)]
+    try:
+        peers = [box.address for box in boxes]
+        ends = [Exchange(box, "a", i, peers, None, PATIENCE) for i, box in enumerate(boxes)]
+        found: list[list[bytes]] = [[], []]
+
+        def run(index: int) -> None:
+            for call in range(20):
+                found[index] += ends[index].allgather(bytes([index, call]))
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found[0] == found[1] == [bytes([i, call]) for call in range(20) for i in range(2)]
+        assert not any(box.rings for box in boxes)
+    finally:
+        for box in boxes:
+            box.close()
