@@ -19,8 +19,8 @@ setup: ## .venv from the lock, jars in .jars, compiled kernels
 run: setup ## the live demonstration: broker, Spark, sidecar, producer, page
 	@$(ENV) exec $(PY) -m service.demo $(ARGS)
 
-test: setup ## every test (ARGS="-k name" for some)
-	@$(ENV) exec $(PY) -m pytest $(ARGS)
+test: setup ## every test, two files at a time (ARGS="-k name" for some, one by one)
+	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile)
 
 check: setup ## format, lint, types, layers, duplicate code, lock
 	@tools/check.sh

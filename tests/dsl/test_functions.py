@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from operators.language.functions import NotDeterministic, check_function, function_key
+from tests.dsl.named import named
 
 FACTOR = 3
 
@@ -87,7 +88,7 @@ SEEDED = np.random.default_rng(1)
         (functools.partial(rolls, 1), "random"),
         (random.random, "random"),
     ],
-    ids=str,
+    ids=named,
 )
 def test_chance_and_clocks_are_refused(function: Callable[..., Any], named: str) -> None:
     with pytest.raises(NotDeterministic) as caught:
@@ -119,7 +120,7 @@ class Words:
         math.sqrt,
         np.sqrt,
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_is_steady_is_taken(function: Callable[..., Any]) -> None:
     check_function(function, "select")

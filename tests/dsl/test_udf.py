@@ -20,6 +20,7 @@ from operators.failures import UserCodeFailed
 from operators.language.evaluate import bind
 from operators.language.expr import col, lit
 from operators.language.functions import NotDeterministic
+from tests.dsl.named import named
 from tests.dsl.values import row_type, values
 
 ROW = row_type(a=vn.Int64, b=vn.Int64 | None, s=vn.String | None, f=vn.Float64)
@@ -94,7 +95,7 @@ def test_each_type_comes_as_it_is_said() -> None:
         (vn.Bool, lambda a: a > 3, True),
         (vn.Int64, lambda a: pa.chunked_array([a]), 7),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_can_be_returned(returns: Any, result: Callable[[Any], Any], value: Any) -> None:
     assert values(vn.udf(result, returns=returns)(col("a")), ROW, [(7, None, None, 0.0)]) == [value]
@@ -122,7 +123,7 @@ NO_TEXT = (pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
         (vn.Int64, lambda a: a.nope, "AttributeError"),
         (vn.List(vn.Int64), lambda a: [["a"]], "are not Int64"),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_fails_is_named_with_its_input(returns: Any, result: Callable[[Any], Any], said: str | None) -> None:
     expr = vn.udf(result, returns=returns)(col("a"))
