@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -119,7 +118,7 @@ class Sampler:
         for name, process in self.running.processes().items():
             try:
                 self._process(name, process)
-            except psutil.Error:
+            except (psutil.Error, FileNotFoundError, ProcessLookupError):
                 continue
         for name in FOLDERS:
             files, size = measured(self.running.folder / name)
@@ -152,8 +151,7 @@ class Sampler:
             line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if ":" in line
         )
         if "VmRSS" not in status:
-            print(f"soak: {name}, process {process.pid}, has just ended", file=sys.stderr, flush=True)
-            return
+            return  # it is just ending: Java forks itself to start a command
         self.note("resident_mb", name, int(status["VmRSS"].split()[0]) / 1024)
         self.note("own_mb", name, int(status["RssAnon"].split()[0]) / 1024)
         self.note("threads", name, int(status["Threads"]))
