@@ -6,19 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.kernels.histories import AS_STORED, HEAD, LINK, SLOTS, USED, WORDS, select_keys
+from storage.kernels.histories import AS_STORED, COUNTS, HEAD, LINK, LINKS, ROWS, SLOTS, USED, WORDS, select_keys
 from storage.updates import Ints
 
 __all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
 
 _ROOM = 1 << 10
 """Keys that a new index has room for."""
-_KEPT_ROOM = 1 << 16
-"""Room that an index keeps from slice to slice."""
 _REMEMBERED = 1 << 29
 """Bytes of histories above which what is remembered is forgotten before the next call."""
 _KEPT = 1 << 26
-"""Bytes of room for them that are kept from slice to slice."""
+"""Bytes of room, for them or for the index, that are kept from slice to slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +53,12 @@ class Histories:
         self._key_width, self._shape = key_width, (val_width, depth)
         self._generation = 1
         self._fold = AS_STORED
-        self._index = np.zeros(4, np.int64)
+        self._index = np.zeros(COUNTS, np.int64)
         self._heads: Ints
         self._slots: Ints
         self._links: Ints
         self._arena: Ints
+        self._arena = np.empty((0, val_width + depth + 2), np.int64)
         self._make(0, 0)
 
     def select(
@@ -72,9 +71,10 @@ class Histories:
             self.forget()
             self._fold = fold
         # Rows that are in no link yet may each be a key's.
-        wanted = int(index[SLOTS]) + sealed + len(keyed)
-        if wanted > len(self._slots) or sealed > len(self._links):
-            self._make(1 << max(wanted, _ROOM).bit_length(), len(self._arena))
+        _, links, slots, _, rows = index.tolist()
+        if slots + sealed - rows + len(keyed) > len(self._slots) or links + sealed - rows > len(self._links):
+            keys, links = slots + sealed - rows + len(keyed), max(sealed, len(self._links))
+            self._make(1 << max(keys, _ROOM).bit_length(), 1 << max(links, _ROOM).bit_length())
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
             self._heads, self._slots, self._links, self._arena, self._generation, index,
@@ -87,16 +87,17 @@ class Histories:
         if self._index.any():
             self._generation += 1
             self._index[:] = 0
-            if len(self._slots) > _KEPT_ROOM or self._arena.nbytes > _KEPT:
+            if self._heads.nbytes + self._slots.nbytes + self._links.nbytes > _KEPT:
                 self._make(0, 0)
+            if self._arena.nbytes > _KEPT:
+                self._arena = np.empty((0, self._arena.shape[1]), np.int64)
 
-    def _make(self, keys: int, entries: int) -> None:
-        """An empty index with room for so many keys (a power of two, or 0: made when there is need)."""
-        val_width, depth = self._shape
+    def _make(self, keys: int, links: int) -> None:
+        """An empty index with room for so many keys and links (powers of two, or 0: made when there is need). Room for
+        keys is kept near to what there are: looking one up touches a page of its own, and pages are few, too."""
         self._heads = np.zeros((2 * keys, HEAD), np.int64)
         self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
-        self._links = np.empty((keys, LINK), np.int64)
-        self._arena = np.empty((entries, val_width + depth + 2), np.int64)
+        self._links = np.empty((links, LINK), np.int64)
         self._index[:] = 0
 
 
@@ -107,6 +108,6 @@ def select_once(table: Ints, keyed: Ints, key_width: int, val_width: int, depth:
     layers = len(table)
     spans, arena, status = select_keys(
         table, keyed, key_width, val_width, depth, layers, layers, AS_STORED, nothing, nothing, nothing, arena, 0,
-        np.zeros(4, np.int64),
+        np.zeros(COUNTS, np.int64),
     )  # fmt: skip
     return Selection(spans, arena), status
