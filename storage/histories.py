@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.kernels.histories import AS_STORED, COUNTS, HEAD, LINK, LINKS, ROWS, SLOTS, USED, WORDS, select_keys
+from storage.kernels.histories import AS_STORED, COUNTS, HEAD, LINK, WORDS, select_keys
 from storage.updates import Ints
 
 __all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
@@ -19,7 +19,7 @@ _KEPT = 1 << 26
 """Bytes of room, for them or for the index, that are kept from slice to slice."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Selection:
     """Histories of q keys. spans: int64[q, 2], where each begins in `entries` and ends; entries: int64[n, v + 1 + depth
     + 1] `[val words | time | rounds | diff]`, others' among them.
@@ -47,12 +47,24 @@ class Selection:
 class Histories:
     """The histories of a trace's keys that have been asked for since `forget`, and an index of its steps."""
 
-    __slots__ = ("_arena", "_fold", "_generation", "_heads", "_index", "_key_width", "_links", "_shape", "_slots")
+    __slots__ = (
+        "_arena",
+        "_asked",
+        "_fold",
+        "_generation",
+        "_heads",
+        "_index",
+        "_key_width",
+        "_links",
+        "_shape",
+        "_slots",
+    )
 
     def __init__(self, key_width: int, val_width: int, depth: int) -> None:
         self._key_width, self._shape = key_width, (val_width, depth)
         self._generation = 1
         self._fold = AS_STORED
+        self._asked = False
         self._index = np.zeros(COUNTS, np.int64)
         self._heads: Ints
         self._slots: Ints
@@ -67,11 +79,13 @@ class Histories:
         """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
         `settled` layers and the steps behind them, which have `sealed` rows. See kernels.histories.select_keys."""
         index, keyed = self._index, np.ascontiguousarray(keyed)
-        if fold != self._fold or index[USED] * self._arena.shape[1] * 8 > _REMEMBERED:
+        _, links, slots, used, rows = index.tolist()
+        if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
             self.forget()
+            links = slots = rows = 0
             self._fold = fold
+        self._asked = True
         # Rows that are in no link yet may each be a key's.
-        _, links, slots, _, rows = index.tolist()
         if slots + sealed - rows + len(keyed) > len(self._slots) or links + sealed - rows > len(self._links):
             keys, links = slots + sealed - rows + len(keyed), max(sealed, len(self._links))
             self._make(1 << max(keys, _ROOM).bit_length(), 1 << max(links, _ROOM).bit_length())
@@ -84,7 +98,8 @@ class Histories:
 
     def forget(self) -> None:
         """Forget histories and steps. O(1)."""
-        if self._index.any():
+        if self._asked:
+            self._asked = False
             self._generation += 1
             self._index[:] = 0
             if self._heads.nbytes + self._slots.nbytes + self._links.nbytes > _KEPT:

@@ -12,7 +12,17 @@ from storage.kernels.cursors import advance, place, read_entries
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import HASH_STRIDE, HASHES, KEY_OFFSETS, KEY_STRIDE, KEY_WORDS, KEYS, VAL_OFFSETS, VAL_STRIDE, VALS
+from storage.kernels.tries import (
+    HASH_STRIDE,
+    HASHES,
+    KEY_OFFSETS,
+    KEY_STRIDE,
+    KEY_WORDS,
+    KEYS,
+    VAL_OFFSETS,
+    VAL_STRIDE,
+    VALS,
+)
 
 AS_STORED = -(2**63)
 """The fold that leaves times as they are."""
