@@ -80,12 +80,15 @@ class Join(Operator):
             rows = self.chain(rows)
         if len(rows) == 0:
             return
-        if self.depth == 0:
+        if self.depth == 0 or other.depth == 0:
+            # What has no rounds meets fresh rows in theirs.
             given.append(rows)
             return
         grouped, offsets, rounds = split_rounds(np.ascontiguousarray(rows), self.op.width + 1, self.depth)
-        for group, at in enumerate(map(tuple, rounds.tolist())):
-            part = grouped[offsets[group] : offsets[group + 1]]
+        start = 0
+        for stop, at in zip(offsets[1:].tolist(), map(tuple, rounds.tolist()), strict=True):
+            part = grouped[start:stop]
+            start = stop
             if at == now:
                 given.append(part)
             else:

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from operators.exchange import Round
-from operators.kernels.rounds import split_rounds, touched_keys
+from operators.kernels.rounds import split_visits, visited_keys
 from operators.operator import Arranged, Buckets, Operator
 from operators.planning.plan import KeyedOp
 from operators.scope import ScopeRun
@@ -31,7 +31,7 @@ class Keyed(Operator):
         self.key_width = self.keyed_by = op.key.width
         self.val_width = op.width - op.key.width
         self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
-        self.key_columns = np.arange(1 + self.key_width, dtype=np.int64)
+        self.no_keys = np.empty((0, 1 + self.key_width), np.int64)
         self.total = op.total
         self.trace: Trace | None = None if op.trace is None else scope.traces[op.trace]
         self.fresh: Ints | None = None
@@ -87,21 +87,19 @@ class Keyed(Operator):
         """The keys to visit, `[hash | key]` distinct and sorted, or None."""
         parts = self.visits.take(now)
         fresh = self.input.fresh
-        if fresh is not None and not any(now[self.input.depth :]):
-            touched, _ = touched_keys(fresh, self.key_width)
+        if fresh is None or any(now[self.input.depth :]):
             if not parts:
-                return touched
-            parts.append(touched)
-        if not parts:
-            return None
-        keys = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        keys = np.ascontiguousarray(keys[order_rows(keys, self.key_columns)])
-        unique, _ = touched_keys(keys, self.key_width)
-        return unique
+                return None
+            fresh = self.no_keys
+        scheduled = self.no_keys if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
+        keys: Ints = visited_keys(fresh, scheduled, self.key_width)
+        return keys
 
     def _schedule(self, visits: Ints) -> None:
         """Keep visits `[rounds | hash | key]` for their rounds."""
-        grouped, offsets, rounds = split_rounds(visits, 0, self.depth)
-        for group, at in enumerate(map(tuple, rounds.tolist())):
-            self.visits.put(at, np.ascontiguousarray(grouped[offsets[group] : offsets[group + 1], self.depth :]))
+        keys, offsets, rounds = split_visits(visits, self.depth)
+        start = 0
+        for stop, at in zip(offsets[1:].tolist(), map(tuple, rounds.tolist()), strict=True):
+            self.visits.put(at, keys[start:stop])
             self.scope.note(at)
+            start = stop

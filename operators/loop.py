@@ -118,11 +118,8 @@ class Loop(Operator):
 
     def step(self, now: Round) -> None:
         """Run every round (now, j) that any worker has work for, j ascending."""
-        inner = self.inner
-        variables = [operator for operator in inner.operators if isinstance(operator, Variable)]
-        leaves = [self.scope.operator(i) for i in self.loop.leaves]
+        inner, (variables, leaves) = self.inner, self._edges
         for leave in leaves:
-            assert isinstance(leave, Leave)
             leave.collected.clear()
         for variable in variables:
             variable.begin(now)
@@ -137,7 +134,6 @@ class Loop(Operator):
             for variable in variables:
                 variable.collect(at, self.loop.max_rounds, self.loop.truncate, self.loop.label)
             for leave in leaves:
-                assert isinstance(leave, Leave)
                 leave.collect()
 
     def _run_next(self, now: Round, done: int) -> Round | None:
@@ -164,6 +160,12 @@ class Loop(Operator):
         elif at is not None:
             inner.run(at)
         return at
+
+    @cached_property
+    def _edges(self) -> tuple[list[Variable], list[Leave]]:
+        """The variables that run, and what leaves the loop."""
+        variables = [operator for operator in self.inner.operators if isinstance(operator, Variable)]
+        return variables, [cast(Leave, self.scope.operator(i)) for i in self.loop.leaves]
 
     @cached_property
     def _first_exchange(self) -> int | None:

@@ -122,6 +122,9 @@ class Worker:
             self.operators.append(operator)
         for scope in scopes:
             scope.operators = [self.root.by_id[i] for i in scope.spec.ops if only is None or i in only]
+        # Those that have something to begin a slice with, and those that may hold work back.
+        self.beginning = [one for one in self.operators if type(one).begin_slice is not Operator.begin_slice]
+        self.holding = [one for one in self.operators if type(one).pending is not Operator.pending]
         by_id = self.root.by_id
         self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.ops if isinstance(op, InputOp)}
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}
@@ -219,13 +222,12 @@ class Worker:
     def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
         self.slice.lower, self.slice.upper = start, stop
         for name, data in sources.items():
-            times = data[:, -2]
-            a, b = np.searchsorted(times, start), np.searchsorted(times, stop)
+            a, b = data[:, -2].searchsorted((start, stop)).tolist()
             self.inputs[name].waiting = data[a:b] if b > a else None
-        for operator in self.operators:
+        for operator in self.beginning:
             operator.begin_slice()
         self.root.run(())
-        for operator in self.operators:
+        for operator in self.holding:
             rounds = operator.pending()
             if rounds:
                 raise VisitLeft(operator=operator.op.name, rounds=str(sorted(rounds)[:5]))

@@ -82,12 +82,14 @@ class ScopeRun:
 
     def run(self, now: Round, first: int = 0, last: int | None = None) -> None:
         """One step: operators `first` to `last` (all), in topological order, at round `now`; alike on every worker."""
+        started = time.perf_counter()
         for operator in self.operators[first:last]:
-            started = time.perf_counter()
             operator.step(now)
             counters = operator.counters
-            counters.seconds += time.perf_counter() - started
+            ended = time.perf_counter()
+            counters.seconds += ended - started
             counters.steps += 1
+            started = ended
             if operator.out is not None:
                 counters.updates_out += len(operator.out)
         # Only now: an inner loop that runs in this step notes this very round on its way, and has done its work.

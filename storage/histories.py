@@ -6,22 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.kernels.histories import AS_STORED, HEAD, LINK, SLOTS, USED, WORDS, select_keys
+from storage.kernels.histories import AS_STORED, COUNTS, HEAD, LINK, WORDS, select_keys
 from storage.updates import Ints
 
 __all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
 
 _ROOM = 1 << 10
 """Keys that a new index has room for."""
-_KEPT_ROOM = 1 << 16
-"""Room that an index keeps from slice to slice."""
 _REMEMBERED = 1 << 29
 """Bytes of histories above which what is remembered is forgotten before the next call."""
 _KEPT = 1 << 26
-"""Bytes of room for them that are kept from slice to slice."""
+"""Bytes of room, for them or for the index, that are kept from slice to slice."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Selection:
     """Histories of q keys. spans: int64[q, 2], where each begins in `entries` and ends; entries: int64[n, v + 1 + depth
     + 1] `[val words | time | rounds | diff]`, others' among them.
@@ -49,17 +47,30 @@ class Selection:
 class Histories:
     """The histories of a trace's keys that have been asked for since `forget`, and an index of its steps."""
 
-    __slots__ = ("_arena", "_fold", "_generation", "_heads", "_index", "_key_width", "_links", "_shape", "_slots")
+    __slots__ = (
+        "_arena",
+        "_asked",
+        "_fold",
+        "_generation",
+        "_heads",
+        "_index",
+        "_key_width",
+        "_links",
+        "_shape",
+        "_slots",
+    )
 
     def __init__(self, key_width: int, val_width: int, depth: int) -> None:
         self._key_width, self._shape = key_width, (val_width, depth)
         self._generation = 1
         self._fold = AS_STORED
-        self._index = np.zeros(4, np.int64)
+        self._asked = False
+        self._index = np.zeros(COUNTS, np.int64)
         self._heads: Ints
         self._slots: Ints
         self._links: Ints
         self._arena: Ints
+        self._arena = np.empty((0, val_width + depth + 2), np.int64)
         self._make(0, 0)
 
     def select(
@@ -68,13 +79,16 @@ class Histories:
         """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
         `settled` layers and the steps behind them, which have `sealed` rows. See kernels.histories.select_keys."""
         index, keyed = self._index, np.ascontiguousarray(keyed)
-        if fold != self._fold or index[USED] * self._arena.shape[1] * 8 > _REMEMBERED:
+        _, links, slots, used, rows = index.tolist()
+        if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
             self.forget()
+            links = slots = rows = 0
             self._fold = fold
+        self._asked = True
         # Rows that are in no link yet may each be a key's.
-        wanted = int(index[SLOTS]) + sealed + len(keyed)
-        if wanted > len(self._slots) or sealed > len(self._links):
-            self._make(1 << max(wanted, _ROOM).bit_length(), len(self._arena))
+        if slots + sealed - rows + len(keyed) > len(self._slots) or links + sealed - rows > len(self._links):
+            keys, links = slots + sealed - rows + len(keyed), max(sealed, len(self._links))
+            self._make(1 << max(keys, _ROOM).bit_length(), 1 << max(links, _ROOM).bit_length())
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
             self._heads, self._slots, self._links, self._arena, self._generation, index,
@@ -84,19 +98,21 @@ class Histories:
 
     def forget(self) -> None:
         """Forget histories and steps. O(1)."""
-        if self._index.any():
+        if self._asked:
+            self._asked = False
             self._generation += 1
             self._index[:] = 0
-            if len(self._slots) > _KEPT_ROOM or self._arena.nbytes > _KEPT:
+            if self._heads.nbytes + self._slots.nbytes + self._links.nbytes > _KEPT:
                 self._make(0, 0)
+            if self._arena.nbytes > _KEPT:
+                self._arena = np.empty((0, self._arena.shape[1]), np.int64)
 
-    def _make(self, keys: int, entries: int) -> None:
-        """An empty index with room for so many keys (a power of two, or 0: made when there is need)."""
-        val_width, depth = self._shape
+    def _make(self, keys: int, links: int) -> None:
+        """An empty index with room for so many keys and links (powers of two, or 0: made when there is need). Room for
+        keys is kept near to what there are: looking one up touches a page of its own, and pages are few, too."""
         self._heads = np.zeros((2 * keys, HEAD), np.int64)
         self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
-        self._links = np.empty((keys, LINK), np.int64)
-        self._arena = np.empty((entries, val_width + depth + 2), np.int64)
+        self._links = np.empty((links, LINK), np.int64)
         self._index[:] = 0
 
 
@@ -107,6 +123,6 @@ def select_once(table: Ints, keyed: Ints, key_width: int, val_width: int, depth:
     layers = len(table)
     spans, arena, status = select_keys(
         table, keyed, key_width, val_width, depth, layers, layers, AS_STORED, nothing, nothing, nothing, arena, 0,
-        np.zeros(4, np.int64),
+        np.zeros(COUNTS, np.int64),
     )  # fmt: skip
     return Selection(spans, arena), status

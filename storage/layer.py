@@ -64,6 +64,7 @@ class Layer:
         upper: int,
         since: int,
         arrays: Mapping[str, Ints],
+        address: Ints | None = None,
     ) -> None:
         self.key_width, self.val_width, self.depth = key_width, val_width, depth
         self.updates, self.lower, self.upper, self.since = updates, lower, upper, since
@@ -79,19 +80,28 @@ class Layer:
         self.diffs = arrays["diffs"]
         self.texts = Texts.of_arrays(arrays)
         self.origins: tuple[Layer, ...] = ()
-        self.address: Ints = tries.describe(
-            self.hashes, self.keys, self.key_offsets, self.vals, self.val_offsets, self.times, self.rounds, self.diffs,
-            updates,
-        )  # fmt: skip
+        if address is None:
+            address = tries.describe(
+                self.hashes, self.keys, self.key_offsets, self.vals, self.val_offsets, self.times, self.rounds,
+                self.diffs, updates,
+            )  # fmt: skip
+        self.address: Ints = address
 
     @staticmethod
     def of_rows(rows: Ints, key_width: int, depth: int, lower: int, upper: int, since: int) -> Layer:
         """The layer of keyed rows that are sorted and consolidated. O(n)."""
         val_width = rows.shape[1] - 3 - key_width - depth
-        columns = tries.pack(rows, key_width, val_width, depth)
-        return Layer(
-            key_width, val_width, depth, len(rows), lower, upper, since, dict(zip(COLUMNS, columns, strict=True))
-        )
+        columns = tries.pack_described(rows, key_width, val_width, depth)
+        return Layer.of_columns(columns, (key_width, val_width, depth), len(rows), lower, upper, since)
+
+    @staticmethod
+    def of_columns(
+        columns: Sequence[Ints], shape: tuple[int, int, int], updates: int, lower: int, upper: int, since: int
+    ) -> Layer:
+        """The layer of columns and addresses as kernels.tries.pack_described gives them. shape: words of a key, of a
+        val, depth."""
+        arrays = dict(zip(COLUMNS, columns[:-1], strict=True))
+        return Layer(*shape, updates, lower, upper, since, arrays, columns[-1])
 
     @staticmethod
     def build(updates: Updates, key_width: int, lower: int, upper: int, since: int) -> Layer:

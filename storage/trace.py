@@ -21,8 +21,6 @@ Source: seed 000, "A proposal"; differential-dataflow's fuelled spine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from storage.antichain import Antichain
@@ -32,10 +30,10 @@ from storage.histories import Histories, Selection
 from storage.holds import Hold, Holds
 from storage.kernels import tries
 from storage.kernels.cursors import count_rows
-from storage.kernels.folding import close_steps
-from storage.layer import COLUMNS, Layer, keyed_columns
+from storage.kernels.folding import close_layers
+from storage.layer import Layer, keyed_columns
 from storage.merge import Merge
-from storage.updates import MIN_TIME, Ints, consolidate_rows
+from storage.updates import MIN_TIME, Ints
 
 __all__ = ["FUEL", "LEAST", "Selection", "Trace"]
 
@@ -57,13 +55,14 @@ class Trace:
     `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a matrix a step:
     they are read where they lie and become a layer when the slice closes.
 
+    `_small` counts the small layers at the end. `_at_rest`: nothing merges, and nothing will before layers come in.
     `merged` counts the updates of merges that are done, `spent` those that merges have gone through.
     `since`: times before it may read as one. It goes where `close_slice` is told, but not beyond what a reader holds
     (`advance_by`), and no two layers merge across a cut that a reader holds (`distinguish`). Forks share the holds.
     """
 
     __slots__ = (
-        "_addresses", "_columns", "_histories", "_interval", "_sealed", "_table",
+        "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_sealed", "_small", "_table",
         "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent", "steps",
         "val_width",
     )  # fmt: skip
@@ -79,7 +78,8 @@ class Trace:
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
         self._addresses: list[Ints] = []
-        self._sealed = 0
+        self._sealed = self._small = 0
+        self._at_rest = False
         self._columns = keyed_columns(key_width, val_width, depth)
         self._histories = Histories(key_width, val_width, depth)
 
@@ -89,6 +89,7 @@ class Trace:
         copy.merges = list(self.merges)
         copy.readers, copy.cuts = self.readers, self.cuts
         copy.replace(self.layers)
+        copy._at_rest = self._at_rest
         return copy
 
     def replace(self, layers: list[Layer]) -> None:
@@ -96,10 +97,11 @@ class Trace:
         self.layers = list(layers)
         here = {id(layer) for layer in layers}
         self.merges = [merge for merge in self.merges if id(merge.older) in here and id(merge.newer) in here]
-        if self.steps:
-            self.steps = []
-            self._sealed = 0
-        self._histories.forget()
+        self._clear_steps()
+        self._at_rest = False
+        self._small = 0
+        while self._small < len(layers) and layers[-1 - self._small].updates < SMALL:
+            self._small += 1
         while len(self._table) < len(layers):
             self._grow()
         known = self._addresses
@@ -207,28 +209,47 @@ class Trace:
         """
         held = self.readers.earliest
         self.since = max(self.since, since if held is None else min(since, held))
-        layers = list(self.layers)
         fresh = self._close_steps()
+        self._clear_steps()
         if fresh is not None:
-            layers.append(fresh)
+            self._append(fresh)
+            self._small = self._small + 1 if fresh.updates < SMALL else 0
+        if self._at_rest and self._small <= SMALL_LAYERS and (fresh is None or fresh.updates < SMALL):
+            return
+        layers = list(self.layers)
         self._unite_small(layers)
         self._go_on(layers, LEAST + FUEL * (0 if fresh is None else fresh.updates))
         self.replace(layers)
+        self._at_rest = not self.merges and self.cuts.earliest is None
+
+    def _append(self, layer: Layer) -> None:
+        """Hold one layer more."""
+        count = len(self.layers)
+        if count == len(self._table):
+            self._grow()
+        self._table[count] = layer.address
+        self._addresses.append(layer.address)
+        self.layers = [*self.layers, layer]
+
+    def _clear_steps(self) -> None:
+        """Forget the slice's steps and what they have been asked for."""
+        if self.steps:
+            self.steps = []
+            self._sealed = 0
+        self._histories.forget()
 
     def _unite_small(self, layers: list[Layer]) -> None:
         """Make one layer of the small ones at the end, once they are too many."""
-        tail = 0
-        while tail < len(layers) and layers[-1 - tail].updates < SMALL:
-            tail += 1
-        cut = self.cuts.earliest
+        tail, cut = self._small, self.cuts.earliest
         if tail <= SMALL_LAYERS or self._busy(*layers[-tail:]) or (cut is not None and layers[-1].upper > cut):
             return
         parts = layers[-tail:]
-        united = self._compacted([layer.keyed() for layer in parts], parts[0].lower, parts[-1].upper)
+        updates = sum(layer.updates for layer in parts)
+        united = self._united(len(layers) - tail, updates, parts[0].lower, parts[-1].upper)
         if united is not None and any(layer.texts is not None for layer in parts):
             united.origins = tuple(parts)
-        self.merged += sum(layer.updates for layer in parts)
-        self.spent += sum(layer.updates for layer in parts)
+        self.merged += updates
+        self.spent += updates
         layers[-tail:] = [] if united is None else [united]
 
     def _go_on(self, layers: list[Layer], fuel: int) -> None:
@@ -265,26 +286,16 @@ class Trace:
         """The layer of this slice's steps, None when they come to nothing."""
         if not self.steps:
             return None
-        if len(self.steps) > 1 and self._sealed <= _FOLDED and self.since >= self._interval[1]:
-            # One time is left of all.
-            steps, columns = self._table[: self.mark], self._columns
-            packed, updates, status = close_steps(
-                steps, len(self.layers), self._sealed, self.key_width, self.val_width, self.depth, self.since, columns
-            )
-            if status != 0:
-                raise DiffOverflow(operation=f"adding in {self.name}")
-            if updates == 0:
-                return None
-            arrays = dict(zip(COLUMNS, packed, strict=True))
-            return Layer(self.key_width, self.val_width, self.depth, updates, *self._interval, self.since, arrays)
-        return self._compacted(self.steps, *self._interval)
+        alike = len(self.steps) > 1 and self._sealed <= _FOLDED and self.since >= self._interval[1]
+        return self._united(len(self.layers), self._sealed, *self._interval, alike)
 
-    def _compacted(self, parts: Sequence[Ints], lower: int, upper: int) -> Layer | None:
-        """The layer of keyed rows, compacted to `since`; None when they come to nothing. O(n log n)."""
-        rows = np.concatenate(parts)
-        times = rows[:, 1 + self.key_width + self.val_width]
-        np.maximum(times, self.since, out=times)
-        rows = consolidate_rows(rows, self._columns)
-        if len(rows) == 0:
-            return None
-        return Layer.of_rows(rows, self.key_width, self.depth, lower, upper, self.since)
+    def _united(self, first: int, updates: int, lower: int, upper: int, alike: bool = False) -> Layer | None:
+        """The layer of the layers and steps from number `first` on, which have so many updates, compacted to `since`;
+        None when they come to nothing. alike: only one time is left of them, which are steps. O(n log n)."""
+        shape = self.key_width, self.val_width, self.depth
+        columns, left, status = close_layers(
+            self._table[: self.mark], first, updates, *shape, self.since, self._columns, alike
+        )
+        if status != 0:
+            raise DiffOverflow(operation=f"adding in {self.name}")
+        return Layer.of_columns(columns, shape, left, lower, upper, self.since) if left else None

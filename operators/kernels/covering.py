@@ -80,17 +80,11 @@ def _same(rows: np.ndarray, i: int, others: np.ndarray, j: int, width: int) -> b
     return True
 
 
-@njit(cache=True)
-def cover_keys(  # type: ignore[no-untyped-def]
+@njit(cache=True, forceinline=True)
+def _cover(  # type: ignore[no-untyped-def]
     keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation
 ):
-    """Corrections and further visits of q keys at round `now`.
-
-    As kernels.reducing.reduce_keys has it, for one aggregation PRESENT, or MIN or MAX of the first words of a val: the
-    output's w words are the val's first. Returns (corrections `[hash | key | out val | time | now | diff]` in order,
-    each once; visits `[rounds | hash | key]`; status; key at fault). O(entries of the vals up to the first that is
-    always there), more only by what sorting their times takes; visits look at every round.
-    """
+    """`cover_keys`, compiled into it for widths that are known and for others."""
     d = now.shape[0]
     q = keyed.shape[0]
     limit = aggregation[LIMIT] if aggregation[KIND] == PRESENT else 1
@@ -314,3 +308,20 @@ def cover_keys(  # type: ignore[no-untyped-def]
                     put(out, count, 2 + k + w + d, owed)
                     count += 1
     return out[:count], visits[:scheduled], 0, -1
+
+
+@njit(cache=True)
+def cover_keys(  # type: ignore[no-untyped-def]
+    keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation
+):
+    """Corrections and further visits of q keys at round `now`.
+
+    As kernels.reducing.reduce_keys has it, for one aggregation PRESENT, or MIN or MAX of the first words of a val: the
+    output's w words are the val's first. Returns (corrections `[hash | key | out val | time | now | diff]` in order,
+    each once; visits `[rounds | hash | key]`; status; key at fault). O(entries of the vals up to the first that is
+    always there), more only by what sorting their times takes; visits look at every round.
+    """
+    if k == 1 and v == 1 and w == 1 and now.shape[0] == 1:
+        # One word by one word, in a loop that is in no other: inner loops over so many words are unrolled.
+        return _cover(keyed, 1, in_spans, inputs, 1, out_spans, outputs, 1, now, fold, aggregation)
+    return _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation)

@@ -48,6 +48,34 @@ def touched_keys(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True)
+def visited_keys(rows: np.ndarray, scheduled: np.ndarray, k: int) -> np.ndarray:
+    """The keys `[hash | key (k)]` of keyed rows sorted by key and of `scheduled[n, 1 + k]`, in any order: each once,
+    sorted. O(rows + n log n)."""
+    runs = key_runs(rows, k)
+    touched, n = runs.shape[0] - 1, scheduled.shape[0]
+    keys = np.empty((touched + n, 1 + k), np.int64)
+    for i in range(touched):
+        for c in range(1 + k):
+            keys[i, c] = rows[runs[i], c]
+    if n == 0:
+        return keys
+    keys[touched:] = scheduled
+    # The hash of one word is the key.
+    order = sort_order(keys, np.arange(1 + k if k > 1 else 1))
+    out = np.empty_like(keys)
+    count = 0
+    for i in range(touched + n):
+        new = count == 0
+        for c in range(1 + k):
+            out[count, c] = keys[order[i], c]
+            if not new and out[count, c] != out[count - 1, c]:
+                new = True
+        if new:
+            count += 1
+    return out[:count]
+
+
+@njit(cache=True)
 def split_rounds(data: np.ndarray, first: int, depth: int):  # type: ignore[no-untyped-def]
     """Group rows by their round coordinates `data[:, first : first + depth]`.
 
@@ -88,6 +116,18 @@ def split_rounds(data: np.ndarray, first: int, depth: int):  # type: ignore[no-u
             groups += 1
     offsets[groups] = n
     return out, offsets[: groups + 1], rounds[:groups]
+
+
+@njit(cache=True)
+def split_visits(visits: np.ndarray, depth: int):  # type: ignore[no-untyped-def]
+    """Group visits `[rounds (depth) | hash | key]`: (keys `[hash | key]` by round, offsets, rounds), as `split_rounds`
+    has it."""
+    grouped, offsets, rounds = split_rounds(visits, 0, depth)
+    keys = np.empty((grouped.shape[0], grouped.shape[1] - depth), np.int64)
+    for i in range(keys.shape[0]):
+        for c in range(keys.shape[1]):
+            keys[i, c] = grouped[i, depth + c]
+    return keys, offsets, rounds
 
 
 @njit(cache=True)

@@ -12,7 +12,7 @@ from storage.kernels.hashing import mix
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked, consolidate
 from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import HASHES, KEYS, pack
+from storage.kernels.tries import FLAT, HASHES, KEYS, flatten, pack_described
 
 
 @njit(cache=True)
@@ -68,10 +68,38 @@ def fold_steps(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True)
-def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
-    """The trie of what the steps table[first:] come to at `since`, which none of their times is behind: its columns as
-    kernels.tries.pack gives them, how many updates it has, status. columns: those that order keyed rows."""
-    folded, status = fold_steps(table, first, rows, k, v, d, since)
-    if status == 0:
-        folded, status = consolidate(folded, columns)
-    return pack(folded, k, v, d), folded.shape[0], status
+def compact_layers(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
+    """The rows of the layers and steps table[first:] (`rows` in all), times before `since` as `since`: in order of the
+    columns, each once, diffs added up, zeros left out: (rows, status). O(rows log rows)."""
+    out = np.empty((rows, 3 + k + v + d), np.int64)
+    count = 0
+    for layer in range(first, table.shape[0]):
+        if cell(table, layer, FLAT) == 0:
+            part = flatten(table[layer], k, v, d, 0, cell(table, layer, KEYS))
+            out[count : count + part.shape[0]] = part
+            count += part.shape[0]
+            continue
+        address = cell(table, layer, HASHES)
+        for i in range(cell(table, layer, KEYS)):
+            for c in range(out.shape[1]):
+                put(out, count, c, load(address, i * out.shape[1] + c))
+            count += 1
+    at_time = 1 + k + v
+    for i in range(count):
+        if cell(out, i, at_time) < since:
+            put(out, i, at_time, since)
+    return consolidate(out, columns)
+
+
+@njit(cache=True)
+def close_layers(table, first, rows, k, v, d, since, columns, alike):  # type: ignore[no-untyped-def]
+    """The trie of what the layers and steps table[first:] (`rows` in all) come to at `since`: (columns and addresses as
+    kernels.tries.pack_described gives them, how many updates it has, status). columns: those that order keyed rows.
+    alike: all are steps and none of their times is behind `since`."""
+    if alike:
+        left, status = fold_steps(table, first, rows, k, v, d, since)
+        if status == 0:
+            left, status = consolidate(left, columns)
+    else:
+        left, status = compact_layers(table, first, rows, k, v, d, since, columns)
+    return pack_described(left, k, v, d), left.shape[0], status

@@ -12,7 +12,17 @@ from storage.kernels.cursors import advance, place, read_entries
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import HASH_STRIDE, HASHES, KEY_OFFSETS, KEY_STRIDE, KEY_WORDS, KEYS, VAL_OFFSETS
+from storage.kernels.tries import (
+    HASH_STRIDE,
+    HASHES,
+    KEY_OFFSETS,
+    KEY_STRIDE,
+    KEY_WORDS,
+    KEYS,
+    VAL_OFFSETS,
+    VAL_STRIDE,
+    VALS,
+)
 
 AS_STORED = -(2**63)
 """The fold that leaves times as they are."""
@@ -26,8 +36,8 @@ has room for; then the key's words, when there are several."""
 LINK = 4
 """Words of a link, which is a key's run of rows in a step: the next link + 1 of the key, step, first row, behind the
 last."""
-STEPS, LINKS, SLOTS, USED = range(4)
-"""What is in use: steps that are in the index, links, slots, rows of the arena."""
+STEPS, LINKS, SLOTS, USED, ROWS, COUNTS = range(6)
+"""What is in use: steps that are in the index, links, slots, rows of the arena; rows of the steps in the index."""
 
 _ROOM = 64
 
@@ -75,6 +85,7 @@ def _index_step(table, layer, k, step, heads, slots, links, generation, index): 
     """Put the runs of keys of a step (a FLAT layer) into the index."""
     n, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
     words = table[layer, KEY_WORDS]
+    index[ROWS] += n
     start = 0
     while start < n:
         hashed = load(address, start * stride)
@@ -129,7 +140,7 @@ def _copy(rows, i, others, j, width):  # type: ignore[no-untyped-def]
         put(others, j, c, cell(rows, i, c))
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def _add_up(arena, first, count, v, d):  # type: ignore[no-untyped-def]
     """Make one of equal entries among the `count` in order from `first` on: (how many are left, wrapped)."""
     last = v + 1 + d
@@ -151,38 +162,47 @@ def _add_up(arena, first, count, v, d):  # type: ignore[no-untyped-def]
     return end - first, False
 
 
-@njit(cache=True)
-def _merge(arena, at, size, more, v, d, spare):  # type: ignore[no-untyped-def]
-    """Merge the `more` entries behind a block of `size` at `at` into it: (new size, wrapped). Both are in order; the
-    block is added up. spare: room for `more` entries. O(more + the entries of the block that come behind them)."""
+@njit(cache=True, inline="always")
+def _order(rows, i, address, v, d):  # type: ignore[no-untyped-def]
+    """How entry i compares with the one at `address` by (val, rounds, time): below 0, 0 or above."""
+    for c in range(v):
+        if cell(rows, i, c) != load(address, c):
+            return -1 if cell(rows, i, c) < load(address, c) else 1
+    for c in range(v + 1, v + 1 + d):
+        if cell(rows, i, c) != load(address, c):
+            return -1 if cell(rows, i, c) < load(address, c) else 1
+    if cell(rows, i, v) != load(address, v):
+        return -1 if cell(rows, i, v) < load(address, v) else 1
+    return 0
+
+
+@njit(cache=True, forceinline=True)
+def _merge(arena, at, size, address, stride, more, v, d):  # type: ignore[no-untyped-def]
+    """Merge `more` entries, `stride` bytes apart from `address` on, into a block of `size` at `at` with room for them:
+    (new size, wrapped). Both are in order, each once. O(more + the entries of the block that come behind them)."""
     last = v + 1 + d
-    more, wrapped = _add_up(arena, at + size, more, v, d)
-    if wrapped or more == 0:
-        return size, wrapped
-    if size == 0 or _compare(arena, at + size - 1, arena, at + size, v, d) < 0:
-        return size + more, False
-    for i in range(more):
-        _copy(arena, at + size + i, spare, i, last + 1)
     # From the end: what is written is never ahead of what is read.
-    old, new, end = at + size - 1, more - 1, at + size + more - 1
-    to = end
-    while new >= 0:
-        order = _compare(arena, old, spare, new, v, d) if old >= at else -1
+    old, end = at + size - 1, at + size + more - 1
+    to, new = end, address + (more - 1) * stride
+    while new >= address:
+        order = _order(arena, old, new, v, d) if old >= at else -1
         if order > 0:
             _copy(arena, old, arena, to, last + 1)
             old -= 1
             to -= 1
             continue
+        diff = load(new, last)
         if order == 0:
-            total, wrapped = add_checked(cell(arena, old, last), cell(spare, new, last))
+            diff, wrapped = add_checked(cell(arena, old, last), diff)
             if wrapped:
                 return 0, True
-            put(spare, new, last, total)
             old -= 1
-        if cell(spare, new, last) != 0:
-            _copy(spare, new, arena, to, last + 1)
+        if diff != 0:
+            for c in range(last):
+                put(arena, to, c, load(new, c))
+            put(arena, to, last, diff)
             to -= 1
-        new -= 1
+        new -= stride
     # Equal ones have left a gap.
     if to > old:
         for row in range(to + 1, end + 1):
@@ -190,20 +210,23 @@ def _merge(arena, at, size, more, v, d, spare):  # type: ignore[no-untyped-def]
     return old - at + 1 + end - to, False
 
 
-@njit(cache=True)
-def select_keys(  # type: ignore[no-untyped-def]
+@njit(cache=True, inline="always")
+def _read(table, layer, val, start, stop, v, d, fold, rows, first):  # type: ignore[no-untyped-def]
+    """Write entries [start, stop) of a layer, which begin with val `val`, to rows[first:], their times `fold`, each
+    once: (how many, wrapped)."""
+    read_entries(table, layer, val, start, stop, v, d, rows, first)
+    if fold == AS_STORED:
+        return stop - start, False
+    for e in range(first, first + stop - start):
+        put(rows, e, v, fold)
+    return _add_up(rows, first, stop - start, v, d)
+
+
+@njit(cache=True, forceinline=True)
+def _select(  # type: ignore[no-untyped-def]
     table, keyed, k, v, d, settled, before, fold, heads, slots, links, arena, generation, index
 ):
-    """The consolidated histories of q keys over the first `before` of a trace's layers and steps.
-
-    table[l, FIELDS]; keyed[q, >= 1 + k] begins with hash and key words: distinct, sorted by hash. Layers
-    `0 .. settled-1` are older than the slice: their times read as `fold`. Those behind are the slice's steps, many and
-    small, so that they are found by an index, which this call brings up to date: heads[2**m, HEAD] (open addressing),
-    slots[n, WORDS + k] and links[n, LINK] have room for it, or heads has none, and nothing is remembered.
-    Returns (spans[q, 2], arena, status): key i's history is arena[spans[i, 0] : spans[i, 1]], entries `[val words |
-    time | rounds | diff]` sorted by (val, rounds, time), until the next call. The arena is the given or a larger one.
-    O(1 + what is new, times what it passes in its block) a key that has been asked for, O(layers + history) another.
-    """
+    """`select_keys`, compiled into it for widths that are known and for others."""
     q = keyed.shape[0]
     older, limit = min(settled, before), before - settled
     kept = heads.shape[0] > 0 and limit >= 0
@@ -246,13 +269,15 @@ def select_keys(  # type: ignore[no-untyped-def]
                 more = stop - start
                 if at + size + more > arena.shape[0]:
                     arena = more_rows(arena, at + size + more)
-                read_entries(table, layer, val, start, stop, v, d, arena, at + size)
-                if fold != AS_STORED:
-                    for e in range(at + size, at + size + more):
-                        put(arena, e, v, fold)
-                if more > spare.shape[0]:
-                    spare = np.empty((2 * more, last + 1), np.int64)
-                size, wrapped = _merge(arena, at, size, more, v, d, spare)
+                if size == 0:
+                    size, wrapped = _read(table, layer, val, start, stop, v, d, fold, arena, at)
+                else:
+                    if more > spare.shape[0]:
+                        spare = np.empty((2 * more, last + 1), np.int64)
+                    more, wrapped = _read(table, layer, val, start, stop, v, d, fold, spare, 0)
+                    if not wrapped:
+                        stride = 8 * (last + 1)
+                        size, wrapped = _merge(arena, at, size, spare.ctypes.data, stride, more, v, d)
                 if wrapped:
                     return spans, arena, OVERFLOW
             room = size
@@ -272,10 +297,10 @@ def select_keys(  # type: ignore[no-untyped-def]
                         for c in range(last + 1):
                             put(arena, begin + e, c, cell(arena, at + e, c))
                 at, room, used = begin, wanted, begin + wanted
-            read_entries(table, step, start, start, stop, v, d, arena, at + size)
-            if more > spare.shape[0]:
-                spare = np.empty((2 * more, last + 1), np.int64)
-            size, wrapped = _merge(arena, at, size, more, v, d, spare)
+            # A step is a matrix of rows in order, each once: its entries are merged from where they lie.
+            stride = 8 * cell(table, step, VAL_STRIDE)
+            rows = cell(table, step, VALS) + start * stride
+            size, wrapped = _merge(arena, at, size, rows, stride, more, v, d)
             if wrapped:
                 return spans, arena, OVERFLOW
             if own:
@@ -290,3 +315,23 @@ def select_keys(  # type: ignore[no-untyped-def]
         put(spans, i, 1, at + size)
     index[USED] = used
     return spans, arena, 0
+
+
+@njit(cache=True)
+def select_keys(  # type: ignore[no-untyped-def]
+    table, keyed, k, v, d, settled, before, fold, heads, slots, links, arena, generation, index
+):
+    """The consolidated histories of q keys over the first `before` of a trace's layers and steps.
+
+    table[l, FIELDS]; keyed[q, >= 1 + k] begins with hash and key words: distinct, sorted by hash. Layers
+    `0 .. settled-1` are older than the slice: their times read as `fold`. Those behind are the slice's steps, many and
+    small, so that they are found by an index, which this call brings up to date: heads[2**m, HEAD] (open addressing),
+    slots[n, WORDS + k] and links[n, LINK] have room for it, or heads has none, and nothing is remembered.
+    Returns (spans[q, 2], arena, status): key i's history is arena[spans[i, 0] : spans[i, 1]], entries `[val words |
+    time | rounds | diff]` sorted by (val, rounds, time), until the next call. The arena is the given or a larger one.
+    O(1 + what is new, times what it passes in its block) a key that has been asked for, O(layers + history) another.
+    """
+    if k == 1 and v == 1 and d == 1:
+        # One word by one word, in a loop that is in no other: inner loops over so many words are unrolled.
+        return _select(table, keyed, 1, 1, 1, settled, before, fold, heads, slots, links, arena, generation, index)
+    return _select(table, keyed, k, v, d, settled, before, fold, heads, slots, links, arena, generation, index)

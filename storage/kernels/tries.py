@@ -129,6 +129,14 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True)
+def pack_described(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-def]
+    """The columns of `pack` and, behind them, their row of addresses."""
+    hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = pack(rows, k, v, d)
+    address = describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, rows.shape[0])
+    return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, address
+
+
+@njit(cache=True)
 def flatten(table: np.ndarray, k: int, v: int, d: int, first: int, stop: int) -> np.ndarray:
     """The keyed rows of the keys [first, stop) of the trie in `table` (one row of addresses)."""
     val0 = first if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], first)
