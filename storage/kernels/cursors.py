@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import put
+from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
@@ -26,6 +26,11 @@ from storage.kernels.tries import (
 )
 
 _LINEAR = 16
+_BLOCK = 8
+_STEPS = 32
+"""Keys of a layer for each that is looked for up to which they are gone through, a block at a time."""
+_FEW_VALS = 8
+"""Vals up to which they are gone through one by one."""
 
 
 @njit(cache=True)
@@ -134,66 +139,123 @@ def read_entries(table, layer, val, start, stop, v, d, rows, n):  # type: ignore
 @njit(cache=True, inline="always")
 def _compare_val(table, layer, val, rows, i, first, v):  # type: ignore[no-untyped-def]
     """How the layer's val compares with the words rows[i, first : first + v]: -1, 0 or 1."""
-    address, stride = table[layer, VALS], table[layer, VAL_STRIDE]
+    address, stride = cell(table, layer, VALS), cell(table, layer, VAL_STRIDE)
     for c in range(v):
-        here, there = load(address, val * stride + c), rows[i, first + c]
+        here, there = load(address, val * stride + c), cell(rows, i, first + c)
         if here != there:
             return -1 if here < there else 1
     return 0
 
 
 @njit(cache=True)
-def count_rows(table, rows, k, v):  # type: ignore[no-untyped-def]
+def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
+    """Offsets of the runs of equal keys in keyed rows `[hash | key (k) | …]` sorted by key: int64[keys + 1]."""
+    n = rows.shape[0]
+    offsets = np.empty(n + 1, np.int64)
+    count = 0
+    for i in range(n):
+        fresh = i == 0
+        if not fresh:
+            for c in range(1 + k):
+                if rows[i, c] != rows[i - 1, c]:
+                    fresh = True
+                    break
+        if fresh:
+            offsets[count] = i
+            count += 1
+    offsets[count] = n
+    return offsets[: count + 1]
+
+
+@njit(cache=True)
+def locate_keys(table, layer, rows, runs, k, places):  # type: ignore[no-untyped-def]
+    """Write into places[q] where the key of each run of rows is among a layer's keys, -1 for nowhere.
+
+    rows[n, >= 1 + k], runs[q + 1]: as key_runs has them. O(q) probes of a long layer, O(q + keys) of a short one.
+    """
+    q = runs.shape[0] - 1
+    size, address, stride = cell(table, layer, KEYS), cell(table, layer, HASHES), cell(table, layer, HASH_STRIDE)
+    lo = 0
+    for i in range(q):
+        row = word(runs, i)
+        hashed = cell(rows, row, 0)
+        if size - lo <= _STEPS * (q - i):
+            # The next one is near: whole blocks first, then without a branch a word.
+            while lo + _BLOCK <= size and load(address, (lo + _BLOCK - 1) * stride) < hashed:
+                lo += _BLOCK
+            if lo + _BLOCK <= size:
+                behind = 0
+                for j in range(_BLOCK):
+                    behind += 1 if load(address, (lo + j) * stride) < hashed else 0
+                lo += behind
+            else:
+                while lo < size and load(address, lo * stride) < hashed:
+                    lo += 1
+        elif lo < size and load(address, lo * stride) < hashed:
+            lo = seek(address, stride, lo + 1, size, hashed)
+        put_word(places, i, place(table, layer, lo, rows, row, k))
+
+
+@njit(cache=True)
+def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
     """How often each of n rows is in all layers together: (int64[n], status).
 
-    rows[n, >= 1 + k + v]: `[hash | key | val | …]`, sorted, equal ones side by side. O(layers x log vals of the key) a
-    row, so the other rows of a key cost nothing.
+    rows[n, >= 1 + k + v]: `[hash | key | val | …]`, sorted, equal ones side by side; runs: as key_runs has them.
+    O(layers x log vals of the key) a row, so the other rows of a key cost nothing.
     """
-    n, layers = rows.shape[0], table.shape[0]
-    counts = np.empty(n, np.int64)
-    positions = np.zeros(layers, np.int64)
-    places = np.empty(layers, np.int64)
-    for i in range(n):
-        new_key = i == 0
-        new_val = new_key
-        if not new_key:
-            for c in range(1 + k + v):
-                if rows[i, c] != rows[i - 1, c]:
-                    new_val = True
-                    new_key = c < 1 + k
+    n, q = rows.shape[0], runs.shape[0] - 1
+    counts = np.zeros(n, np.int64)
+    again = np.zeros(n, np.int8)  # 1: the row is the one before it
+    for i in range(q):
+        for row in range(word(runs, i) + 1, word(runs, i + 1)):
+            same = 1
+            for c in range(1 + k, 1 + k + v):
+                if cell(rows, row, c) != cell(rows, row - 1, c):
+                    same = 0
                     break
-        if not new_val:
-            counts[i] = counts[i - 1]
-            continue
-        total = np.int64(0)
-        for layer in range(layers):
-            if new_key:
-                positions[layer] = advance(table, layer, positions[layer], rows[i, 0], n - i)
-                places[layer] = place(table, layer, positions[layer], rows, i, k)
-            at = places[layer]
+            again[row] = same
+    places = np.empty(q, np.int64)
+    for layer in range(table.shape[0]):
+        locate_keys(table, layer, rows, runs, k, places)
+        key_offsets, val_offsets = cell(table, layer, KEY_OFFSETS), cell(table, layer, VAL_OFFSETS)
+        diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
+        for i in range(q):
+            at = word(places, i)
             if at < 0:
                 continue
-            lo = at if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at)
-            end = at + 1 if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at + 1)
-            hi = end
-            while lo < hi:
-                middle = (lo + hi) >> 1
-                if _compare_val(table, layer, middle, rows, i, 1 + k, v) < 0:
-                    lo = middle + 1
-                else:
-                    hi = middle
-            if lo == end or _compare_val(table, layer, lo, rows, i, 1 + k, v) != 0:
-                continue
-            start = lo if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], lo)
-            stop = lo + 1 if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], lo + 1)
-            # Without offsets every update has a val of its own, equal ones side by side.
-            while stop < end and table[layer, VAL_OFFSETS] == 0:
-                if _compare_val(table, layer, stop, rows, i, 1 + k, v) != 0:
+            lo = at if key_offsets == 0 else load(key_offsets, at)
+            end = at + 1 if key_offsets == 0 else load(key_offsets, at + 1)
+            for row in range(word(runs, i), word(runs, i + 1)):
+                if again[row] == 1:
+                    continue
+                hi = end
+                while hi - lo > _FEW_VALS:
+                    middle = (lo + hi) >> 1
+                    if _compare_val(table, layer, middle, rows, row, 1 + k, v) < 0:
+                        lo = middle + 1
+                    else:
+                        hi = middle
+                order = 1
+                while lo < end:
+                    order = _compare_val(table, layer, lo, rows, row, 1 + k, v)
+                    if order >= 0:
+                        break
+                    lo += 1
+                if lo == end:
                     break
-                stop += 1
-            for e in range(start, stop):
-                total, wrapped = add_checked(total, load(table[layer, DIFFS], e * table[layer, DIFF_STRIDE]))
-                if wrapped:
-                    return counts[:0], OVERFLOW
-        counts[i] = total
+                if order > 0:
+                    continue
+                start = lo if val_offsets == 0 else load(val_offsets, lo)
+                stop = lo + 1 if val_offsets == 0 else load(val_offsets, lo + 1)
+                # Without offsets every update has a val of its own, equal ones side by side.
+                while stop < end and val_offsets == 0 and _compare_val(table, layer, stop, rows, row, 1 + k, v) == 0:
+                    stop += 1
+                for e in range(start, stop):
+                    total, wrapped = add_checked(word(counts, row), load(diffs, e * diff_stride))
+                    if wrapped:
+                        return counts[:0], OVERFLOW
+                    put_word(counts, row, total)
+    for row in range(1, n):
+        if again[row] == 1:
+            put_word(counts, row, word(counts, row - 1))
     return counts, 0
