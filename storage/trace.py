@@ -31,7 +31,7 @@ from storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from storage.histories import Histories, Selection
 from storage.holds import Hold, Holds
 from storage.kernels import tries
-from storage.kernels.folding import close_steps
+from storage.kernels.folding import close_step, close_steps
 from storage.layer import COLUMNS, Layer, keyed_columns
 from storage.merge import Merge
 from storage.updates import MIN_TIME, Ints, consolidate_rows
@@ -257,19 +257,20 @@ class Trace:
         """The layer of this slice's steps, None when they come to nothing."""
         if not self.steps:
             return None
-        if len(self.steps) > 1 and self._sealed <= _FOLDED and self.since >= self._interval[1]:
+        shape = (self.key_width, self.val_width, self.depth)
+        if len(self.steps) == 1:
+            packed, updates, status = close_step(self.steps[0], *shape, self.since)
+        elif self._sealed <= _FOLDED and self.since >= self._interval[1]:
             # One time is left of all.
             steps, columns = self._table[: self.mark], self._columns
-            packed, updates, status = close_steps(
-                steps, len(self.layers), self._sealed, self.key_width, self.val_width, self.depth, self.since, columns
-            )
-            if status != 0:
-                raise DiffOverflow(operation=f"adding in {self.name}")
-            if updates == 0:
-                return None
-            arrays = dict(zip(COLUMNS, packed, strict=True))
-            return Layer(self.key_width, self.val_width, self.depth, updates, *self._interval, self.since, arrays)
-        return self._compacted(self.steps, *self._interval)
+            packed, updates, status = close_steps(steps, len(self.layers), self._sealed, *shape, self.since, columns)
+        else:
+            return self._compacted(self.steps, *self._interval)
+        if status != 0:
+            raise DiffOverflow(operation=f"adding in {self.name}")
+        if updates == 0:
+            return None
+        return Layer(*shape, updates, *self._interval, self.since, dict(zip(COLUMNS, packed, strict=True)))
 
     def _compacted(self, parts: Sequence[Ints], lower: int, upper: int) -> Layer | None:
         """The layer of keyed rows, compacted to `since`; None when they come to nothing. O(n log n)."""

@@ -75,3 +75,41 @@ def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no
     if status == 0:
         folded, status = consolidate(folded, columns)
     return pack(folded, k, v, d), folded.shape[0], status
+
+
+@njit(cache=True)
+def close_step(rows, k, v, d, since):  # type: ignore[no-untyped-def]
+    """The same of the one step of a slice, sorted and consolidated keyed rows, some of whose times `since` may be
+    behind: rounds come before times, so that rows stay in order. O(rows)."""
+    n, width = rows.shape
+    at_time, last = 1 + k + v, width - 1
+    behind = 0
+    for i in range(n):
+        behind += 1 if cell(rows, i, at_time) < since else 0
+    if behind == 0:
+        return pack(rows, k, v, d), n, 0
+    out = np.empty((n, width), np.int64)
+    count = 0
+    for i in range(n):
+        time = max(cell(rows, i, at_time), since)
+        same = count > 0
+        if same:
+            for c in range(last):
+                if cell(out, count - 1, c) != (time if c == at_time else cell(rows, i, c)):
+                    same = False
+                    break
+        if same:
+            total, wrapped = add_checked(cell(out, count - 1, last), cell(rows, i, last))
+            if wrapped:
+                return pack(out[:0], k, v, d), 0, OVERFLOW
+            put(out, count - 1, last, total)
+            continue
+        if count > 0 and cell(out, count - 1, last) == 0:
+            count -= 1
+        for c in range(width):
+            put(out, count, c, cell(rows, i, c))
+        put(out, count, at_time, time)
+        count += 1
+    if count > 0 and cell(out, count - 1, last) == 0:
+        count -= 1
+    return pack(out[:count], k, v, d), count, 0
