@@ -20,6 +20,7 @@ from storage.kernels.tries import (
     ROUNDS,
     TIME_STRIDE,
     TIMES,
+    VAL_COUNT,
     VAL_OFFSETS,
     VAL_STRIDE,
     VALS,
@@ -29,8 +30,6 @@ _LINEAR = 16
 _BLOCK = 8
 _STEPS = 32
 """Keys of a layer for each that is looked for up to which they are gone through, a block at a time."""
-_FEW_VALS = 8
-"""Vals up to which they are gone through one by one."""
 
 
 @njit(cache=True)
@@ -86,18 +85,34 @@ def is_key(table: np.ndarray, layer: int, at: int, keyed: np.ndarray, i: int, k:
 
 
 @njit(cache=True, inline="always")
-def advance(table: np.ndarray, layer: int, lo: int, hashed: int, left: int) -> int:
-    """The first position from `lo` on whose hash is not below `hashed`; `left` keys of the list are still to come.
+def _count_below(address: int, lo: int, hi: int, size: int, wanted: int) -> int:
+    """How many of the sorted words [lo, hi) at `address`, the first _BLOCK of them at most, are below `wanted`; there
+    are `size` words in all."""
+    below = 0
+    if size - lo >= _BLOCK:
+        # Without branches, and side by side: what lies behind `hi` is read and not counted.
+        reach = hi - lo
+        for j in range(_BLOCK):
+            below += (1 if load(address, lo + j) < wanted else 0) & (1 if j < reach else 0)
+        return below
+    while lo + below < hi and load(address, lo + below) < wanted:
+        below += 1
+    return below
 
-    By single steps where the layer is not much longer than the list of keys, by interpolation where it is.
+
+@njit(cache=True, inline="always")
+def advance(address: int, size: int, lo: int, hashed: int, left: int) -> int:
+    """The first position from `lo` on whose hash is not below `hashed`, of `size` hashes at `address`; `left` keys of
+    the list are still to come.
+
+    A block at a time where the hashes are not many more than those of the list, by interpolation where they are.
     """
-    size, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
-    if size - lo <= 4 * left:
-        while lo < size and load(address, lo * stride) < hashed:
-            lo += 1
-        return lo
-    if lo < size and load(address, lo * stride) < hashed:
-        return seek(address, stride, lo + 1, size, hashed)
+    if size - lo <= _STEPS * left:
+        while lo + _BLOCK <= size and load(address, lo + _BLOCK - 1) < hashed:
+            lo += _BLOCK
+        return lo + _count_below(address, lo, size, size, hashed)
+    if lo < size and load(address, lo) < hashed:
+        return seek(address, 1, lo + 1, size, hashed)
     return lo
 
 
@@ -169,36 +184,27 @@ def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
 
 @njit(cache=True)
 def locate_keys(table, layer, rows, runs, k, places):  # type: ignore[no-untyped-def]
-    """Write into places[q] where the key of each run of rows is among a layer's keys, -1 for nowhere.
+    """Write into places[q] where the key of each run of rows is among the keys of a settled layer, -1 for nowhere.
 
     rows[n, >= 1 + k], runs[q + 1]: as key_runs has them. O(q) probes of a long layer, O(q + keys) of a short one.
     """
     q = runs.shape[0] - 1
-    size, address, stride = cell(table, layer, KEYS), cell(table, layer, HASHES), cell(table, layer, HASH_STRIDE)
+    size, address = cell(table, layer, KEYS), cell(table, layer, HASHES)
     lo = 0
     for i in range(q):
         row = word(runs, i)
         hashed = cell(rows, row, 0)
-        if size - lo <= _STEPS * (q - i):
-            # The next one is near: whole blocks first, then without a branch a word.
-            while lo + _BLOCK <= size and load(address, (lo + _BLOCK - 1) * stride) < hashed:
-                lo += _BLOCK
-            if lo + _BLOCK <= size:
-                behind = 0
-                for j in range(_BLOCK):
-                    behind += 1 if load(address, (lo + j) * stride) < hashed else 0
-                lo += behind
-            else:
-                while lo < size and load(address, lo * stride) < hashed:
-                    lo += 1
-        elif lo < size and load(address, lo * stride) < hashed:
-            lo = seek(address, stride, lo + 1, size, hashed)
-        put_word(places, i, place(table, layer, lo, rows, row, k))
+        lo = advance(address, size, lo, hashed, q - i)
+        if k == 1:
+            found = lo < size and load(address, min(lo, size - 1)) == hashed
+            put_word(places, i, lo if found else -1)
+        else:
+            put_word(places, i, place(table, layer, lo, rows, row, k))
 
 
 @njit(cache=True)
 def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
-    """How often each of n rows is in all layers together: (int64[n], status).
+    """How often each of n rows is in all settled layers of a table together: (int64[n], status).
 
     rows[n, >= 1 + k + v]: `[hash | key | val | …]`, sorted, equal ones side by side; runs: as key_runs has them.
     O(layers x log vals of the key) a row, so the other rows of a key cost nothing.
@@ -218,6 +224,7 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
     for layer in range(table.shape[0]):
         locate_keys(table, layer, rows, runs, k, places)
         key_offsets, val_offsets = cell(table, layer, KEY_OFFSETS), cell(table, layer, VAL_OFFSETS)
+        vals, val_count = cell(table, layer, VALS), cell(table, layer, VAL_COUNT)
         diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
         for i in range(q):
             at = word(places, i)
@@ -229,18 +236,23 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
                 if again[row] == 1:
                     continue
                 hi = end
-                while hi - lo > _FEW_VALS:
+                while hi - lo > _BLOCK:
                     middle = (lo + hi) >> 1
                     if _compare_val(table, layer, middle, rows, row, 1 + k, v) < 0:
                         lo = middle + 1
                     else:
                         hi = middle
                 order = 1
-                while lo < end:
-                    order = _compare_val(table, layer, lo, rows, row, 1 + k, v)
-                    if order >= 0:
-                        break
-                    lo += 1
+                if v == 1:
+                    lo += _count_below(vals, lo, hi, val_count, cell(rows, row, 1 + k))
+                    if lo < end:
+                        order = 0 if load(vals, lo) == cell(rows, row, 1 + k) else 1
+                else:
+                    while lo < end:
+                        order = _compare_val(table, layer, lo, rows, row, 1 + k, v)
+                        if order >= 0:
+                            break
+                        lo += 1
                 if lo == end:
                     break
                 if order > 0:
