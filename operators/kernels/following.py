@@ -130,6 +130,21 @@ def _there(copies: int, least: int) -> bool:
     return copies != 0 if least == 0 else copies >= least
 
 
+@njit(cache=True, inline="always")
+def _counted(aggregations, acc, wanted):  # type: ignore[no-untyped-def]
+    """What _totals does where there are counts alone."""
+    exists = word(acc, 0)
+    copies, status = (1 if exists != 0 else 0), 0
+    for a in range(aggregations.shape[0] if exists != 0 else 0):
+        if cell(aggregations, a, KIND) == COUNT:
+            lanes = 1 + a * _LANES
+            number, wrapped = add_checked(exists - word(acc, lanes + _EMPTY), word(acc, lanes + _MORE))
+            put(wanted, 0, cell(aggregations, a, OUT), number)
+            if wrapped:
+                status = OVERFLOW
+    return copies, status
+
+
 @njit(cache=True)
 def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
     """Write the aggregates that the lanes say to wanted[0]; returns (copies of it, status)."""
@@ -240,9 +255,10 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
     val_of = np.empty(most, np.int64)
     val_acc = np.empty(most, np.int64)
     widths = np.empty(aggs, np.int64)
-    least = np.int64(0)
+    least, counted = np.int64(0), True
     for a in range(aggs):
         widths[a] = _width(aggregations[a, KIND])
+        counted = counted and (aggregations[a, KIND] == PRESENT or aggregations[a, KIND] == COUNT)
         if aggregations[a, KIND] == PRESENT:
             least = aggregations[a, LIMIT]
     acc = np.zeros(1 + aggs * _LANES, np.int64)
@@ -266,7 +282,10 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
             acc[0] = 1
             for a in range(aggs):
                 acc[1 + a * _LANES + _MORE] = word(before, base) - 1
-        had_copies, status = _totals(aggregations, acc, sums, counts, floats, had)
+        if counted:
+            had_copies, status = _counted(aggregations, acc, had)
+        else:
+            had_copies, status = _totals(aggregations, acc, sums, counts, floats, had)
         if status != 0:
             return out[:0], changes[:0], status, base
         vals = 0
@@ -318,7 +337,10 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
                         wrapped = _add_value(aggregations, a, rows, i, first, diff, acc, delta) or wrapped
                     if wrapped:
                         return out[:0], changes[:0], OVERFLOW, base
-            copies, status = _totals(aggregations, acc, sums, counts, floats, wanted)
+            if counted:
+                copies, status = _counted(aggregations, acc, wanted)
+            else:
+                copies, status = _totals(aggregations, acc, sums, counts, floats, wanted)
             if status != 0:
                 return out[:0], changes[:0], status, base
             same = copies == had_copies
