@@ -14,13 +14,15 @@ import numpy as np
 from operators.exchange import Round
 from operators.failures import AggregateOverflow
 from operators.kernels.aggregating import FIELDS
-from operators.kernels.following import follow_keys
-from operators.kernels.rounds import touched_keys
+from operators.kernels.following import follow_rows
 from operators.keyed import Keyed
 from operators.operator import Operator
 from operators.planning.plan import FollowOp, Op
 from operators.scope import ScopeRun
+from storage.kernels.tries import FIELDS as OF_LAYER
 from storage.trace import Trace
+
+_NO_LAYERS = np.empty((0, OF_LAYER), np.int64)
 
 
 class Follow(Keyed):
@@ -29,7 +31,9 @@ class Follow(Keyed):
     def __init__(self, op: FollowOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
-        self.state: Trace = scope.traces[op.state]
+        # Where a key has no numbers, its corrections alternate: their times are their order.
+        self.in_order = self.val_width == 0
+        self.state: Trace | None = None if op.state is None else scope.traces[op.state]
 
     def step(self, now: Round) -> None:
         """Move the numbers of the keys that changed. Raises AggregateOverflow."""
@@ -37,18 +41,15 @@ class Follow(Keyed):
         rows = self.input.fresh
         if rows is None:
             return
-        keys, runs = touched_keys(rows, self.key_width)
-        fold = self.scope.slice.fold
-        numbers = self.state.select(keys, fold=fold)
-        before = self.input.trace.count_rows(rows)
-        made, changes, status, fault = follow_keys(
-            keys, self.key_width, numbers.spans, numbers.entries, np.ascontiguousarray(rows), runs, before,
-            self.input.val_width, self.val_width, fold, self.aggregations,
+        slice_ = self.scope.slice
+        made, changes, status, fault = follow_rows(
+            _NO_LAYERS if self.state is None else self.state.settled, self.input.trace.settled,
+            np.ascontiguousarray(rows), self.key_width, self.input.val_width, self.val_width, self.aggregations,
         )  # fmt: skip
         if status != 0:
-            raise AggregateOverflow(operator=self.op.name, key=self.key_of(keys, fault))
-        slice_ = self.scope.slice
-        self.state.seal(changes, slice_.lower, slice_.upper)
+            raise AggregateOverflow(operator=self.op.name, key=self.key_of(rows, fault))
+        if self.state is not None:
+            self.state.seal(changes, slice_.lower, slice_.upper)
         self.give(made)
 
 

@@ -29,7 +29,6 @@ from storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from storage.histories import Histories, Selection
 from storage.holds import Hold, Holds
 from storage.kernels import tries
-from storage.kernels.cursors import count_rows
 from storage.kernels.folding import close_layers
 from storage.layer import Layer, keyed_columns
 from storage.merge import Merge
@@ -135,6 +134,11 @@ class Trace:
         return len(self.layers) + len(self.steps)
 
     @property
+    def settled(self) -> Ints:
+        """The addresses of the layers of earlier slices, for kernels (kernels/tries.py): int64[layers, FIELDS]."""
+        return self._table[: len(self.layers)]
+
+    @property
     def updates(self) -> int:
         """How many updates the layers hold."""
         return sum(layer.updates for layer in self.layers)
@@ -189,18 +193,6 @@ class Trace:
             if layer.lower < upper:
                 raise CutLost(trace=self.name, upper=upper, first=layer.lower, last=layer.upper)
         return Cursor(older, self.key_width, self.val_width, self.depth)
-
-    def count_rows(self, rows: Ints) -> Ints:
-        """How often each of n rows was there before this slice: int64[n].
-
-        rows: int64[n, >= 1 + key_width + val_width], each `[hash | key words … | val words …]`, sorted. O(log n) a row
-        for each layer, whatever else its key has. Raises DiffOverflow.
-        """
-        counts, status = count_rows(self._table[: len(self.layers)], rows, self.key_width, self.val_width)
-        if status != 0:
-            raise DiffOverflow(operation=f"adding in {self.name}")
-        found: Ints = counts
-        return found
 
     def close_slice(self, since: int) -> None:
         """Make a layer of this slice's steps, compact to `since` (or what readers hold), go on with merging neighbours.

@@ -3,8 +3,10 @@
 Counts and sums are linear, so a key needs no more than its totals, kept in a trace as lanes: `[key | lane]`, whose
 multiplicity is the number. A sum is kept as digits of 16 bits at lanes of their own, so that lanes never have to carry
 and add up in any order: integers and decimals by magnitude, doubles from 2**-1074 up (kernels/exact.py). There is room
-for 2**47 copies of any values. What a change needs to know besides is how often its own row was there, since a group
-exists while any of its rows does. Outside loops alone. Source: seed 001, count_total; the lanes are what differential
+for 2**47 copies of any values. A count is kept as what it is beyond one for each row, and rows with values as those
+without: where each row is there once and has a value, the number of rows is all that is kept. What a change needs to
+know besides is how often its own row was there, since a group exists while any of its rows does; and where a group is
+one row, that is all it needs. Outside loops alone. Source: seed 001, count_total; the lanes are what differential
 dataflow calls explode.
 """
 
@@ -32,14 +34,19 @@ from operators.kernels.aggregating import (
 )
 from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS, add_at, add_bits, add_odd
 from operators.kernels.reducing import sorted_by_time
+from storage.kernels.cells import cell, more_rows, put, put_word, word
+from storage.kernels.cursors import count_rows, key_runs, locate_keys
+from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
+from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS
 from storage.kernels.wide import add_wide, fits, multiply_wide
 
 _LANES = 160
 """Lanes of an aggregation; before them lane 0 counts the rows of the key that exist (are present, for PRESENT)."""
-_FILLED, _COUNT, _DIGITS = 0, 1, 2
-"""Among an aggregation's lanes: rows that exist and have a value, values, and where digits begin."""
+_EMPTY, _MORE, _DIGITS = 0, 1, 2
+"""Among an aggregation's lanes: rows that exist and have no value, values beyond one for each other row that exists,
+and where digits begin."""
 _OF_DOUBLES = 134
 """Digits of doubles; then how often there are NaN, inf and -inf."""
 _LEAST = np.int64(-(2**63))
@@ -62,22 +69,23 @@ def _width(kind: int) -> int:
 
 
 @njit(cache=True, inline="always")
-def _move(acc, delta, a, lane, by):  # type: ignore[no-untyped-def]
+def _move(acc, delta, lane, by):  # type: ignore[no-untyped-def]
     """Add to a lane; returns whether that left int64."""
-    acc[a, lane], wrapped = add_checked(acc[a, lane], by)
-    delta[a, lane] += by
+    total, wrapped = add_checked(word(acc, lane), by)
+    put_word(acc, lane, total)
+    put_word(delta, lane, word(delta, lane) + by)
     return wrapped
 
 
 @njit(cache=True)
-def _add_magnitude(acc, delta, a, first, hi, lo, factor):  # type: ignore[no-untyped-def]
+def _add_magnitude(acc, delta, first, hi, lo, factor):  # type: ignore[no-untyped-def]
     """Add hi * 2**64 + lo (unsigned) times `factor` as digits from lane `first` on; returns whether one left int64."""
     lane = first
     while hi != 0 or lo != 0:
         digit = lo & 0xFFFF
         if digit != 0:
             above, moved = multiply_wide(digit, factor)
-            if not fits(above, moved) or _move(acc, delta, a, lane, moved):
+            if not fits(above, moved) or _move(acc, delta, lane, moved):
                 return True
         lo = ((lo >> 16) & np.int64(0x0000_FFFF_FFFF_FFFF)) | ((hi & 0xFFFF) << 48)
         hi = (hi >> 16) & np.int64(0x0000_FFFF_FFFF_FFFF)
@@ -88,51 +96,77 @@ def _add_magnitude(acc, delta, a, first, hi, lo, factor):  # type: ignore[no-unt
 @njit(cache=True)
 def _add_value(aggregations, a, rows, i, first, diff, acc, delta):  # type: ignore[no-untyped-def]
     """Add `diff` copies of the value in rows[i, first …] to the digits of an aggregation; whether one left int64."""
-    kind = aggregations[a, KIND]
-    word = rows[i, first]
+    kind, digits = aggregations[a, KIND], 1 + a * _LANES + _DIGITS
+    value = rows[i, first]
     if diff == _LEAST:
         return True
     if kind == SUM_FLOAT or kind == AVG_FLOAT:
-        magnitude = word if word >= 0 else ~word
+        magnitude = value if value >= 0 else ~value
         if magnitude >= _INFINITE:
-            which = 0 if magnitude > _INFINITE else 1 if word >= 0 else 2
-            return _move(acc, delta, a, _DIGITS + _OF_DOUBLES + which, diff)
+            which = 0 if magnitude > _INFINITE else 1 if value >= 0 else 2
+            return _move(acc, delta, digits + _OF_DOUBLES + which, diff)
         exponent = magnitude >> 52
         fraction = magnitude & _FRACTION
         if exponent > 0:
             fraction |= _FRACTION + 1
             exponent -= 1
-        factor = diff if word >= 0 else -diff
+        factor = diff if value >= 0 else -diff
         # Shifted by less than a digit: 53 + 15 bits.
         shift = exponent & 15
         hi = fraction >> (64 - shift) if shift > 0 else np.int64(0)
-        return _add_magnitude(acc, delta, a, _DIGITS + (exponent >> 4), hi, fraction << shift, factor)
-    hi, lo = np.int64(-1) if word < 0 else np.int64(0), word
+        return _add_magnitude(acc, delta, digits + (exponent >> 4), hi, fraction << shift, factor)
+    hi, lo = np.int64(-1) if value < 0 else np.int64(0), value
     if aggregations[a, WORDS] == 2:
-        hi, lo = word, rows[i, first + 1] ^ _LEAST
+        hi, lo = value, rows[i, first + 1] ^ _LEAST
     if hi < 0:
         hi, lo = add_wide(~hi, ~lo, 0, 1)
         diff = -diff
-    return _add_magnitude(acc, delta, a, _DIGITS, hi, lo, diff)
+    return _add_magnitude(acc, delta, digits, hi, lo, diff)
+
+
+@njit(cache=True, inline="always")
+def _there(copies: int, least: int) -> bool:
+    """Whether a row that is there so often exists; least: the copies that PRESENT asks for, 0 for any other number."""
+    return copies != 0 if least == 0 else copies >= least
+
+
+@njit(cache=True, inline="always")
+def _counted(aggregations, acc, wanted):  # type: ignore[no-untyped-def]
+    """What _totals does where there are counts alone."""
+    exists = word(acc, 0)
+    copies, status = (1 if exists != 0 else 0), 0
+    for a in range(aggregations.shape[0] if exists != 0 else 0):
+        if cell(aggregations, a, KIND) == COUNT:
+            lanes = 1 + a * _LANES
+            number, wrapped = add_checked(exists - word(acc, lanes + _EMPTY), word(acc, lanes + _MORE))
+            put(wanted, 0, cell(aggregations, a, OUT), number)
+            if wrapped:
+                status = OVERFLOW
+    return copies, status
 
 
 @njit(cache=True)
-def _totals(aggregations, exists, acc, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
+def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
     """Write the aggregates that the lanes say to wanted[0]; returns (copies of it, status)."""
+    exists = word(acc, 0)
     if exists == 0:
         return 0, 0
     for a in range(aggregations.shape[0]):
-        kind = aggregations[a, KIND]
+        kind, base = aggregations[a, KIND], 1 + a * _LANES
         if kind == PRESENT:
             continue
         target, out_flag = aggregations[a, OUT], aggregations[a, OUT_FLAG]
+        filled = exists - word(acc, base + _EMPTY)
+        copies, wrapped = add_checked(filled, word(acc, base + _MORE))
+        if wrapped:
+            return 0, OVERFLOW
         if kind == COUNT:
-            wanted[0, target] = acc[a, _COUNT]
+            wanted[0, target] = copies
             continue
-        has = aggregations[a, FLAG] < 0 or acc[a, _FILLED] > 0
+        has = filled > 0
         if kind != SUM and kind != SUM_FLOAT and kind != SUM_DECIMAL:
-            has = acc[a, _COUNT] != 0
-            counts[a, 0], counts[a, 1] = np.int64(-1) if acc[a, _COUNT] < 0 else np.int64(0), acc[a, _COUNT]
+            has = copies != 0
+            counts[a, 0], counts[a, 1] = np.int64(-1) if copies < 0 else np.int64(0), copies
         if out_flag >= 0:
             wanted[0, out_flag] = 1 if has else 0
         if not has:
@@ -143,15 +177,15 @@ def _totals(aggregations, exists, acc, sums, counts, floats, wanted):  # type: i
         if kind == SUM_FLOAT or kind == AVG_FLOAT:
             floats[a] = 0
             for digit in range(_OF_DOUBLES):
-                value = acc[a, _DIGITS + digit]
+                value = acc[base + _DIGITS + digit]
                 if value != 0:
                     add_bits(floats[a], 16 * digit, np.int64(0), abs(value), value < 0)
             for which in range(3):
-                add_odd(floats[a], which, acc[a, _DIGITS + _OF_DOUBLES + which])
+                add_odd(floats[a], which, acc[base + _DIGITS + _OF_DOUBLES + which])
         else:
             sums[a] = 0
             for digit in range(_width(kind) - _DIGITS):
-                value = acc[a, _DIGITS + digit]
+                value = acc[base + _DIGITS + digit]
                 shift = 16 * (digit & 3)
                 hi = value >> (64 - shift) if shift > 0 else np.int64(-1) if value < 0 else np.int64(0)
                 add_at(sums[a], digit >> 2, hi, value << shift)
@@ -168,20 +202,51 @@ def _totals(aggregations, exists, acc, sums, counts, floats, wanted):  # type: i
 
 
 @njit(cache=True)
-def follow_keys(keyed, k, s_spans, lanes, fresh, runs, before, v, w, fold, aggregations):  # type: ignore
-    """Corrections of q keys outside loops, and what becomes of their lanes.
+def _read_lanes(state, places, q, key, acc):  # type: ignore[no-untyped-def]
+    """Add up the lanes of a key, number `key` of q, which is at places[layer * q + key]; whether one left int64."""
+    for layer in range(state.shape[0]):
+        at = word(places, layer * q + key)
+        if at < 0:
+            continue
+        first = at if cell(state, layer, KEY_OFFSETS) == 0 else load(cell(state, layer, KEY_OFFSETS), at)
+        end = at + 1 if cell(state, layer, KEY_OFFSETS) == 0 else load(cell(state, layer, KEY_OFFSETS), at + 1)
+        val_offsets = cell(state, layer, VAL_OFFSETS)
+        for val in range(first, end):
+            lane = load(cell(state, layer, VALS), val * cell(state, layer, VAL_STRIDE))
+            start = val if val_offsets == 0 else load(val_offsets, val)
+            stop = val + 1 if val_offsets == 0 else load(val_offsets, val + 1)
+            for e in range(start, stop):
+                number = load(cell(state, layer, DIFFS), e * cell(state, layer, DIFF_STRIDE))
+                total, wrapped = add_checked(word(acc, lane), number)
+                if wrapped:
+                    return True
+                put_word(acc, lane, total)
+    return False
 
-    keyed[q, >= 1 + k]; lanes: their state as a selection `[lane | time | number]`; fresh: this slice's updates
-    `[hash | key | val | time | diff]`, sorted, with those of key i at runs[i : i + 2]; before[n]: how often each one's
-    row was there before; w: words of an output val; aggregations[a, 8]: one PRESENT row, or COUNT, SUM … AVG_DECIMAL.
+
+@njit(cache=True)
+def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-untyped-def]
+    """Corrections of the keys that rows touch, outside loops, and what becomes of their lanes.
+
+    state, source: addresses of the settled layers of the lanes and of the arrangement (kernels/tries.py); rows[n]: this
+    slice's updates of the latter, `[hash | key | val | time | diff]`, sorted and consolidated; w: words of an output
+    val; aggregations[a, 8]: one PRESENT row, or COUNT, SUM … AVG_DECIMAL. Without val words there are no lanes.
     Returns (corrections `[hash | key | out val | time | diff]`, changes of lanes `[hash | key | lane | time | number]`,
-    sorted, status, key at fault). O(updates log updates + lanes), whatever the key has besides.
+    sorted, status, row at fault). O(updates log updates + lanes), whatever the key has besides.
     """
-    q, aggs = keyed.shape[0], aggregations.shape[0]
-    out = np.empty((4 * q + 16, 3 + k + w), np.int64)
+    aggs = aggregations.shape[0]
+    runs = key_runs(rows, k)
+    q = runs.shape[0] - 1
+    out = np.empty((2 * rows.shape[0] + 2, 3 + k + w), np.int64)
     count = 0
-    changes = np.empty((4 * q + 16, 4 + k), np.int64)
+    changes = np.empty((2 * q + 16 if v > 0 else 0, 4 + k), np.int64)
     change_count = 0
+    before, status = count_rows(source, rows, runs, k, v)
+    if status != 0:
+        return out[:0], changes[:0], status, 0
+    places = np.empty(state.shape[0] * q, np.int64)
+    for layer in range(state.shape[0]):
+        locate_keys(state, layer, rows, runs, k, places[layer * q : (layer + 1) * q])
     most = 1
     for i in range(q):
         most = max(most, runs[i + 1] - runs[i])
@@ -190,121 +255,129 @@ def follow_keys(keyed, k, s_spans, lanes, fresh, runs, before, v, w, fold, aggre
     val_of = np.empty(most, np.int64)
     val_acc = np.empty(most, np.int64)
     widths = np.empty(aggs, np.int64)
-    least = np.int64(0)
+    least, counted = np.int64(0), True
     for a in range(aggs):
         widths[a] = _width(aggregations[a, KIND])
+        counted = counted and (aggregations[a, KIND] == PRESENT or aggregations[a, KIND] == COUNT)
         if aggregations[a, KIND] == PRESENT:
             least = aggregations[a, LIMIT]
-    acc = np.empty((aggs, _LANES), np.int64)
-    delta = np.empty((aggs, _LANES), np.int64)
+    acc = np.zeros(1 + aggs * _LANES, np.int64)
+    delta = np.zeros(1 + aggs * _LANES, np.int64)
     sums = np.empty((aggs, DECIMAL_WORDS), np.int64)
     counts = np.empty((aggs, 2), np.int64)
     floats = np.empty((aggs, FLOAT_WORDS), np.int64)
     had = np.empty((1, w), np.int64)
     wanted = np.empty((1, w), np.int64)
-    nothing = np.empty((0, 0), np.int64)
+    at_time, at_diff = 1 + k + v, 2 + k + v
     for key in range(q):
+        base, stop = word(runs, key), word(runs, key + 1)
+        acc[0] = delta[0] = 0
         for a in range(aggs):
-            for lane in range(widths[a]):
-                acc[a, lane] = delta[a, lane] = 0
-        exists = np.int64(0)
-        for e in range(s_spans[key, 0], s_spans[key, 1]):
-            lane = lanes[e, 0]
-            if lane == 0:
-                exists = lanes[e, 2]
-            else:
-                acc[(lane - 1) // _LANES, (lane - 1) % _LANES] = lanes[e, 2]
-        existed = exists
-        had_copies, status = _totals(aggregations, exists, acc, sums, counts, floats, had)
+            for lane in range(1 + a * _LANES, 1 + a * _LANES + widths[a]):
+                acc[lane] = delta[lane] = 0
+        if v > 0:
+            if _read_lanes(state, places, q, key, acc):
+                return out[:0], changes[:0], OVERFLOW, base
+        elif _there(word(before, base), least):
+            acc[0] = 1
+            for a in range(aggs):
+                acc[1 + a * _LANES + _MORE] = word(before, base) - 1
+        if counted:
+            had_copies, status = _counted(aggregations, acc, had)
+        else:
+            had_copies, status = _totals(aggregations, acc, sums, counts, floats, had)
         if status != 0:
-            return nothing, nothing, status, key
-        base, stop = runs[key], runs[key + 1]
+            return out[:0], changes[:0], status, base
         vals = 0
         for i in range(base, stop):
             new = i == base
             if not new:
                 for c in range(1 + k, 1 + k + v):
-                    if fresh[i, c] != fresh[i - 1, c]:
+                    if cell(rows, i, c) != cell(rows, i - 1, c):
                         new = True
                         break
             if new:
-                val_acc[vals] = before[i]
+                put_word(val_acc, vals, word(before, i))
                 vals += 1
-            val_of[i - base] = vals - 1
-            in_time[i - base] = fresh[i, 1 + k + v]
-            order[i - base] = i - base
-        sorted_by_time(in_time, order, stop - base)
+            put_word(val_of, i - base, vals - 1)
+            put_word(in_time, i - base, cell(rows, i, at_time))
+            put_word(order, i - base, i - base)
+        if vals > 1:
+            sorted_by_time(in_time, order, stop - base)
         cursor = 0
-        time = fold
+        time = word(in_time, 0)
         while cursor < stop - base:
-            time = in_time[order[cursor]]
-            while cursor < stop - base and in_time[order[cursor]] == time:
-                i = base + order[cursor]
-                val = val_of[order[cursor]]
+            time = word(in_time, word(order, cursor))
+            while cursor < stop - base and word(in_time, word(order, cursor)) == time:
+                i = base + word(order, cursor)
+                val = word(val_of, word(order, cursor))
                 cursor += 1
-                diff = fresh[i, 2 + k + v]
-                was = val_acc[val]
+                diff = cell(rows, i, at_diff)
+                was = word(val_acc, val)
                 now, wrapped = add_checked(was, diff)
                 if wrapped:
-                    return nothing, nothing, OVERFLOW, key
-                val_acc[val] = now
-                turn = (1 if now >= least else 0) - (1 if was >= least else 0)
-                if least == 0:
-                    turn = (1 if now != 0 else 0) - (1 if was != 0 else 0)
-                exists += turn
+                    return out[:0], changes[:0], OVERFLOW, base
+                put_word(val_acc, val, now)
+                turn = (1 if _there(now, least) else 0) - (1 if _there(was, least) else 0)
+                put_word(acc, 0, word(acc, 0) + turn)
+                put_word(delta, 0, word(delta, 0) + turn)
+                more, wrapped = add_checked(diff, -turn)
                 for a in range(aggs):
-                    kind = aggregations[a, KIND]
+                    kind, lanes = cell(aggregations, a, KIND), 1 + a * _LANES
                     if kind == PRESENT:
                         continue
-                    if aggregations[a, FLAG] >= 0 and fresh[i, 1 + k + aggregations[a, FLAG]] == 0:
+                    flag = cell(aggregations, a, FLAG)
+                    if flag >= 0 and cell(rows, i, 1 + k + flag) == 0:
+                        _move(acc, delta, lanes + _EMPTY, turn)
                         continue
-                    wrapped = _move(acc, delta, a, _FILLED, turn) or _move(acc, delta, a, _COUNT, diff)
+                    if more != 0:
+                        wrapped = _move(acc, delta, lanes + _MORE, more) or wrapped
                     if kind != COUNT:
                         first = 1 + k + aggregations[a, WORD]
-                        wrapped = wrapped or _add_value(aggregations, a, fresh, i, first, diff, acc, delta)
+                        wrapped = _add_value(aggregations, a, rows, i, first, diff, acc, delta) or wrapped
                     if wrapped:
-                        return nothing, nothing, OVERFLOW, key
-            copies, status = _totals(aggregations, exists, acc, sums, counts, floats, wanted)
+                        return out[:0], changes[:0], OVERFLOW, base
+            if counted:
+                copies, status = _counted(aggregations, acc, wanted)
+            else:
+                copies, status = _totals(aggregations, acc, sums, counts, floats, wanted)
             if status != 0:
-                return nothing, nothing, status, key
+                return out[:0], changes[:0], status, base
             same = copies == had_copies
             if same and copies > 0:
                 for c in range(w):
-                    if had[0, c] != wanted[0, c]:
+                    if cell(had, 0, c) != cell(wanted, 0, c):
                         same = False
                         break
             if same:
                 continue
-            if count + 2 > out.shape[0]:
-                more = np.empty((2 * count + 16, out.shape[1]), np.int64)
-                more[:count] = out[:count]
-                out = more
             for step in range(2):
                 if (had_copies if step == 0 else copies) == 0:
                     continue
                 for c in range(1 + k):
-                    out[count, c] = keyed[key, c]
+                    put(out, count, c, cell(rows, base, c))
                 for c in range(w):
-                    out[count, 1 + k + c] = had[0, c] if step == 0 else wanted[0, c]
-                out[count, 1 + k + w] = time
-                out[count, 2 + k + w] = -1 if step == 0 else 1
+                    put(out, count, 1 + k + c, cell(had, 0, c) if step == 0 else cell(wanted, 0, c))
+                put(out, count, 1 + k + w, time)
+                put(out, count, 2 + k + w, -1 if step == 0 else 1)
                 count += 1
             for c in range(w):
-                had[0, c] = wanted[0, c]
+                put(had, 0, c, cell(wanted, 0, c))
             had_copies = copies
+        if v == 0:
+            continue
         for a in range(-1, aggs):
-            for lane in range(1 if a < 0 else widths[a]):
-                moved = exists - existed if a < 0 else delta[a, lane]
+            lanes = 0 if a < 0 else 1 + a * _LANES
+            for lane in range(lanes, lanes + (1 if a < 0 else widths[a])):
+                moved = word(delta, lane)
                 if moved == 0:
                     continue
                 if change_count == changes.shape[0]:
-                    more = np.empty((2 * change_count, changes.shape[1]), np.int64)
-                    more[:change_count] = changes
-                    changes = more
+                    changes = more_rows(changes, change_count)
                 for c in range(1 + k):
-                    changes[change_count, c] = keyed[key, c]
-                changes[change_count, 1 + k] = 0 if a < 0 else 1 + a * _LANES + lane
-                changes[change_count, 2 + k] = time
-                changes[change_count, 3 + k] = moved
+                    put(changes, change_count, c, cell(rows, base, c))
+                put(changes, change_count, 1 + k, lane)
+                put(changes, change_count, 2 + k, time)
+                put(changes, change_count, 3 + k, moved)
                 change_count += 1
     return out[:count], changes[:change_count], 0, -1

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell
+from storage.kernels.cursors import key_runs
 from storage.kernels.sorting import sort_order
 
 
@@ -14,26 +15,6 @@ def below(entries: np.ndarray, e: int, first: int, now: np.ndarray) -> bool:
         if cell(entries, e, first + c) > now[c]:
             return False
     return True
-
-
-@njit(cache=True)
-def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
-    """Offsets of the runs of equal keys in keyed rows `[hash | key (k) | …]` sorted by key: int64[keys + 1]."""
-    n = rows.shape[0]
-    offsets = np.empty(n + 1, np.int64)
-    count = 0
-    for i in range(n):
-        fresh = i == 0
-        if not fresh:
-            for c in range(1 + k):
-                if rows[i, c] != rows[i - 1, c]:
-                    fresh = True
-                    break
-        if fresh:
-            offsets[count] = i
-            count += 1
-    offsets[count] = n
-    return offsets[: count + 1]
 
 
 @njit(cache=True)

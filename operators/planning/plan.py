@@ -184,10 +184,10 @@ class ReduceOp(KeyedOp):
 @dataclass
 class FollowOp(KeyedOp):
     """Counts and sums where time is total; aggregations: rows of kernels/aggregating.py; state: the trace of the
-    numbers of each key."""
+    numbers of each key, None where a key is one row and has no others."""
 
     aggregations: tuple[Words, ...]
-    state: str
+    state: str | None
 
 
 @dataclass
@@ -430,7 +430,7 @@ class Plan:
         if isinstance(op, KeyedOp):
             about["form"] = "total" if op.total else "general"
             about["keeps_output"] = op.trace is not None
-        if isinstance(op, FollowOp):
+        if isinstance(op, FollowOp) and op.state is not None:
             about["state"] = op.state
         if isinstance(op, (DelayedOp, HoldOp)):
             about["queue"] = op.queue

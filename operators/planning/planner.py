@@ -135,7 +135,8 @@ class Planner:
     def _arrangements(self) -> dict[str, ArrangementPlan]:
         """The traces, each told where its rows have texts."""
         texts = {op.trace: op.texts for op in self._keepers()}
-        texts |= {op.state: op.key.text_words for op in self.ops if isinstance(op, FollowOp)}
+        follows = [op for op in self.ops if isinstance(op, FollowOp)]
+        texts |= {op.state: op.key.text_words for op in follows if op.state is not None}
         return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
 
     def _holds(self) -> dict[str, HoldPlan]:

@@ -35,7 +35,7 @@ def _add(planner: Planner, op: KeyedOp, print_: str) -> int:
         planner.memo[memo] = planner.add(op, print_)
         if not op.total:
             keep(planner, op)
-        if isinstance(op, FollowOp):
+        if isinstance(op, FollowOp) and op.state is not None:
             shape = ArrangementPlan(op.state, f"{op.name} state", op.key_width, 1, 0, False)
             planner.arrangements[op.state] = shape
     return planner.memo[memo]
@@ -55,11 +55,12 @@ def reduce(
     scope, width = planner.scope(node.scope), node.schema.width
     total = planner.scopes[scope].depth == 0
     op: KeyedOp
-    if total and follows(aggregations) and planner.ops[arranged].width > key.width:
-        # A few numbers a key instead of a look at all of its rows.
+    if total and follows(aggregations):
+        # A few numbers a key instead of a look at all of its rows; none where a key is a row.
+        state = f"lanes-{print_[:16]}" if planner.ops[arranged].width > key.width else None
         op = FollowOp(
             len(planner.ops), scope, width, name,
-            input=arranged, key=key, total=total, trace=None, aggregations=aggregations, state=f"state-{print_[:16]}",
+            input=arranged, key=key, total=total, trace=None, aggregations=aggregations, state=state,
         )  # fmt: skip
     else:
         op = ReduceOp(

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import put
+from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
@@ -20,12 +20,16 @@ from storage.kernels.tries import (
     ROUNDS,
     TIME_STRIDE,
     TIMES,
+    VAL_COUNT,
     VAL_OFFSETS,
     VAL_STRIDE,
     VALS,
 )
 
 _LINEAR = 16
+_BLOCK = 8
+_STEPS = 32
+"""Keys of a layer for each that is looked for up to which they are gone through, a block at a time."""
 
 
 @njit(cache=True)
@@ -81,18 +85,34 @@ def is_key(table: np.ndarray, layer: int, at: int, keyed: np.ndarray, i: int, k:
 
 
 @njit(cache=True, inline="always")
-def advance(table: np.ndarray, layer: int, lo: int, hashed: int, left: int) -> int:
-    """The first position from `lo` on whose hash is not below `hashed`; `left` keys of the list are still to come.
+def _count_below(address: int, lo: int, hi: int, size: int, wanted: int) -> int:
+    """How many of the sorted words [lo, hi) at `address`, the first _BLOCK of them at most, are below `wanted`; there
+    are `size` words in all."""
+    below = 0
+    if size - lo >= _BLOCK:
+        # Without branches, and side by side: what lies behind `hi` is read and not counted.
+        reach = hi - lo
+        for j in range(_BLOCK):
+            below += (1 if load(address, lo + j) < wanted else 0) & (1 if j < reach else 0)
+        return below
+    while lo + below < hi and load(address, lo + below) < wanted:
+        below += 1
+    return below
 
-    By single steps where the layer is not much longer than the list of keys, by interpolation where it is.
+
+@njit(cache=True, inline="always")
+def advance(address: int, size: int, lo: int, hashed: int, left: int) -> int:
+    """The first position from `lo` on whose hash is not below `hashed`, of `size` hashes at `address`; `left` keys of
+    the list are still to come.
+
+    A block at a time where the hashes are not many more than those of the list, by interpolation where they are.
     """
-    size, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
-    if size - lo <= 4 * left:
-        while lo < size and load(address, lo * stride) < hashed:
-            lo += 1
-        return lo
-    if lo < size and load(address, lo * stride) < hashed:
-        return seek(address, stride, lo + 1, size, hashed)
+    if size - lo <= _STEPS * left:
+        while lo + _BLOCK <= size and load(address, lo + _BLOCK - 1) < hashed:
+            lo += _BLOCK
+        return lo + _count_below(address, lo, size, size, hashed)
+    if lo < size and load(address, lo) < hashed:
+        return seek(address, 1, lo + 1, size, hashed)
     return lo
 
 
@@ -134,66 +154,120 @@ def read_entries(table, layer, val, start, stop, v, d, rows, n):  # type: ignore
 @njit(cache=True, inline="always")
 def _compare_val(table, layer, val, rows, i, first, v):  # type: ignore[no-untyped-def]
     """How the layer's val compares with the words rows[i, first : first + v]: -1, 0 or 1."""
-    address, stride = table[layer, VALS], table[layer, VAL_STRIDE]
+    address, stride = cell(table, layer, VALS), cell(table, layer, VAL_STRIDE)
     for c in range(v):
-        here, there = load(address, val * stride + c), rows[i, first + c]
+        here, there = load(address, val * stride + c), cell(rows, i, first + c)
         if here != there:
             return -1 if here < there else 1
     return 0
 
 
 @njit(cache=True)
-def count_rows(table, rows, k, v):  # type: ignore[no-untyped-def]
-    """How often each of n rows is in all layers together: (int64[n], status).
-
-    rows[n, >= 1 + k + v]: `[hash | key | val | …]`, sorted, equal ones side by side. O(layers x log vals of the key) a
-    row, so the other rows of a key cost nothing.
-    """
-    n, layers = rows.shape[0], table.shape[0]
-    counts = np.empty(n, np.int64)
-    positions = np.zeros(layers, np.int64)
-    places = np.empty(layers, np.int64)
+def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
+    """Offsets of the runs of equal keys in keyed rows `[hash | key (k) | …]` sorted by key: int64[keys + 1]."""
+    n = rows.shape[0]
+    offsets = np.empty(n + 1, np.int64)
+    count = 0
     for i in range(n):
-        new_key = i == 0
-        new_val = new_key
-        if not new_key:
-            for c in range(1 + k + v):
+        fresh = i == 0
+        if not fresh:
+            for c in range(1 + k):
                 if rows[i, c] != rows[i - 1, c]:
-                    new_val = True
-                    new_key = c < 1 + k
+                    fresh = True
                     break
-        if not new_val:
-            counts[i] = counts[i - 1]
-            continue
-        total = np.int64(0)
-        for layer in range(layers):
-            if new_key:
-                positions[layer] = advance(table, layer, positions[layer], rows[i, 0], n - i)
-                places[layer] = place(table, layer, positions[layer], rows, i, k)
-            at = places[layer]
+        if fresh:
+            offsets[count] = i
+            count += 1
+    offsets[count] = n
+    return offsets[: count + 1]
+
+
+@njit(cache=True)
+def locate_keys(table, layer, rows, runs, k, places):  # type: ignore[no-untyped-def]
+    """Write into places[q] where the key of each run of rows is among the keys of a settled layer, -1 for nowhere.
+
+    rows[n, >= 1 + k], runs[q + 1]: as key_runs has them. O(q) probes of a long layer, O(q + keys) of a short one.
+    """
+    q = runs.shape[0] - 1
+    size, address = cell(table, layer, KEYS), cell(table, layer, HASHES)
+    lo = 0
+    for i in range(q):
+        row = word(runs, i)
+        hashed = cell(rows, row, 0)
+        lo = advance(address, size, lo, hashed, q - i)
+        if k == 1:
+            found = lo < size and load(address, min(lo, size - 1)) == hashed
+            put_word(places, i, lo if found else -1)
+        else:
+            put_word(places, i, place(table, layer, lo, rows, row, k))
+
+
+@njit(cache=True)
+def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
+    """How often each of n rows is in all settled layers of a table together: (int64[n], status).
+
+    rows[n, >= 1 + k + v]: `[hash | key | val | …]`, sorted, equal ones side by side; runs: as key_runs has them.
+    O(layers x log vals of the key) a row, so the other rows of a key cost nothing.
+    """
+    n, q = rows.shape[0], runs.shape[0] - 1
+    counts = np.zeros(n, np.int64)
+    again = np.zeros(n, np.int8)  # 1: the row is the one before it
+    for i in range(q):
+        for row in range(word(runs, i) + 1, word(runs, i + 1)):
+            same = 1
+            for c in range(1 + k, 1 + k + v):
+                if cell(rows, row, c) != cell(rows, row - 1, c):
+                    same = 0
+                    break
+            again[row] = same
+    places = np.empty(q, np.int64)
+    for layer in range(table.shape[0]):
+        locate_keys(table, layer, rows, runs, k, places)
+        key_offsets, val_offsets = cell(table, layer, KEY_OFFSETS), cell(table, layer, VAL_OFFSETS)
+        vals, val_count = cell(table, layer, VALS), cell(table, layer, VAL_COUNT)
+        diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
+        for i in range(q):
+            at = word(places, i)
             if at < 0:
                 continue
-            lo = at if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at)
-            end = at + 1 if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], at + 1)
-            hi = end
-            while lo < hi:
-                middle = (lo + hi) >> 1
-                if _compare_val(table, layer, middle, rows, i, 1 + k, v) < 0:
-                    lo = middle + 1
+            lo = at if key_offsets == 0 else load(key_offsets, at)
+            end = at + 1 if key_offsets == 0 else load(key_offsets, at + 1)
+            for row in range(word(runs, i), word(runs, i + 1)):
+                if again[row] == 1:
+                    continue
+                hi = end
+                while hi - lo > _BLOCK:
+                    middle = (lo + hi) >> 1
+                    if _compare_val(table, layer, middle, rows, row, 1 + k, v) < 0:
+                        lo = middle + 1
+                    else:
+                        hi = middle
+                order = 1
+                if v == 1:
+                    lo += _count_below(vals, lo, hi, val_count, cell(rows, row, 1 + k))
+                    if lo < end:
+                        order = 0 if load(vals, lo) == cell(rows, row, 1 + k) else 1
                 else:
-                    hi = middle
-            if lo == end or _compare_val(table, layer, lo, rows, i, 1 + k, v) != 0:
-                continue
-            start = lo if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], lo)
-            stop = lo + 1 if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], lo + 1)
-            # Without offsets every update has a val of its own, equal ones side by side.
-            while stop < end and table[layer, VAL_OFFSETS] == 0:
-                if _compare_val(table, layer, stop, rows, i, 1 + k, v) != 0:
+                    while lo < end:
+                        order = _compare_val(table, layer, lo, rows, row, 1 + k, v)
+                        if order >= 0:
+                            break
+                        lo += 1
+                if lo == end:
                     break
-                stop += 1
-            for e in range(start, stop):
-                total, wrapped = add_checked(total, load(table[layer, DIFFS], e * table[layer, DIFF_STRIDE]))
-                if wrapped:
-                    return counts[:0], OVERFLOW
-        counts[i] = total
+                if order > 0:
+                    continue
+                start = lo if val_offsets == 0 else load(val_offsets, lo)
+                stop = lo + 1 if val_offsets == 0 else load(val_offsets, lo + 1)
+                # Without offsets every update has a val of its own, equal ones side by side.
+                while stop < end and val_offsets == 0 and _compare_val(table, layer, stop, rows, row, 1 + k, v) == 0:
+                    stop += 1
+                for e in range(start, stop):
+                    total, wrapped = add_checked(word(counts, row), load(diffs, e * diff_stride))
+                    if wrapped:
+                        return counts[:0], OVERFLOW
+                    put_word(counts, row, total)
+    for row in range(1, n):
+        if again[row] == 1:
+            put_word(counts, row, word(counts, row - 1))
     return counts, 0

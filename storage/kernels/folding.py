@@ -92,11 +92,46 @@ def compact_layers(table, first, rows, k, v, d, since, columns):  # type: ignore
 
 
 @njit(cache=True)
+def compact_step(table, layer, k, v, d, since):  # type: ignore[no-untyped-def]
+    """The same of one step, which is in order already: rounds come before times, so it stays so. O(rows)."""
+    n, address, width = cell(table, layer, KEYS), cell(table, layer, HASHES), 3 + k + v + d
+    at_time, last = 1 + k + v, width - 1
+    out = np.empty((n, width), np.int64)
+    count = 0
+    for i in range(n):
+        row = i * width
+        time = max(load(address, row + at_time), since)
+        same = count > 0
+        if same:
+            for c in range(last):
+                if cell(out, count - 1, c) != (time if c == at_time else load(address, row + c)):
+                    same = False
+                    break
+        if same:
+            total, wrapped = add_checked(cell(out, count - 1, last), load(address, row + last))
+            if wrapped:
+                return out[:0], OVERFLOW
+            put(out, count - 1, last, total)
+            continue
+        if count > 0 and cell(out, count - 1, last) == 0:
+            count -= 1
+        for c in range(width):
+            put(out, count, c, load(address, row + c))
+        put(out, count, at_time, time)
+        count += 1
+    if count > 0 and cell(out, count - 1, last) == 0:
+        count -= 1
+    return out[:count], 0
+
+
+@njit(cache=True)
 def close_layers(table, first, rows, k, v, d, since, columns, alike):  # type: ignore[no-untyped-def]
     """The trie of what the layers and steps table[first:] (`rows` in all) come to at `since`: (columns and addresses as
     kernels.tries.pack_described gives them, how many updates it has, status). columns: those that order keyed rows.
     alike: all are steps and none of their times is behind `since`."""
-    if alike:
+    if first == table.shape[0] - 1 and cell(table, first, FLAT) != 0:
+        left, status = compact_step(table, first, k, v, d, since)
+    elif alike:
         left, status = fold_steps(table, first, rows, k, v, d, since)
         if status == 0:
             left, status = consolidate(left, columns)

@@ -7,7 +7,7 @@ and the next call merges in what steps have brought since: a call costs what is 
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, more_rows, put
+from storage.kernels.cells import cell, more_rows, put, put_word, word
 from storage.kernels.cursors import advance, place, read_entries
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
@@ -258,8 +258,9 @@ def _select(  # type: ignore[no-untyped-def]
         if size < 0:
             size = 0
             for layer in range(older):
-                positions[layer] = advance(table, layer, positions[layer], cell(keyed, i, 0), q - i)
-                key = place(table, layer, positions[layer], keyed, i, k)
+                keys, hashes = cell(table, layer, KEYS), cell(table, layer, HASHES)
+                put_word(positions, layer, advance(hashes, keys, word(positions, layer), cell(keyed, i, 0), q - i))
+                key = place(table, layer, word(positions, layer), keyed, i, k)
                 if key < 0:
                     continue
                 val = key if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], key)

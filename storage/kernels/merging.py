@@ -8,6 +8,7 @@ to nothing is left out with its val and its key.
 import numpy as np
 from numba import njit
 
+from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
@@ -43,22 +44,10 @@ def _offset(address: int, index: int) -> int:
 
 
 @njit(cache=True, inline="always")
-def _compare_keys(a: np.ndarray, i: int, b: np.ndarray, j: int, k: int) -> int:
-    x, y = load(a[HASHES], i), load(b[HASHES], j)
-    if x != y:
-        return -1 if x < y else 1
-    if k > 1:
-        for c in range(k):
-            x, y = load(a[KEY_WORDS], i * k + c), load(b[KEY_WORDS], j * k + c)
-            if x != y:
-                return -1 if x < y else 1
-    return 0
-
-
-@njit(cache=True, inline="always")
-def _compare_vals(a: np.ndarray, i: int, b: np.ndarray, j: int, v: int) -> int:
-    for c in range(v):
-        x, y = load(a[VALS], i * v + c), load(b[VALS], j * v + c)
+def _compare_words(a: int, b: int, count: int) -> int:
+    """How `count` words at one address compare with those at another: -1, 0 or 1."""
+    for c in range(count):
+        x, y = load(a, c), load(b, c)
         if x != y:
             return -1 if x < y else 1
     return 0
@@ -66,13 +55,62 @@ def _compare_vals(a: np.ndarray, i: int, b: np.ndarray, j: int, v: int) -> int:
 
 @njit(cache=True, inline="always")
 def _compare_entries(a: np.ndarray, i: int, b: np.ndarray, j: int, d: int, since: int) -> int:
-    for c in range(d):
-        x, y = load(a[ROUNDS], i * a[ROUND_STRIDE] + c), load(b[ROUNDS], j * b[ROUND_STRIDE] + c)
-        if x != y:
-            return -1 if x < y else 1
-    x = max(load(a[TIMES], i * a[TIME_STRIDE]), since)
-    y = max(load(b[TIMES], j * b[TIME_STRIDE]), since)
+    order = _compare_words(_at(a, ROUNDS, ROUND_STRIDE, i), _at(b, ROUNDS, ROUND_STRIDE, j), d)
+    if order != 0:
+        return order
+    x = max(load(_at(a, TIMES, TIME_STRIDE, i), 0), since)
+    y = max(load(_at(b, TIMES, TIME_STRIDE, j), 0), since)
     return 0 if x == y else -1 if x < y else 1
+
+
+@njit(cache=True, inline="always")
+def _at(table: np.ndarray, field: int, stride: int, i: int) -> int:
+    """The address of entry i of a column."""
+    return word(table, field) + 8 * i * word(table, stride)
+
+
+@njit(cache=True)
+def _merge_entries(  # type: ignore[no-untyped-def]
+    a, ha, stop_a, b, hb, stop_b, d, since, n, times, rounds, diffs
+):
+    """Write the entries [ha, stop_a) and [hb, stop_b) of one val behind the n that are there: (new n, wrapped)."""
+    first = n
+    while ha < stop_a or hb < stop_b:
+        if ha < stop_a and hb < stop_b:
+            from_a = _compare_entries(a, ha, b, hb, d, since) <= 0
+        else:
+            from_a = ha < stop_a
+        if from_a:
+            time, diff = load(_at(a, TIMES, TIME_STRIDE, ha), 0), load(_at(a, DIFFS, DIFF_STRIDE, ha), 0)
+            coordinates = _at(a, ROUNDS, ROUND_STRIDE, ha)
+            ha += 1
+        else:
+            time, diff = load(_at(b, TIMES, TIME_STRIDE, hb), 0), load(_at(b, DIFFS, DIFF_STRIDE, hb), 0)
+            coordinates = _at(b, ROUNDS, ROUND_STRIDE, hb)
+            hb += 1
+        time = max(time, since)
+        equal = n > first and word(times, n - 1) == time
+        if equal:
+            for c in range(d):
+                if load(coordinates, c) != cell(rounds, n - 1, c):
+                    equal = False
+                    break
+        if equal:
+            total, wrapped = add_checked(word(diffs, n - 1), diff)
+            if wrapped:
+                return n, True
+            put_word(diffs, n - 1, total)
+            continue
+        if n > first and word(diffs, n - 1) == 0:
+            n -= 1
+        put_word(times, n, time)
+        put_word(diffs, n, diff)
+        for c in range(d):
+            put(rounds, n, c, load(coordinates, c))
+        n += 1
+    if n > first and word(diffs, n - 1) == 0:
+        n -= 1
+    return n, False
 
 
 @njit(cache=True)
@@ -84,113 +122,111 @@ def merge_piece(  # type: ignore[no-untyped-def]
     The output arrays have room for both. state: int64[STATE_WORDS], zeros at first; state[DONE] is set at the end, when
     key_offsets and val_offsets are closed. Returns OK or OVERFLOW. O(fuel), more only by the history of a single val.
     """
-    keys_a, keys_b = a[KEYS], b[KEYS]
+    keys_a, keys_b = word(a, KEYS), word(b, KEYS)
+    hashes_a, hashes_b = word(a, HASHES), word(b, HASHES)
+    vals_a, vals_b = word(a, VALS), word(b, VALS)
+    vals_of_a, vals_of_b = word(a, KEY_OFFSETS), word(b, KEY_OFFSETS)
+    entries_of_a, entries_of_b = word(a, VAL_OFFSETS), word(b, VAL_OFFSETS)
     key_a, key_b = state[KEY_A], state[KEY_B]
     va, end_a, vb, end_b = state[VAL_A], state[END_A], state[VAL_B], state[END_B]
     nk, nv, n, key_start = state[OUT_KEYS], state[OUT_VALS], state[OUT_UPDATES], state[OUT_KEY_START]
     is_open = state[OPEN] == 1
     many_times, many_rounds, many_diffs = state[MANY_TIMES] == 1, state[MANY_ROUNDS] == 1, state[MANY_DIFFS] == 1
+    given = fuel
+    # The newest time of a layer that has only one; most layers do.
+    newest = np.int64(2**63 - 1)
+    if word(a, TIME_STRIDE) == 0 and word(b, TIME_STRIDE) == 0 and keys_a > 0 and keys_b > 0:
+        newest = max(load(word(a, TIMES), 0), load(word(b, TIMES), 0))
     while fuel > 0:
         if not is_open:
             if key_a < keys_a and key_b < keys_b:
-                order = _compare_keys(a, key_a, b, key_b, k)
+                x, y = load(hashes_a, key_a), load(hashes_b, key_b)
+                order = 0 if x == y else -1 if x < y else 1
+                if order == 0 and k > 1:
+                    order = _compare_words(word(a, KEY_WORDS) + 8 * key_a * k, word(b, KEY_WORDS) + 8 * key_b * k, k)
             elif key_a < keys_a:
                 order = -1
             elif key_b < keys_b:
                 order = 1
             else:
-                key_offsets[nk] = nv
-                val_offsets[nv] = n
+                put_word(key_offsets, nk, nv)
+                put_word(val_offsets, nv, n)
                 state[DONE] = 1
                 break
             va = end_a = vb = end_b = 0
+            from_a = order <= 0
+            put_word(hashes, nk, load(hashes_a, key_a) if from_a else load(hashes_b, key_b))
+            if k > 1:
+                words = word(a, KEY_WORDS) + 8 * key_a * k if from_a else word(b, KEY_WORDS) + 8 * key_b * k
+                for c in range(k):
+                    put(keys, nk, c, load(words, c))
             if order <= 0:
-                hashes[nk] = load(a[HASHES], key_a)
-                if k > 1:
-                    for c in range(k):
-                        keys[nk, c] = load(a[KEY_WORDS], key_a * k + c)
-                va, end_a = _offset(a[KEY_OFFSETS], key_a), _offset(a[KEY_OFFSETS], key_a + 1)
+                va, end_a = _offset(vals_of_a, key_a), _offset(vals_of_a, key_a + 1)
                 key_a += 1
             if order >= 0:
-                hashes[nk] = load(b[HASHES], key_b)
-                if k > 1:
-                    for c in range(k):
-                        keys[nk, c] = load(b[KEY_WORDS], key_b * k + c)
-                vb, end_b = _offset(b[KEY_OFFSETS], key_b), _offset(b[KEY_OFFSETS], key_b + 1)
+                vb, end_b = _offset(vals_of_b, key_b), _offset(vals_of_b, key_b + 1)
                 key_b += 1
             key_start = nv
             is_open = True
         while fuel > 0 and (va < end_a or vb < end_b):
             if va < end_a and vb < end_b:
-                order = _compare_vals(a, va, b, vb, v)
+                order = _compare_words(vals_a + 8 * va * v, vals_b + 8 * vb * v, v)
             else:
                 order = -1 if va < end_a else 1
+            words = vals_a + 8 * va * v if order <= 0 else vals_b + 8 * vb * v
+            for c in range(v):
+                put(vals, nv, c, load(words, c))
             ha = stop_a = hb = stop_b = 0
             if order <= 0:
-                ha, stop_a = _offset(a[VAL_OFFSETS], va), _offset(a[VAL_OFFSETS], va + 1)
-                for c in range(v):
-                    vals[nv, c] = load(a[VALS], va * v + c)
+                ha, stop_a = _offset(entries_of_a, va), _offset(entries_of_a, va + 1)
                 va += 1
             if order >= 0:
-                hb, stop_b = _offset(b[VAL_OFFSETS], vb), _offset(b[VAL_OFFSETS], vb + 1)
-                for c in range(v):
-                    vals[nv, c] = load(b[VALS], vb * v + c)
+                hb, stop_b = _offset(entries_of_b, vb), _offset(entries_of_b, vb + 1)
                 vb += 1
-            fuel -= stop_a - ha + stop_b - hb
-            state[READ] += stop_a - ha + stop_b - hb
+            size = stop_a - ha + stop_b - hb
+            fuel -= size
             first = n
-            while ha < stop_a or hb < stop_b:
-                if ha < stop_a and hb < stop_b:
-                    from_a = _compare_entries(a, ha, b, hb, d, since) <= 0
+            if size == 1:
+                # Nothing to add up, and no update is zero.
+                if order < 0:
+                    put_word(times, n, max(load(_at(a, TIMES, TIME_STRIDE, ha), 0), since))
+                    put_word(diffs, n, load(_at(a, DIFFS, DIFF_STRIDE, ha), 0))
+                    coordinates = _at(a, ROUNDS, ROUND_STRIDE, ha)
                 else:
-                    from_a = ha < stop_a
-                if from_a:
-                    time = max(load(a[TIMES], ha * a[TIME_STRIDE]), since)
-                    diff = load(a[DIFFS], ha * a[DIFF_STRIDE])
-                    for c in range(d):
-                        rounds[n, c] = load(a[ROUNDS], ha * a[ROUND_STRIDE] + c)
-                    ha += 1
-                else:
-                    time = max(load(b[TIMES], hb * b[TIME_STRIDE]), since)
-                    diff = load(b[DIFFS], hb * b[DIFF_STRIDE])
-                    for c in range(d):
-                        rounds[n, c] = load(b[ROUNDS], hb * b[ROUND_STRIDE] + c)
-                    hb += 1
-                equal = n > first and times[n - 1] == time
-                if equal:
-                    for c in range(d):
-                        if rounds[n, c] != rounds[n - 1, c]:
-                            equal = False
-                            break
-                if equal:
-                    diffs[n - 1], wrapped = add_checked(diffs[n - 1], diff)
-                    if wrapped:
-                        return OVERFLOW
-                else:
-                    if n > first and diffs[n - 1] == 0:
-                        times[n - 1] = time
-                        diffs[n - 1] = diff
-                        for c in range(d):
-                            rounds[n - 1, c] = rounds[n, c]
-                    else:
-                        times[n] = time
-                        diffs[n] = diff
-                        n += 1
-            if n > first and diffs[n - 1] == 0:
-                n -= 1
+                    put_word(times, n, max(load(_at(b, TIMES, TIME_STRIDE, hb), 0), since))
+                    put_word(diffs, n, load(_at(b, DIFFS, DIFF_STRIDE, hb), 0))
+                    coordinates = _at(b, ROUNDS, ROUND_STRIDE, hb)
+                for c in range(d):
+                    put(rounds, n, c, load(coordinates, c))
+                n += 1
+            elif size == 2 and order == 0 and d == 0 and newest <= since:
+                # Both read as `since`.
+                total, wrapped = add_checked(
+                    load(_at(a, DIFFS, DIFF_STRIDE, ha), 0), load(_at(b, DIFFS, DIFF_STRIDE, hb), 0)
+                )
+                if wrapped:
+                    return OVERFLOW
+                put_word(times, n, since)
+                put_word(diffs, n, total)
+                n += 1 if total != 0 else 0
+            else:
+                n, wrapped = _merge_entries(a, ha, stop_a, b, hb, stop_b, d, since, n, times, rounds, diffs)
+                if wrapped:
+                    return OVERFLOW
+            for h in range(first, n):
+                many_times = many_times or word(times, h) != word(times, 0)
+                many_diffs = many_diffs or word(diffs, h) != word(diffs, 0)
+                for c in range(d):
+                    many_rounds = many_rounds or cell(rounds, h, c) != cell(rounds, 0, c)
             if n > first:
-                for h in range(first, n):
-                    many_times = many_times or times[h] != times[0]
-                    many_diffs = many_diffs or diffs[h] != diffs[0]
-                    for c in range(d):
-                        many_rounds = many_rounds or rounds[h, c] != rounds[0, c]
-                val_offsets[nv] = first
+                put_word(val_offsets, nv, first)
                 nv += 1
         if va == end_a and vb == end_b:
             if nv > key_start:
-                key_offsets[nk] = key_start
+                put_word(key_offsets, nk, key_start)
                 nk += 1
             is_open = False
+    state[READ] += given - fuel
     state[KEY_A], state[KEY_B] = key_a, key_b
     state[VAL_A], state[END_A], state[VAL_B], state[END_B] = va, end_a, vb, end_b
     state[OUT_KEYS], state[OUT_VALS], state[OUT_UPDATES], state[OUT_KEY_START] = nk, nv, n, key_start

@@ -5,7 +5,8 @@ and equality of words are those of the columns, and rows themselves are looked a
 columns. A hash fills the first word alone; val, rounds and time of one slice mostly fit the second.
 Few rows: insertion. Many: one pass of a radix sort by the top bits of the first word's range leaves each within a few
 places of its own, where it is uniform as hashes are; above `_WIDE` rows a coarser pass before it keeps all that follows
-in the cache. What crowds in few buckets is merge-sorted there: no input is worse than n log n.
+in the cache. What crowds in a bucket is spread by its second word, if it has one first word, or merge-sorted: no input
+is worse than n log n. Where one short word is all there is, it is sorted digit by digit.
 """
 
 import numpy as np
@@ -18,6 +19,10 @@ FEW = 24
 """Rows up to which insertion is the fastest."""
 _CROWD = 40
 """Rows in one bucket from which merging beats insertion."""
+_DIGIT = 11
+_DIGIT_MASK = (1 << _DIGIT) - 1
+_DIGITS_FROM = 1 << 9
+"""Rows from which one word of up to three digits is sorted digit by digit."""
 _WIDE = 1 << 16
 _COARSE = 1 << 13
 """Rows that a bucket of the coarse pass should hold: their words and positions fit the second-level cache."""
@@ -223,6 +228,52 @@ def _spread(one, two, order, lo, hi, buckets, to_one, to_two, to_order, starts):
 
 
 @njit(cache=True)
+def _sort_alike(data, columns, exact, one, two, order, lo, hi, room_one, room_two, room_order):  # type: ignore
+    """Sort [lo, hi), whose first words are all the same, by their second ones; room_…: scratch at the same places."""
+    buckets = 16
+    while buckets < hi - lo:
+        buckets *= 2
+    starts = np.empty(2 * (hi - lo) + 17, np.int64)
+    used = _spread(two, one, order, lo, hi, buckets, room_two, room_one, room_order, starts)
+    for b in range(used):
+        start, stop = word(starts, b), word(starts, b + 1)
+        if stop - start > _CROWD:
+            merge_sort(data, columns, exact, room_one, room_two, room_order, start, stop)
+        elif stop - start > 1:
+            insertion_sort(data, columns, exact, room_one, room_two, room_order, start + 1, start, stop)
+    for i in range(lo, hi):
+        put_word(two, i, word(room_two, i))
+        put_word(order, i, word(room_order, i))
+
+
+@njit(cache=True)
+def _sort_digits(words, order, most, to_words, to_order):  # type: ignore[no-untyped-def]
+    """Sort words in 0 .. most and the order with them, stably, by digits from the lowest up; whether they are in the
+    given arrays afterwards (else in `to_…`). O(n) for each _DIGIT bits of `most`."""
+    n, shift, here = words.shape[0], 0, True
+    starts = np.empty((1 << _DIGIT) + 1, np.int64)
+    while most >> shift > 0:
+        from_words, from_order = (words, order) if here else (to_words, to_order)
+        into_words, into_order = (to_words, to_order) if here else (words, order)
+        for b in range(starts.shape[0]):
+            put_word(starts, b, 0)
+        for i in range(n):
+            digit = (word(from_words, i) >> shift) & _DIGIT_MASK
+            put_word(starts, digit + 1, word(starts, digit + 1) + 1)
+        for b in range(1, starts.shape[0]):
+            put_word(starts, b, word(starts, b) + word(starts, b - 1))
+        for i in range(n):
+            digit = (word(from_words, i) >> shift) & _DIGIT_MASK
+            to = word(starts, digit)
+            put_word(starts, digit, to + 1)
+            put_word(into_words, to, word(from_words, i))
+            put_word(into_order, to, word(from_order, i))
+        here = not here
+        shift += _DIGIT
+    return here
+
+
+@njit(cache=True)
 def _sort_buckets(  # type: ignore[no-untyped-def]
     data, columns, exact, one, two, order, lo, hi, to_one, to_two, to_order, starts
 ):
@@ -234,7 +285,14 @@ def _sort_buckets(  # type: ignore[no-untyped-def]
     for b in range(used):
         size = word(starts, b + 1) - word(starts, b)
         if size > _CROWD:
-            merge_sort(data, columns, exact, to_one, to_two, to_order, word(starts, b), word(starts, b + 1))
+            start, stop = word(starts, b), word(starts, b + 1)
+            alike = start
+            while alike < stop and word(to_one, alike) == word(to_one, start):
+                alike += 1
+            if alike == stop:
+                _sort_alike(data, columns, exact, to_one, to_two, to_order, start, stop, one, two, order)
+            else:
+                merge_sort(data, columns, exact, to_one, to_two, to_order, start, stop)
         elif size > 1:
             insertion_sort(
                 data,
@@ -256,6 +314,7 @@ def sort_words(data: np.ndarray, columns: np.ndarray):  # type: ignore[no-untype
     n = data.shape[0]
     one, two, order = np.empty(n, np.int64), np.empty(n, np.int64), np.arange(n)
     exact = pack_columns(data, n, columns, 0, one)
+    single = exact == columns.shape[0]
     exact = pack_columns(data, n, columns, exact, two)
     if n <= FEW:
         insertion_sort(data, columns, exact, one, two, order, 1, 0, n)
@@ -273,6 +332,17 @@ def sort_words(data: np.ndarray, columns: np.ndarray):  # type: ignore[no-untype
     if sorted_already:
         return order, one, two, exact
     to_one, to_two, to_order = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    if single and _DIGITS_FROM <= n <= _WIDE:
+        least, most = word(one, 0), word(one, 0)
+        for i in range(n):
+            least = min(least, word(one, i))
+            most = max(most, word(one, i))
+        if least >= 0 and most >> (3 * _DIGIT) == 0:
+            for i in range(n):
+                put_word(to_two, i, word(two, i))
+            if _sort_digits(one, order, most, to_one, to_order):
+                return order, one, two, exact
+            return to_order, to_one, to_two, exact
     if n <= _WIDE:
         starts = np.empty(2 * n + 17, np.int64)
         _sort_buckets(data, columns, exact, one, two, order, 0, n, to_one, to_two, to_order, starts)

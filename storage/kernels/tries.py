@@ -7,6 +7,7 @@ time) and free of duplicates, keyed rows and a trie are two forms of one thing: 
 import numpy as np
 from numba import njit
 
+from storage.kernels.cells import cell
 from storage.kernels.hashing import unmix
 from storage.kernels.pointers import load
 
@@ -78,13 +79,13 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
             start = 2
         else:
             for c in range(1 + k + v):
-                if rows[i, c] != rows[i - 1, c]:
+                if cell(rows, i, c) != cell(rows, i - 1, c):
                     start = 2 if c <= k else 1
                     break
-            same_time = same_time and rows[i, 1 + k + v] == rows[0, 1 + k + v]
-            same_diff = same_diff and rows[i, 2 + k + v + d] == rows[0, 2 + k + v + d]
+            same_time = same_time and cell(rows, i, 1 + k + v) == cell(rows, 0, 1 + k + v)
+            same_diff = same_diff and cell(rows, i, 2 + k + v + d) == cell(rows, 0, 2 + k + v + d)
             for c in range(2 + k + v, 2 + k + v + d):
-                same_round = same_round and rows[i, c] == rows[0, c]
+                same_round = same_round and cell(rows, i, c) == cell(rows, 0, c)
         starts[i] = start
         if start > 0:
             nv += 1
@@ -101,26 +102,26 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
     nk, nv = 0, 0
     for i in range(n):
         if starts[i] == 2:
-            hashes[nk] = rows[i, 0]
+            hashes[nk] = cell(rows, i, 0)
             if k > 1:
                 for c in range(k):
-                    keys[nk, c] = rows[i, 1 + c]
+                    keys[nk, c] = cell(rows, i, 1 + c)
             if key_offsets.shape[0]:
                 key_offsets[nk] = nv
             nk += 1
         if starts[i] > 0:
             for c in range(v):
-                vals[nv, c] = rows[i, 1 + k + c]
+                vals[nv, c] = cell(rows, i, 1 + k + c)
             if val_offsets.shape[0]:
                 val_offsets[nv] = i
             nv += 1
         if i < times.shape[0]:
-            times[i] = rows[i, 1 + k + v]
+            times[i] = cell(rows, i, 1 + k + v)
         if i < rounds.shape[0]:
             for c in range(d):
-                rounds[i, c] = rows[i, 2 + k + v + c]
+                rounds[i, c] = cell(rows, i, 2 + k + v + c)
         if i < diffs.shape[0]:
-            diffs[i] = rows[i, 2 + k + v + d]
+            diffs[i] = cell(rows, i, 2 + k + v + d)
     if key_offsets.shape[0]:
         key_offsets[nk] = nv
     if val_offsets.shape[0]:

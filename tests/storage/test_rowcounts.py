@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from storage.kernels.cursors import count_rows, key_runs
 from storage.layer import keyed_rows
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Updates
@@ -35,6 +36,8 @@ def test_rows_are_counted_over_all_layers(key_width: int, val_width: int, seed: 
             held[tuple(row)] = held.get(tuple(row), 0) + diff
     asked = [[rng.randrange(4) for _ in range(width)] for _ in range(50)]
     keyed = keyed_rows(Updates.of(asked, [60 + i % 3 for i in range(50)], 1), key_width)
-    found = trace.count_rows(keyed)
+    found, status = count_rows(trace.settled, keyed, key_runs(keyed, key_width), key_width, val_width)
+    assert status == 0
     assert found.tolist() == [held.get(tuple(row), 0) for row in keyed[:, 1 : 1 + width].tolist()]
-    assert trace.count_rows(np.ascontiguousarray(keyed[:0])).tolist() == []
+    none = np.ascontiguousarray(keyed[:0])
+    assert count_rows(trace.settled, none, key_runs(none, key_width), key_width, val_width)[0].tolist() == []
