@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.kernels.histories import AS_STORED, COUNTS, HEAD, LINK, WORDS, select_keys
+from storage.kernels.histories import (
+    AS_STORED,
+    COUNTS,
+    HEAD,
+    LINK,
+    LINKS,
+    SLOTS,
+    WORDS,
+    count_runs,
+    forget_blocks,
+    select_keys,
+    spread_heads,
+)
 from storage.updates import Ints
 
 __all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
@@ -79,16 +91,18 @@ class Histories:
         """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
         `settled` layers and the steps behind them, which have `sealed` rows. See kernels.histories.select_keys."""
         index, keyed = self._index, np.ascontiguousarray(keyed)
-        _, links, slots, used, rows = index.tolist()
+        steps, links, slots, used, rows = index.tolist()
         if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
-            self.forget()
-            links = slots = rows = 0
+            forget_blocks(self._slots, index)
+            if self._arena.nbytes > _KEPT:
+                self._arena = np.empty((0, self._arena.shape[1]), np.int64)
             self._fold = fold
         self._asked = True
-        # Rows that are in no link yet may each be a key's.
-        if slots + sealed - rows + len(keyed) > len(self._slots) or links + sealed - rows > len(self._links):
-            keys, links = slots + sealed - rows + len(keyed), max(sealed, len(self._links))
-            self._make(1 << max(keys, _ROOM).bit_length(), 1 << max(links, _ROOM).bit_length())
+        # Rows that are in no link yet may each be a key's; they are counted when there is no room for so many.
+        fresh = sealed - rows
+        if slots + fresh + len(keyed) > len(self._slots) or links + fresh > len(self._links):
+            fresh = count_runs(table, settled + steps, before, self._key_width)
+            self._widen(slots + fresh + len(keyed), links + fresh)
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
             self._heads, self._slots, self._links, self._arena, self._generation, index,
@@ -113,7 +127,19 @@ class Histories:
         self._heads = np.zeros((2 * keys, HEAD), np.int64)
         self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
         self._links = np.empty((links, LINK), np.int64)
-        self._index[:] = 0
+
+    def _widen(self, keys: int, links: int) -> None:
+        """Have room for so many keys and links, and for as many again; what is there stays. O(what is there)."""
+        heads, slots, known = self._heads, self._slots, self._links
+        wide, long = (
+            len(held) if wanted <= len(held) else 1 << max(wanted, _ROOM).bit_length()
+            for wanted, held in ((keys, slots), (links, known))
+        )
+        self._make(wide, long)
+        count, used = int(self._index[SLOTS]), int(self._index[LINKS])
+        spread_heads(heads, self._heads, self._generation)
+        self._slots[:count] = slots[:count]
+        self._links[:used] = known[:used]
 
 
 def select_once(table: Ints, keyed: Ints, key_width: int, val_width: int, depth: int) -> tuple[Selection, int]:

@@ -119,6 +119,45 @@ def _index_step(table, layer, k, step, heads, slots, links, generation, index): 
         start = stop
 
 
+@njit(cache=True)
+def count_runs(table, first, last, k):  # type: ignore[no-untyped-def]
+    """How many runs of a key the steps table[first:last] have. O(rows)."""
+    runs = 0
+    for layer in range(first, last):
+        address, stride, words = table[layer, HASHES], table[layer, HASH_STRIDE], table[layer, KEY_WORDS]
+        for i in range(table[layer, KEYS]):
+            same = i > 0 and load(address, i * stride) == load(address, (i - 1) * stride)
+            if same and k > 1:
+                for c in range(k):
+                    if load(words, i * stride + c) != load(words, (i - 1) * stride + c):
+                        same = False
+                        break
+            runs += 0 if same else 1
+    return runs
+
+
+@njit(cache=True)
+def spread_heads(heads, wider, generation):  # type: ignore[no-untyped-def]
+    """Put the heads of this generation into more room, int64[2**m, HEAD] of zeros."""
+    mask = wider.shape[0] - 1
+    for i in range(heads.shape[0]):
+        if cell(heads, i, 2) == generation:
+            at = cell(heads, i, 0) & mask
+            while cell(wider, at, 2) == generation:
+                at = (at + 1) & mask
+            for c in range(HEAD):
+                put(wider, at, c, cell(heads, i, c))
+
+
+@njit(cache=True)
+def forget_blocks(slots, index):  # type: ignore[no-untyped-def]
+    """Let go of all blocks; what is known of steps stays. O(slots)."""
+    for slot in range(index[SLOTS]):
+        put(slots, slot, SEEN, 0)
+        put(slots, slot, SIZE, -1)
+    index[USED] = 0
+
+
 @njit(cache=True, inline="always")
 def _compare(rows, i, others, j, v, d):  # type: ignore[no-untyped-def]
     """How entry i compares with entry j of `others` by (val, rounds, time): below 0, 0 or above."""
@@ -288,8 +327,9 @@ def _select(  # type: ignore[no-untyped-def]
             step = settled + cell(links, link - 1, 1)
             more = stop - start
             if size + more > room:
-                # Room for some more than that: at the end of the arena, where the block is or goes.
-                wanted = 2 * (size + more) + 2
+                # Room for some more than that, for much more once there was more: at the end of the arena, where the
+                # block is or goes.
+                wanted = more + 4 if size == 0 else 2 * (size + more) + 2
                 begin = at if at + room == used else used
                 if begin + wanted > arena.shape[0]:
                     arena = more_rows(arena, begin + wanted)
