@@ -320,16 +320,23 @@ def _select(  # type: ignore[no-untyped-def]
                         size, wrapped = _merge(arena, at, size, spare.ctypes.data, stride, more, v, d)
                 if wrapped:
                     return spans, arena, OVERFLOW
-            room = size
-            used = at + size
+            # Room for all that steps have, and for some more if it is to stay: then nothing moves while it is read.
+            room, follow = size, link
+            while follow != 0 and cell(links, follow - 1, 1) < limit:
+                room += cell(links, follow - 1, 3) - cell(links, follow - 1, 2)
+                follow = cell(links, follow - 1, 0)
+            if own:
+                room += room // 2 + 4 if room > 0 else 0
+            if at + room > arena.shape[0]:
+                arena = more_rows(arena, at + room)
+            used = at + room
         while link != 0 and cell(links, link - 1, 1) < limit:
             start, stop = cell(links, link - 1, 2), cell(links, link - 1, 3)
             step = settled + cell(links, link - 1, 1)
             more = stop - start
             if size + more > room:
-                # Room for some more than that, for much more once there was more: at the end of the arena, where the
-                # block is or goes.
-                wanted = more + 4 if size == 0 else 2 * (size + more) + 2
+                # Room for some more than that: at the end of the arena, where the block is or goes.
+                wanted = 2 * (size + more) + 2
                 begin = at if at + room == used else used
                 if begin + wanted > arena.shape[0]:
                     arena = more_rows(arena, begin + wanted)
