@@ -17,7 +17,7 @@ from operators.parcels import swap_parcels
 from operators.planning.plan import ArrangeOp, Op, ViewOp, Words
 from operators.scope import ScopeRun
 from storage.kernels.hashing import key_rows, partition_rows
-from storage.layer import keyed_columns
+from storage.layer import key_updates, keyed_columns
 from storage.trace import Trace
 from storage.updates import Ints, consolidate_rows
 
@@ -117,7 +117,7 @@ class Arrange(Operator):
         keyed = self.input.keyed
         if keyed is not None and self.as_it_is and self.input.keyed_by == self.key_width:
             return keyed
-        return consolidate_rows(key_rows(np.ascontiguousarray(data), self.key, self.val, tail), self.columns)
+        return key_updates(data, self.key, self.val, self.depth)
 
 
 class View(Operator):

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from storage.errors import DiffOverflow
 from storage.kernels import tries
-from storage.kernels.hashing import key_rows
+from storage.kernels.keying import consolidate_keyed
 from storage.texts import Heap, Texts, unite
-from storage.updates import Ints, Updates, consolidate_rows, sort_columns
+from storage.updates import Ints, Updates, sort_columns
 
 COLUMNS = ("hashes", "keys", "key_offsets", "vals", "val_offsets", "times", "rounds", "diffs")
 """The names of a layer's columns, in the order in which kernels give them."""
@@ -30,13 +31,21 @@ def keyed_columns(key_width: int, val_width: int, depth: int) -> Ints:
     return np.concatenate((np.zeros(1, np.int64), rest))
 
 
+def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
+    """Updates `[row | time | rounds | diff]` as keyed rows by these words of their rows, sorted and consolidated. O(n
+    log n). Raises DiffOverflow."""
+    rows, status = consolidate_keyed(np.ascontiguousarray(data), key, val, depth + 2)
+    if status != 0:
+        raise DiffOverflow(operation="adding")
+    keyed: Ints = rows
+    return keyed
+
+
 def keyed_rows(updates: Updates, key_width: int) -> Ints:
     """The updates as keyed rows, by their first `key_width` words, sorted and consolidated. O(n log n). Raises
     DiffOverflow."""
     key = np.arange(key_width, dtype=np.int64)
-    val = np.arange(key_width, updates.width, dtype=np.int64)
-    rows = key_rows(np.ascontiguousarray(updates.data), key, val, updates.depth + 2)
-    return consolidate_rows(rows, keyed_columns(key_width, len(val), updates.depth))
+    return key_updates(updates.data, key, np.arange(key_width, updates.width, dtype=np.int64), updates.depth)
 
 
 class Layer:

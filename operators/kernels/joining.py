@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, more_rows, put
+from storage.kernels.cells import cell, more_rows, put, word
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 
@@ -63,20 +63,18 @@ def _emit(  # type: ignore[no-untyped-def]
     """Write output row number `count`, for which there is room."""
     width = origin.shape[0]
     for c in range(width):
-        source = origin[c]
-        if source == KEY:
-            put(out, count, c, fresh[f, 1 + index[c]])
-        elif source == FRESH:
-            put(out, count, c, fresh[f, 1 + k + index[c]])
+        source, at = word(origin, c), word(index, c)
+        if source == OTHER:
+            put(out, count, c, cell(entries, e, at))
         else:
-            put(out, count, c, entries[e, index[c]])
+            put(out, count, c, cell(fresh, f, 1 + at if source == KEY else 1 + k + at))
     put(out, count, width, time)
     for c in range(now.shape[0]):
-        coordinate = now[c]
+        coordinate = word(now, c)
         if c < entry_depth:
             coordinate = max(coordinate, cell(entries, e, rounds_from + c))
         put(out, count, width + 1 + c, coordinate)
-    out[count, width + 1 + now.shape[0]] = diff
+    put(out, count, width + 1 + now.shape[0], diff)
 
 
 @njit(cache=True, inline="always")

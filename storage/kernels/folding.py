@@ -15,10 +15,9 @@ from storage.kernels.status import OVERFLOW
 from storage.kernels.tries import FLAT, HASHES, KEYS, flatten, pack_described
 
 
-@njit(cache=True)
-def fold_steps(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
-    """The rows of the steps table[first:] (FLAT layers with `rows` rows in all), with `time` as their time: each once,
-    diffs added up, zeros left out, in no particular order: (rows, status). O(rows)."""
+@njit(cache=True, forceinline=True)
+def _fold(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
+    """`fold_steps`, compiled into it for widths that are known and for others."""
     width = 3 + k + v + d
     at_time, last = 1 + k + v, width - 1
     size = 16
@@ -65,6 +64,16 @@ def fold_steps(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-de
                     put(out, left, c, cell(out, i, c))
             left += 1
     return out[:left], 0
+
+
+@njit(cache=True)
+def fold_steps(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
+    """The rows of the steps table[first:] (FLAT layers with `rows` rows in all), with `time` as their time: each once,
+    diffs added up, zeros left out, in no particular order: (rows, status). O(rows)."""
+    if k == 1 and v == 1 and d == 1:
+        # One word by one word, in a loop that is in no other: inner loops over so many words are unrolled.
+        return _fold(table, first, rows, 1, 1, 1, time)
+    return _fold(table, first, rows, k, v, d, time)
 
 
 @njit(cache=True)

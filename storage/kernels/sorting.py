@@ -311,9 +311,17 @@ def _sort_buckets(  # type: ignore[no-untyped-def]
 def sort_words(data: np.ndarray, columns: np.ndarray):  # type: ignore[no-untyped-def]
     """The stable order of all rows by the columns: (order[n], first words in order, second words in order, number of
     the first column that is in neither word). O(n log n), O(n) where the first word is uniform."""
+    one = np.empty(data.shape[0], np.int64)
+    exact = pack_columns(data, data.shape[0], columns, 0, one)
+    return sort_behind(data, columns, one, exact)
+
+
+@njit(cache=True)
+def sort_behind(data: np.ndarray, columns: np.ndarray, one: np.ndarray, exact: int):  # type: ignore[no-untyped-def]
+    """The same where first words are given (and used up): rows come in their order, then by the columns from number
+    `exact` on."""
     n = data.shape[0]
-    one, two, order = np.empty(n, np.int64), np.empty(n, np.int64), np.arange(n)
-    exact = pack_columns(data, n, columns, 0, one)
+    two, order = np.empty(n, np.int64), np.arange(n)
     single = exact == columns.shape[0]
     exact = pack_columns(data, n, columns, exact, two)
     if n <= FEW:

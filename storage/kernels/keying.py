@@ -1,0 +1,65 @@
+"""Key updates: hash, order and add them up in one pass over them."""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.cells import cell, put, word
+from storage.kernels.hashing import mix
+from storage.kernels.sorting import add_checked, pack_columns, rows_equal, sort_behind
+from storage.kernels.status import OVERFLOW
+
+
+@njit(cache=True)
+def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
+    """What `consolidate` makes of `hashing.key_rows`, without the rows in between.
+
+    data: updates `[row | time | rounds | diff]`, the last `tail` columns behind the row; key, val: its columns. Returns
+    (keyed rows `[hash | key | val | time | rounds | diff]` in order, each once; status). O(n log n), O(n) where hashes
+    are uniform.
+    """
+    n, k, v = data.shape[0], key.shape[0], val.shape[0]
+    at_tail, last = data.shape[1] - tail, data.shape[1] - 1
+    # Where an output row's words come from, and by which of them rows are ordered: a one-word key is its hash.
+    source = np.empty(k + v + tail, np.int64)
+    source[:k], source[k : k + v] = key, val
+    for c in range(tail):
+        source[k + v + c] = at_tail + c
+    first = 0 if k > 1 else k
+    columns = np.empty(k + v + tail - 1 - first, np.int64)
+    columns[: k + v - first] = source[first : k + v]
+    columns[k + v - first : columns.shape[0] - 1] = source[k + v + 1 : k + v + tail - 1]
+    columns[columns.shape[0] - 1] = at_tail
+    one = np.empty(n, np.int64)
+    exact = 0
+    if k == 0:
+        exact = pack_columns(data, n, columns, 0, one)
+    for c in range(k):
+        column = key[c]
+        for i in range(n):
+            one[i] = mix(cell(data, i, column) if c == 0 else word(one, i) ^ cell(data, i, column))
+    order, one, two, exact = sort_behind(data, columns, one, exact)
+    rest = exact < columns.shape[0]
+    out = np.empty((n, 1 + k + v + tail), np.int64)
+    count = 0
+    i = 0
+    while i < n:
+        start, row = i, word(order, i)
+        total = cell(data, row, last)
+        i += 1
+        while (
+            i < n
+            and word(one, i) == word(one, start)
+            and word(two, i) == word(two, start)
+            and not (rest and not rows_equal(data, columns, exact, row, word(order, i)))
+        ):
+            total, wrapped = add_checked(total, cell(data, word(order, i), last))
+            if wrapped:
+                return out[:0], OVERFLOW
+            i += 1
+        if total != 0:
+            put(out, count, 0, word(one, start) if k > 0 else 0)
+            for c in range(source.shape[0] - 1):
+                put(out, count, 1 + c, cell(data, row, word(source, c)))
+            put(out, count, source.shape[0], total)
+            count += 1
+    return out[:count], 0
