@@ -152,9 +152,13 @@ class Worker:
         for name, view in self.views.items():
             plan = self.plan.views[name]
             width = plan.schema.width
-            rows = np.concatenate(view.changes) if view.changes else np.empty((0, width + 2), np.int64)
-            order = [*plan.words, width, width + 1]
-            result.changes[name] = Updates(np.ascontiguousarray(rows[:, order]), width, 0)
+            changes = view.changes
+            if len(changes) != 1:
+                changes = [np.concatenate(changes) if changes else np.empty((0, width + 2), np.int64)]
+            (rows,) = changes
+            in_order = list(plan.words) == list(range(width))
+            rows = rows.copy() if in_order else np.ascontiguousarray(rows[:, [*plan.words, width, width + 1]])
+            result.changes[name] = Updates(rows, width, 0)
         result.stats = {
             "seconds": time.perf_counter() - started,
             "slices": result.slices,

@@ -27,6 +27,10 @@ def cut_by_count(
     sources: updates at depth 0, sorted by time.
     """
     workers = exchange.workers
+    if workers == 1 and sum(map(len, sources.values())) <= step:
+        if any(map(len, sources.values())):
+            yield lower, upper
+        return
     none = np.empty(0, np.int64)
     times = np.sort(np.concatenate([none, *(data[:, -2] for data in sources.values())]))
     # Every step-th time of each worker; every `workers`-th of all of them starts a slice.

@@ -22,7 +22,9 @@ from operators.language.texts import List, String
 from operators.language.types import Float64, Int64
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
+from storage.layer import keyed_rows
 from storage.texts import Heap, order, unite
+from storage.trace import SMALL_LAYERS, Trace
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 _MANY = 5000
@@ -155,6 +157,15 @@ def warm(report: Callable[[str], None] = lambda text: None) -> None:
                 for trace in engine.workers[0].state.traces.values():
                     trace.cursor_through(CLOSED).range(0)
     _contents()
+    _small_layers()
+
+
+def _small_layers() -> None:
+    """Layers so many and so small that they become one."""
+    trace = Trace("warm", 1, 1, 0)
+    for time in range(SMALL_LAYERS + 1):
+        trace.seal(keyed_rows(Updates.of([[time, 0]], time, 1), 1), time, time + 1)
+        trace.close_slice(time + 1)
 
 
 def _contents() -> None:

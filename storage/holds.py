@@ -25,7 +25,8 @@ class Holds:
     @property
     def earliest(self) -> int | None:
         """The earliest data time that a reader needs told apart from later ones; None where nobody holds anything."""
-        return int(self.frontier.lower_bound()[0]) if len(self.frontier) else None
+        frontier = self._counts.frontier
+        return int(frontier.lower_bound()[0]) if len(frontier.elements) else None
 
     def take(self, frontier: Antichain) -> Hold:
         """One more reader, for times at or after `frontier`. DepthMismatch."""

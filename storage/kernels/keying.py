@@ -3,10 +3,19 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, word
+from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.hashing import mix
 from storage.kernels.sorting import add_checked, pack_columns, rows_equal, sort_behind
 from storage.kernels.status import OVERFLOW
+
+
+@njit(cache=True, inline="always")
+def _hash(data, i, key):  # type: ignore[no-untyped-def]
+    """The hash of row i's key, of one word or more."""
+    hashed = mix(cell(data, i, word(key, 0)))
+    for c in range(1, key.shape[0]):
+        hashed = mix(hashed ^ cell(data, i, word(key, c)))
+    return hashed
 
 
 @njit(cache=True)
@@ -33,10 +42,8 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     exact = 0
     if k == 0:
         exact = pack_columns(data, n, columns, 0, one)
-    for c in range(k):
-        column = key[c]
-        for i in range(n):
-            one[i] = mix(cell(data, i, column) if c == 0 else word(one, i) ^ cell(data, i, column))
+    for i in range(n if k > 0 else 0):
+        put_word(one, i, _hash(data, i, key))
     order, one, two, exact = sort_behind(data, columns, one, exact)
     rest = exact < columns.shape[0]
     out = np.empty((n, 1 + k + v + tail), np.int64)
@@ -57,7 +64,8 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
                 return out[:0], OVERFLOW
             i += 1
         if total != 0:
-            put(out, count, 0, word(one, start) if k > 0 else 0)
+            # Sorting may have put others in the place of the words, which compare as they do.
+            put(out, count, 0, _hash(data, row, key) if k > 0 else 0)
             for c in range(source.shape[0] - 1):
                 put(out, count, 1 + c, cell(data, row, word(source, c)))
             put(out, count, source.shape[0], total)

@@ -6,7 +6,8 @@ columns. A hash fills the first word alone; val, rounds and time of one slice mo
 Few rows: insertion. Many: one pass of a radix sort by the top bits of the first word's range leaves each within a few
 places of its own, where it is uniform as hashes are; above `_WIDE` rows a coarser pass before it keeps all that follows
 in the cache. What crowds in a bucket is spread by its second word, if it has one first word, or merge-sorted: no input
-is worse than n log n. Where one short word is all there is, it is sorted digit by digit.
+is worse than n log n. Where one short word is all there is, or the first has few values so that their ranks do, it is
+sorted digit by digit.
 """
 
 import numpy as np
@@ -21,8 +22,10 @@ _CROWD = 40
 """Rows in one bucket from which merging beats insertion."""
 _DIGIT = 11
 _DIGIT_MASK = (1 << _DIGIT) - 1
+_MOST_DIGITS = 4
 _DIGITS_FROM = 1 << 9
-"""Rows from which one word of up to three digits is sorted digit by digit."""
+_DIGITS_TO = 1 << 20
+"""Rows from which, and up to which, words of a few digits are sorted digit by digit."""
 _WIDE = 1 << 16
 _COARSE = 1 << 13
 """Rows that a bucket of the coarse pass should hold: their words and positions fit the second-level cache."""
@@ -247,30 +250,88 @@ def _sort_alike(data, columns, exact, one, two, order, lo, hi, room_one, room_tw
 
 
 @njit(cache=True)
-def _sort_digits(words, order, most, to_words, to_order):  # type: ignore[no-untyped-def]
-    """Sort words in 0 .. most and the order with them, stably, by digits from the lowest up; whether they are in the
-    given arrays afterwards (else in `to_…`). O(n) for each _DIGIT bits of `most`."""
-    n, shift, here = words.shape[0], 0, True
-    starts = np.empty((1 << _DIGIT) + 1, np.int64)
-    while most >> shift > 0:
-        from_words, from_order = (words, order) if here else (to_words, to_order)
-        into_words, into_order = (to_words, to_order) if here else (words, order)
-        for b in range(starts.shape[0]):
-            put_word(starts, b, 0)
+def _sort_digits(words, most, order, spare):  # type: ignore[no-untyped-def]
+    """Sort words in 0 .. most stably, by digits from the lowest up, with their places beside them in the same words;
+    fills order. spare: room for n. O(n) for each _DIGIT bits of `most`, which has room for a place above it."""
+    n = words.shape[0]
+    beside = _bits(np.uint64(n - 1))
+    digits = (_bits(np.uint64(most)) + _DIGIT - 1) // _DIGIT
+    starts = np.zeros((digits, 1 << _DIGIT), np.int64)
+    for i in range(n):
+        left = word(words, i)
+        put_word(words, i, (left << beside) | i)
+        for digit in range(digits):
+            at = left & _DIGIT_MASK
+            put(starts, digit, at, cell(starts, digit, at) + 1)
+            left >>= _DIGIT
+    here, there = words, spare
+    for digit in range(digits):
+        total = 0
+        for at in range(1 << _DIGIT):
+            count = cell(starts, digit, at)
+            put(starts, digit, at, total)
+            total += count
+        shift = beside + digit * _DIGIT
         for i in range(n):
-            digit = (word(from_words, i) >> shift) & _DIGIT_MASK
-            put_word(starts, digit + 1, word(starts, digit + 1) + 1)
-        for b in range(1, starts.shape[0]):
-            put_word(starts, b, word(starts, b) + word(starts, b - 1))
-        for i in range(n):
-            digit = (word(from_words, i) >> shift) & _DIGIT_MASK
-            to = word(starts, digit)
-            put_word(starts, digit, to + 1)
-            put_word(into_words, to, word(from_words, i))
-            put_word(into_order, to, word(from_order, i))
-        here = not here
-        shift += _DIGIT
-    return here
+            left = word(here, i)
+            at = (left >> shift) & _DIGIT_MASK
+            to = cell(starts, digit, at)
+            put(starts, digit, at, to + 1)
+            put_word(there, to, left)
+        here, there = there, here
+    place = (1 << beside) - 1
+    for i in range(n):
+        left = word(here, i)
+        put_word(order, i, left & place)
+        put_word(words, i, left >> beside)
+
+
+@njit(cache=True)
+def _rank_words(one, two, ranks):  # type: ignore[no-untyped-def]
+    """Write into ranks[n] the rank of each first word among all, and the second word below it.
+
+    Returns the greatest of them, or -1 where they do not fit beside a place, or where first words are so many that it
+    does not pay; O(n).
+    """
+    n = one.shape[0]
+    limit = n >> 3
+    size = 64
+    while size < 4 * limit:
+        size *= 2
+    table = np.zeros(size, np.int64)
+    distinct = np.empty(limit + 1, np.int64)
+    count, most = 0, np.int64(0)
+    for i in range(n):
+        wanted = word(one, i)
+        at = (wanted ^ (wanted >> 29)) & (size - 1)
+        while True:
+            found = word(table, at)
+            if found == 0:
+                if count == limit:
+                    return np.int64(-1)
+                put_word(distinct, count, wanted)
+                count += 1
+                put_word(table, at, count)
+                found = count
+                break
+            if word(distinct, found - 1) == wanted:
+                break
+            at = (at + 1) & (size - 1)
+        put_word(ranks, i, found - 1)
+        if word(two, i) < 0:
+            return np.int64(-1)
+        most = max(most, word(two, i))
+    shift = _bits(np.uint64(most))
+    if shift + _bits(np.uint64(count)) + _bits(np.uint64(n)) > 62:
+        return np.int64(-1)
+    none, no_columns = np.empty((0, 0), np.int64), np.empty(0, np.int64)
+    zeros, numbers = np.zeros(count, np.int64), np.arange(count)
+    merge_sort(none, no_columns, 0, distinct, zeros, numbers, 0, count)
+    for rank in range(count):
+        put_word(zeros, word(numbers, rank), rank)
+    for i in range(n):
+        put_word(ranks, i, (word(zeros, word(ranks, i)) << shift) | word(two, i))
+    return (np.int64(count) << shift) - 1
 
 
 @njit(cache=True)
@@ -309,8 +370,9 @@ def _sort_buckets(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def sort_words(data: np.ndarray, columns: np.ndarray):  # type: ignore[no-untyped-def]
-    """The stable order of all rows by the columns: (order[n], first words in order, second words in order, number of
-    the first column that is in neither word). O(n log n), O(n) where the first word is uniform."""
+    """The stable order of all rows by the columns: (order[n], two words of each in order, which are equal where the
+    columns in them are, number of the first column that is in neither word). O(n log n), O(n) where the first word is
+    uniform or has few values."""
     one = np.empty(data.shape[0], np.int64)
     exact = pack_columns(data, data.shape[0], columns, 0, one)
     return sort_behind(data, columns, one, exact)
@@ -340,16 +402,18 @@ def sort_behind(data: np.ndarray, columns: np.ndarray, one: np.ndarray, exact: i
     if sorted_already:
         return order, one, two, exact
     to_one, to_two, to_order = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    if single and _DIGITS_FROM <= n <= _WIDE:
-        least, most = word(one, 0), word(one, 0)
-        for i in range(n):
-            least = min(least, word(one, i))
-            most = max(most, word(one, i))
-        if least >= 0 and most >> (3 * _DIGIT) == 0:
+    if not rest and _DIGITS_FROM <= n <= _DIGITS_TO:
+        least, most = word(one, 0), np.int64(-1)
+        if single:
             for i in range(n):
-                put_word(to_two, i, word(two, i))
-            if _sort_digits(one, order, most, to_one, to_order):
-                return order, one, two, exact
+                least, most = min(least, word(one, i)), max(most, word(one, i))
+                put_word(to_one, i, word(one, i))
+        else:
+            least, most = 0, _rank_words(one, two, to_one)
+        short = least >= 0 and most >= 0 and _bits(np.uint64(most)) <= _MOST_DIGITS * _DIGIT
+        if short and _bits(np.uint64(most)) + _bits(np.uint64(n)) <= 62:
+            _sort_digits(to_one, most, to_order, to_two)
+            to_two[:] = 0
             return to_order, to_one, to_two, exact
     if n <= _WIDE:
         starts = np.empty(2 * n + 17, np.int64)
