@@ -47,7 +47,7 @@ from service.spark import Stage, start_session
 from service.steering import Steering
 from service.trouble import STOPPED, Trouble
 from service.worker import Job
-from storage.errors import VernierError
+from storage.errors import StorageError, VernierError
 from storage.state import StateDirectory
 
 FAILURES_IN_A_ROW = 6
@@ -164,7 +164,7 @@ class Driver:
 
     def _tell(self, told: Trouble) -> None:
         """Leave word of a failure; that this fails as well must not hide it."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(StorageError):
             trouble.tell(self.epochs.directory.blob, told)
 
     def _reached(self) -> int:
