@@ -125,7 +125,7 @@ class Exchange:
         while (mail := self._mailbox.receive()) is not None:
             self._sort(mail, got)
             found = True
-        if len(self._mailbox.rings) != len(self._rings):
+        if self._rings != list(self._mailbox.rings.values()):
             self._look_around()
         return found
 

@@ -99,7 +99,8 @@ class Mailbox:
             outbox = self._outboxes[address] = self._connect(address)
         return outbox
 
-    def _connect(self, address: str) -> Outbox:
+    def _socket(self, address: str) -> zmq.Socket[bytes]:
+        """What is to be connected to a peer."""
         socket = self.context.socket(zmq.PUSH)
         socket.setsockopt(zmq.SNDHWM, 0)
         socket.setsockopt(zmq.LINGER, _LINGER_MS)
@@ -107,6 +108,10 @@ class Mailbox:
         if self._keys.encrypted:
             socket.curve_secretkey, socket.curve_publickey = self._keys.secret, self._keys.public
             socket.curve_serverkey = self._keys.public
+        return socket
+
+    def _connect(self, address: str) -> Outbox:
+        socket = self._socket(address)
         socket.connect(address)
         here = address.rpartition(":")[0] == self.address.rpartition(":")[0]
         ring = Ring.make() if here else None
@@ -139,11 +144,11 @@ class Mailbox:
                 self.rings[offer[OFFER_BYTES:].decode()] = ring
 
     def keep(self, addresses: list[str]) -> None:
-        """Forget everyone else: processes come and go."""
+        """Forget everyone else: processes come and go. But who may still write to us is read, also by those who do not
+        care: it may be a peer again without having noticed that it was none."""
         for address in self._outboxes.keys() - set(addresses):
             self._outboxes.pop(address).close()
-        for address in self.rings.keys() - set(addresses):
-            del self.rings[address]
+        self.rings = {address: ring for address, ring in self.rings.items() if not ring.over}
 
     def close(self) -> None:
         """Stop listening and drop what was not sent."""

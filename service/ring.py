@@ -15,13 +15,13 @@ import struct
 
 import numpy as np
 
-from service.kernels.rings import READY, await_any, fall_asleep, pull, push
+from service.kernels.rings import NONCE, OVER, READY, await_any, fall_asleep, pull, push
 from storage.updates import Ints
 
 WORDS = 1 << 16
 """Of a ring, half a megabyte: more than a round of a loop sends as a rule, and of no weight beside a worker."""
 _BYTES = 8 * WORDS
-_NONCE = slice(READY + 1, READY + 3)
+_NONCE = slice(NONCE, NONCE + 2)
 _OFFER = struct.Struct("<qq16s")
 """pid, descriptor, nonce"""
 OFFER_BYTES = _OFFER.size
@@ -30,8 +30,8 @@ OFFER_BYTES = _OFFER.size
 class Ring:
     """One direction between two processes: a writer, a reader. address: where it is mapped."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, writer: int) -> None:
+        self._descriptor, self._writer = descriptor, writer
         self._words: Ints = np.frombuffer(mmap.mmap(descriptor, _BYTES), np.int64)
         self.address = self._words.ctypes.data
 
@@ -43,7 +43,7 @@ class Ring:
         try:
             descriptor = os.memfd_create("vernier-ring")
             os.ftruncate(descriptor, _BYTES)
-            made = Ring(descriptor)
+            made = Ring(descriptor, os.getpid())
         except OSError:
             return None
         made._words[_NONCE] = np.frombuffer(secrets.token_bytes(16), np.int64)
@@ -65,7 +65,7 @@ class Ring:
         try:
             if os.fstat(opened).st_size != _BYTES or os.fstat(opened).st_uid != os.geteuid():
                 return None
-            found = Ring(opened)
+            found = Ring(opened, pid)
         except OSError:
             return None
         finally:
@@ -81,8 +81,13 @@ class Ring:
         """Whether the reader has it; the writer then needs its descriptor no more."""
         if self._words[READY] == 0:
             return False
-        self.close()
+        self._give_back()
         return True
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will be written any more."""
+        return bool(self._words[OVER]) or not os.path.exists(f"/proc/{self._writer}")
 
     def write(self, header: Ints, words: Ints) -> int:
         """FULL, WRITTEN or WAKE (service/kernels/rings.py)."""
@@ -94,7 +99,11 @@ class Ring:
         return words
 
     def close(self) -> None:
-        """Give the descriptor back; the memory goes with the last process that has it mapped."""
+        """Write no more; the memory goes with the last process that has it mapped."""
+        self._words[OVER] = 1
+        self._give_back()
+
+    def _give_back(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

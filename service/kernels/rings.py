@@ -9,9 +9,9 @@ from numba import njit
 
 from service.kernels.fences import acquire, fence, give_way, release
 
-READY, HEAD, TAIL, ASLEEP, DATA = 0, 8, 16, 24, 32
-"""Where the words stand: whether the reader has mapped the ring, counts, whether the reader waits elsewhere; where the
-messages' room begins."""
+READY, OVER, NONCE, HEAD, TAIL, ASLEEP, DATA = 0, 1, 2, 8, 16, 24, 32
+"""Where the words stand: whether the reader has mapped the ring, whether the writer writes no more, two that nobody
+else knows, counts, whether the reader waits elsewhere; where the messages' room begins."""
 FULL, WRITTEN, WAKE = 0, 1, 2
 """What came of writing: nothing, there is no room; it is there; it is there, and the reader must be woken."""
 

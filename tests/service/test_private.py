@@ -130,14 +130,25 @@ def strangers(keys: Keys) -> dict[str, Keys]:
     }
 
 
+class Watched(Mailbox):
+    """One whose connection tells what becomes of it, from the start."""
+
+    watch: zmq.Socket[bytes]
+
+    def _socket(self, address: str) -> zmq.Socket[bytes]:
+        made = super()._socket(address)
+        self.watch = made.get_monitor_socket()
+        return made
+
+
 @pytest.mark.parametrize("who", ["no key", "another pair", "another token"])
 def test_a_stranger_sends_to_workers_and_the_epoch_goes_on(who: str) -> None:
     keys = Keys.sealed("a certificate")
-    boxes, stranger = [Mailbox(keys) for _ in range(2)], Mailbox(strangers(keys)[who])
+    boxes, stranger = [Mailbox(keys) for _ in range(2)], Watched(strangers(keys)[who])
     try:
         peers = [box.address for box in boxes]
         false = Exchange(stranger, "a", 1, peers, None, PATIENCE)
-        watch, seen = false._out[0]._socket.get_monitor_socket(), 0
+        watch, seen = stranger.watch, 0
         false._send(0, 1, 8, np.array([666]))
         while who != "another token" and not seen:
             assert watch.poll(PATIENCE * 1000), "the connection was not refused"

@@ -152,3 +152,52 @@ def test_a_ring_that_cannot_be_opened_changes_nothing(monkeypatch: pytest.Monkey
     finally:
         for box in boxes:
             box.close()
+
+
+def test_a_peer_that_was_left_out_for_an_attempt_is_heard_again() -> None:
+    """Only one side has seen the attempt in between: the other one still writes where it always wrote."""
+    boxes = [Mailbox(Keys.plain("secret")) for _ in range(3)]
+
+    def meet(attempt: str, members: tuple[int, ...], present: tuple[int, ...]) -> list[list[bytes]]:
+        peers = [boxes[i].address for i in members]
+        ends = [Exchange(boxes[i], attempt, members.index(i), peers, None, 5.0) for i in present]
+        found: list[list[bytes]] = [[] for _ in ends]
+
+        def run(place: int) -> None:
+            for call in range(10):
+                found[place] += ends[place].allgather(bytes([place, call]))
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(ends) if len(ends) > 1 else 0)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return found
+
+    try:
+        whole = [bytes([i, call]) for call in range(10) for i in range(2)]
+        assert meet("a", (0, 1), (0, 1)) == [whole, whole]
+        meet("b", (0, 2), (0,))  # given up before the others came
+        for attempt in ("c", "d"):
+            assert meet(attempt, (0, 1), (0, 1)) == [whole, whole]
+        meet("e", (1, 2), (1,))
+        assert meet("f", (0, 1), (0, 1)) == [whole, whole]
+        assert all(len(box.rings) == 1 for box in boxes[:2])
+    finally:
+        for box in boxes:
+            box.close()
+
+
+def test_rings_of_whoever_is_gone_are_let_go() -> None:
+    boxes = [Mailbox(Keys.plain("secret")) for _ in range(2)]
+    try:
+        writer, reader = pair()
+        boxes[0].rings["tcp://127.0.0.1:1"] = reader
+        boxes[0].keep([boxes[1].address])
+        assert boxes[0].rings  # nobody has said that it is over
+        writer.close()
+        boxes[0].keep([boxes[1].address])
+        assert not boxes[0].rings
+    finally:
+        for box in boxes:
+            box.close()
