@@ -20,7 +20,7 @@ run: setup ## the live demonstration: broker, Spark, sidecar, producer, page
 	@$(ENV) exec $(PY) -m service.demo $(ARGS)
 
 test: setup ## every test, two files at a time (ARGS="-k name" for some, one by one)
-	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile)
+	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder)
 
 check: setup ## format, lint, types, layers, duplicate code, lock
 	@tools/check.sh

@@ -24,7 +24,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what is marked nightly unless it is asked for."""
+    """Files with long tests come first, so that none is left to one process at the end; skip what is marked nightly
+    unless it is asked for."""
+    longest: dict[Path, float] = {}
+    for item in items:
+        allowed = item.get_closest_marker("timeout")
+        longest[item.path] = max(
+            longest.get(item.path, 0.0), float(allowed.args[0]) if allowed and allowed.args else 0.0
+        )
+    items.sort(key=lambda item: -longest[item.path])
     if not config.getoption("--nightly"):
         skip = pytest.mark.skip(reason="only with --nightly")
         for item in items:
