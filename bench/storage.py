@@ -70,7 +70,8 @@ def ours(edges: Ints, keys: Ints, batch: int) -> dict[str, Any]:
     asked = key_rows(keys.reshape(-1, 1), np.arange(1), np.empty(0, np.int64), 0)
     asked = np.ascontiguousarray(asked[np.argsort(asked[:, 0])])
     cursor = Cursor(trace.layers, 1, 1, 0)
-    look_up, found = averaged(lambda: cursor.look_up(asked))
+    look_up, selected = averaged(lambda: cursor.look_up(asked))
+    found = selected.dense()
 
     def half(first: int, stop: int) -> Layer:
         return Layer.build(updates_of(edges, first, stop), 1, first, stop, first)
