@@ -8,7 +8,6 @@ and only then sleeps, if there are cores enough for all of them.
 
 from __future__ import annotations
 
-import os
 import struct
 import time
 
@@ -16,6 +15,7 @@ import numpy as np
 import zmq
 
 from operators.exchange import Round, least
+from service.cores import usable_cores
 from service.errors import DeadlinePassed
 from service.kernels.rings import await_any, fall_asleep
 from service.link import Link
@@ -52,7 +52,7 @@ class Exchange:
         self._early: dict[tuple[int, int], Mail] = {}
         mailbox.keep(peers)
         self._out = {i: mailbox.outbox(peer) for i, peer in enumerate(peers) if i != index}
-        self._looks = _LOOKS if self.workers <= _cores() else 0
+        self._looks = _LOOKS if self.workers <= usable_cores() else 0
         self._read = np.zeros(HEADER_WORDS, np.int64)
         self._look_around()
         self._poller = zmq.Poller()
@@ -149,15 +149,13 @@ class Exchange:
         """Until something happens. Whoever writes into a ring of a sleeping worker sends an empty message, too."""
         left = deadline - time.monotonic()
         fall_asleep(self._rings_at, 1)
-        if await_any(self._rings_at, 0) < 0:
+        try:
+            if await_any(self._rings_at, 0) >= 0:
+                return
             ready = dict(self._poller.poll(min(_NAP_MS, int(left * 1000) + 1))) if left > 0 else {}
-            if self._link is not None and self._link.fileno() in ready:
-                self._link.check(self.attempt)
-            if not ready and time.monotonic() >= deadline:
-                raise DeadlinePassed(attempt=self.attempt, what="message from a peer", seconds=self._seconds)
-        fall_asleep(self._rings_at, 0)
-
-
-def _cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        finally:
+            fall_asleep(self._rings_at, 0)
+        if self._link is not None and self._link.fileno() in ready:
+            self._link.check(self.attempt)
+        if not ready and time.monotonic() >= deadline:
+            raise DeadlinePassed(attempt=self.attempt, what="message from a peer", seconds=self._seconds)

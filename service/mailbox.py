@@ -115,13 +115,13 @@ class Mailbox:
         socket.connect(address)
         here = address.rpartition(":")[0] == self.address.rpartition(":")[0]
         ring = Ring.make() if here else None
-        outbox = Outbox(socket, None, self.token)
-        if ring is None:
-            return outbox
-        offer = ring.offer + self.address.encode()
-        header = np.array([*_OFFERS, 0, 0, 0, len(offer)])
-        outbox.send(header, np.frombuffer(offer + bytes(-len(offer) % 8), np.int64))
-        return Outbox(socket, ring, self.token)
+        outbox = Outbox(socket, ring, self.token)
+        if ring is not None:
+            # It goes by the socket, since nobody has opened the ring yet.
+            offer = ring.offer + self.address.encode()
+            header = np.array([*_OFFERS, 0, 0, 0, len(offer)])
+            outbox.send(header, np.frombuffer(offer + bytes(-len(offer) % 8), np.int64))
+        return outbox
 
     def receive(self) -> Mail | None:
         """The next message that came by the socket; what is not of this service is dropped unread. None: there is

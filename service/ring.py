@@ -52,7 +52,7 @@ class Ring:
     @property
     def offer(self) -> bytes:
         """What the reader needs to open it."""
-        return _OFFER.pack(os.getpid(), self._descriptor, self._words[_NONCE].tobytes())
+        return _OFFER.pack(self._writer, self._descriptor, self._words[_NONCE].tobytes())
 
     @staticmethod
     def accept(offer: bytes) -> Ring | None:

@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from operators.language.app import App
 from operators.language.duration import nanoseconds
 from service import masking
+from service.cores import usable_cores
 from service.formats.avro import Schemas, read_schema
 from service.sections import Epoch, Exchange, Http, Kafka, Log, Otel, Publish, Section, Sink, Source, Spark, State
 from service.sources import DoorConfig, SourceConfig
@@ -73,9 +74,7 @@ class Settings(BaseSettings):
     @field_validator("workers")
     @classmethod
     def _count_cores(cls, value: int) -> int:
-        return (
-            value or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else value or os.cpu_count() or 1
-        )
+        return value or usable_cores()
 
     @model_validator(mode="after")
     def _password_once(self) -> Settings:
