@@ -32,14 +32,12 @@ def touched_keys(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 def visited_keys(rows: np.ndarray, scheduled: np.ndarray, k: int) -> np.ndarray:
     """The keys `[hash | key (k)]` of keyed rows sorted by key and of `scheduled[n, 1 + k]`, in any order: each once,
     sorted. O(rows + n log n)."""
-    runs = key_runs(rows, k)
-    touched, n = runs.shape[0] - 1, scheduled.shape[0]
-    keys = np.empty((touched + n, 1 + k), np.int64)
-    for i in range(touched):
-        for c in range(1 + k):
-            keys[i, c] = rows[runs[i], c]
+    found, _ = touched_keys(rows, k)
+    touched, n = found.shape[0], scheduled.shape[0]
     if n == 0:
-        return keys
+        return found
+    keys = np.empty((touched + n, 1 + k), np.int64)
+    keys[:touched] = found
     keys[touched:] = scheduled
     # The hash of one word is the key.
     order = sort_order(keys, np.arange(1 + k if k > 1 else 1))

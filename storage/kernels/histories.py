@@ -342,8 +342,7 @@ def _select(  # type: ignore[no-untyped-def]
                     arena = more_rows(arena, begin + wanted)
                 if begin != at:
                     for e in range(size):
-                        for c in range(last + 1):
-                            put(arena, begin + e, c, cell(arena, at + e, c))
+                        _copy(arena, at + e, arena, begin + e, last + 1)
                 at, room, used = begin, wanted, begin + wanted
             # A step is a matrix of rows in order, each once: its entries are merged from where they lie.
             stride = 8 * cell(table, step, VAL_STRIDE)
