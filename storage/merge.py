@@ -39,14 +39,14 @@ class Merge:
     """The merge of `older` and `newer`, compacted to `since`: data times before it become `since`, rounds stay.
 
     That is `advance_by` for the frontier {(since, 0 … 0)}. `size` updates of the two make the whole work, `spent` of
-    which are done. Takes room for both at once; pages that are never written
+    which are done; `due` is for whoever pays for several. Takes room for both at once; pages that are never written
     cost nothing.
     """
 
-    __slots__ = ("_columns", "_state", "newer", "older", "since", "size", "spent")
+    __slots__ = ("_columns", "_state", "due", "newer", "older", "since", "size", "spent")
 
-    def __init__(self, older: Layer, newer: Layer, since: int) -> None:
-        self.older, self.newer, self.since = older, newer, since
+    def __init__(self, older: Layer, newer: Layer, since: int, *, due: int = 0) -> None:
+        self.older, self.newer, self.since, self.due = older, newer, since, due
         n = self.size = older.updates + newer.updates
         self.spent = 0
         keys = len(older.hashes) + len(newer.hashes)

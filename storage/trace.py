@@ -1,25 +1,30 @@
 """Trace: the layers of one arrangement on one worker, few and geometric in size.
 
 A slice appends matrices of rows, one a step, and readers keep marks in them (how many they have seen); when the slice
-closes they become one layer. Neighbours whose sizes are within a factor of two merge, compacted to `since`, and a merge
-takes its time: each close gives every merge in progress work for `FUEL` times the updates that the slice added, and
-`LEAST` more. Readers use the two old layers until the new one is done; merges are not persisted. Small layers wait
-until there are more than `SMALL_LAYERS` of them and then become one, so that small slices do not merge each time.
+closes they become one layer. Neighbours whose sizes are within a factor of two merge, compacted to `since`, and merges
+take their time: each close pays for `FUEL` updates of them for each update that the slice added and each level of
+sizes, and for `LEAST` more, the merge first that is due first. Readers use the two old layers until the new one is
+done; merges are not persisted. Small layers wait until there are more than `SMALL_LAYERS` of them and then become one,
+so that small slices do not merge each time.
 
-*No close stalls*: it costs the sort of its own steps, plus fuel for at most one merge for each layer, or for small ones
-a sort of at most `SMALL_LAYERS * SMALL` rows.
-*Merges keep up*: a merge of older a and newer b updates, a < 2 b, is done when (a + b) / FUEL <= 3 b / 4 updates have
-come in behind it: before as many as its newer half wait to be merged with what it makes. `FUEL` is little more than the
-3 that keeping up takes, so that closes are alike: merges are nearly always in progress, none is done in one go.
+*Closes are alike*: an update goes through little more than one merge a level, and `FUEL` is more than that, so what a
+close pays for is nearly always a matter of its own updates, not of how many merges coincide. It costs the sort of its
+own steps, that fuel, and now and then a sort of at most `SMALL_LAYERS * SMALL` rows for small layers, which is taken
+off the fuel.
+*Merges keep up*: a merge of older a and newer b updates, a < 2 b, is due when b more have come in behind it: before as
+many as its newer half wait to be merged with what it makes. A close pays for more than its fuel where the merges that
+are due by some count would be late at an even pace, as they may be when slices grow.
 *Layers are few*: neighbours that do not merge are at least a factor of two apart; behind a merge of a and b stand what
-stood there when it began (falling by factors of two: less than b in all) and what has come since (at most 3 b / 4). So
-sizes fall geometrically, with two layers a merge, down to the small ones: O(log n) layers for n updates.
+stood there when it began (falling by factors of two: less than b in all) and what has come since (at most b). So sizes
+fall geometrically, with two layers a merge, down to the small ones: O(log n) layers for n updates.
 *Work is O(log n) an update*: a merge makes the layer that an update is in larger by a half or more (a < 2 b: from a to
 a + b > 3/2 a), unless the older one had shrunk below the newer, which the updates pay that cancelled in it.
 Source: seed 000, "A proposal"; differential-dataflow's fuelled spine.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 
@@ -36,10 +41,10 @@ from storage.updates import MIN_TIME, Ints
 
 __all__ = ["FUEL", "LEAST", "Selection", "Trace"]
 
-FUEL = 4
-"""Updates that each merge in progress goes on by for each update that a slice adds."""
+FUEL = 1.2
+"""Updates that merges go on by for each update that a slice adds and each level: sizes from `SMALL` up, by doubling."""
 LEAST = 1 << 9
-"""Updates that it goes on by in any case, so that merges end when nothing comes in."""
+"""Updates that they go on by in any case, so that merges end when nothing comes in."""
 SMALL = 1 << 9
 """Updates below which a layer is small."""
 SMALL_LAYERS = 8
@@ -55,13 +60,14 @@ class Trace:
     they are read where they lie and become a layer when the slice closes.
 
     `_small` counts the small layers at the end. `_at_rest`: nothing merges, and nothing will before layers come in.
-    `merged` counts the updates of merges that are done, `spent` those that merges have gone through.
+    `merged` counts the updates of merges that are done, `spent` those that merges have gone through, `_added` those of
+    layers that slices have made: `due` of a merge counts them too.
     `since`: times before it may read as one. It goes where `close_slice` is told, but not beyond what a reader holds
     (`advance_by`), and no two layers merge across a cut that a reader holds (`distinguish`). Forks share the holds.
     """
 
     __slots__ = (
-        "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_sealed", "_small", "_table",
+        "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_sealed", "_small", "_table",
         "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent", "steps",
         "val_width",
     )  # fmt: skip
@@ -73,7 +79,7 @@ class Trace:
         self.merges: list[Merge] = []
         self.readers, self.cuts = Holds(1 + depth), Holds(1)
         self.since = since
-        self.merged = self.spent = 0
+        self.merged = self.spent = self._added = 0
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
         self._addresses: list[Ints] = []
@@ -88,7 +94,7 @@ class Trace:
         copy.merges = list(self.merges)
         copy.readers, copy.cuts = self.readers, self.cuts
         copy.replace(self.layers)
-        copy._at_rest = self._at_rest
+        copy._at_rest, copy._added = self._at_rest, self._added
         return copy
 
     def replace(self, layers: list[Layer]) -> None:
@@ -197,7 +203,7 @@ class Trace:
     def close_slice(self, since: int) -> None:
         """Make a layer of this slice's steps, compact to `since` (or what readers hold), go on with merging neighbours.
 
-        O(n log n) for n updates of the slice, plus `FUEL` n + `LEAST` for each merge. Raises DiffOverflow.
+        O(n log n) for n updates of the slice, plus their fuel, O(n log updates). Raises DiffOverflow.
         """
         held = self.readers.earliest
         self.since = max(self.since, since if held is None else min(since, held))
@@ -209,8 +215,9 @@ class Trace:
         if self._at_rest and self._small <= SMALL_LAYERS and (fresh is None or fresh.updates < SMALL):
             return
         layers = list(self.layers)
+        spent = self.spent
         self._unite_small(layers)
-        self._go_on(layers, LEAST + FUEL * (0 if fresh is None else fresh.updates))
+        self._go_on(layers, 0 if fresh is None else fresh.updates, self.spent - spent)
         self.replace(layers)
         self._at_rest = not self.merges and self.cuts.earliest is None
 
@@ -244,31 +251,48 @@ class Trace:
         self.spent += updates
         layers[-tail:] = [] if united is None else [united]
 
-    def _go_on(self, layers: list[Layer], fuel: int) -> None:
-        """Work on the merges of `layers`, oldest first, with so much fuel each; begin those that are due."""
-        place, cut = 0, self.cuts.earliest
-        while place + 1 < len(layers):
-            older, newer = layers[place], layers[place + 1]
-            merge = next((merge for merge in self.merges if merge.older is older), None) if self.merges else None
-            due = newer.updates >= SMALL and older.updates < 2 * newer.updates and (cut is None or newer.upper <= cut)
-            if merge is None and due and not self._busy(older, newer):
-                merge = Merge(older, newer, self.since)
-                self.merges.append(merge)
-            if merge is None:
-                place += 1
-                continue
+    def _go_on(self, layers: list[Layer], added: int, spent: int) -> None:
+        """Begin the merges of `layers` that are due to begin, and pay for those in progress, the first due one first.
+
+        added: updates of the slice's layer; spent: what has been paid for already.
+        """
+        self._added += added
+        self._begin(layers)
+        fuel = self._fuel(layers, added) - spent
+        while self.merges:
+            merge = min(self.merges, key=lambda merge: (not merge.done, merge.due))
+            if fuel <= 0 and not merge.done:
+                return
             before = merge.spent
             merge.work(fuel)
             self.spent += merge.spent - before
-            if not merge.done:
-                place += 1
-            else:
+            fuel -= merge.spent - before
+            if merge.done:
                 self.merges.remove(merge)
                 self.merged += merge.size
                 merged = merge.finish()
+                place = next(i for i, layer in enumerate(layers) if layer is merge.older)
                 layers[place : place + 2] = [merged] if merged.updates else []
-                # The layer before it may be due now.
-                place = max(place - 1, 0)
+                self._begin(layers)
+
+    def _begin(self, layers: list[Layer]) -> None:
+        """Let neighbours merge that are within a factor of two."""
+        cut = self.cuts.earliest
+        for older, newer in itertools.pairwise(layers):
+            if newer.updates < SMALL or older.updates >= 2 * newer.updates or (cut is not None and newer.upper > cut):
+                continue
+            if not self._busy(older, newer):
+                self.merges.append(Merge(older, newer, self.since, due=self._added + newer.updates))
+
+    def _fuel(self, layers: list[Layer], added: int) -> int:
+        """How many updates a close pays for that adds so many."""
+        levels = (sum(layer.updates for layer in layers) // SMALL).bit_length()
+        fuel = LEAST + int(FUEL * levels * added)
+        left = 0
+        for merge in sorted(self.merges, key=lambda merge: merge.due):
+            left += merge.size - merge.spent
+            fuel = max(fuel, left * added // max(added, merge.due - self._added, 1))
+        return fuel
 
     def _busy(self, *layers: Layer) -> bool:
         """Whether one of the layers is merging."""

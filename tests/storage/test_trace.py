@@ -16,7 +16,7 @@ from storage import trace as trace_module
 from storage.kernels.hashing import key_rows
 from storage.layer import Layer, keyed_rows
 from storage.merge import Merge, merge_layers
-from storage.trace import FUEL, Trace
+from storage.trace import FUEL, SMALL, Trace
 from storage.updates import Updates
 
 Fact = tuple[int, int, int]
@@ -70,15 +70,12 @@ def test_what_a_trace_reads_is_the_same_whatever_is_merging(seed: int, keys: int
             updates.rows.tolist(), updates.rounds[:, 0].tolist(), updates.diff.tolist(), strict=True
         ):
             facts[key, val, round_] += diff
-        before = sum(merge.spent for merge in trace.merges)
+        spent, levels = trace.spent, sum(layer.updates for layer in trace.layers).bit_length() + 1
         trace.seal(keyed_rows(updates, 1), lower, lower + 10)
-        done = trace.merged
         trace.close_slice(lower + 10)
         inserted += n
-        # Each merge, done or not, went on by its fuel; overshoot is a val's history, here of at most two rounds.
-        merges = len(trace.merges) + len(trace.layers) + 2
-        after = sum(merge.spent for merge in trace.merges) + trace.merged - done
-        assert after - before <= merges * (FUEL * n + 4)
+        # Merges share the fuel, which is more where slices grow; overshoot is a val's history, of at most two rounds.
+        assert trace.spent - spent <= (FUEL * levels + 8) * n + 4 * levels
         seen_merging += bool(trace.merges)
         sizes = [layer.updates for layer in trace.layers]
         assert all(sizes)
@@ -95,6 +92,25 @@ def test_what_a_trace_reads_is_the_same_whatever_is_merging(seed: int, keys: int
             assert found == wanted
     assert seen_merging > 5 or keys < 100
     assert trace.merged <= inserted * (2 + math.log(inserted, 1.5))
+
+
+@pytest.mark.parametrize(("rows", "nodes"), [(200, 10**9), (200, 3_000), (1_500, 10**9)])
+def test_closes_of_slices_that_are_alike_are_alike(rows: int, nodes: int) -> None:
+    choose = np.random.default_rng(rows)
+    trace = Trace("t", 1, 1, 0)
+    spent, layers = [], []
+    for number in range(900):
+        keys = choose.integers(0, nodes, (rows, 2))
+        trace.seal(keyed_rows(Updates.of(keys, np.full(rows, number), 1), 1), number, number + 1)
+        before = trace.spent
+        trace.close_slice(number + 1)
+        spent.append(trace.spent - before)
+        layers.append(len(trace.layers))
+    levels = (trace.updates // SMALL).bit_length()
+    # What an update goes through is paid for as evenly as merges of all sizes allow.
+    assert max(spent[300:]) <= 1.5 * FUEL * levels * rows + trace_module.LEAST
+    assert max(spent[300:]) <= 4 * np.mean(spent[300:])
+    assert max(layers) <= 2 * levels + trace_module.SMALL_LAYERS + 2
 
 
 def test_small_layers_wait_for_each_other() -> None:
