@@ -9,13 +9,19 @@ import numpy as np
 from storage.kernels.histories import (
     AS_STORED,
     COUNTS,
+    GENERATIONS,
     HEAD,
+    INDEX_WORDS,
     LINK,
     LINKS,
     SLOTS,
+    STEPS,
     WORDS,
     count_runs,
+    count_unknown,
     forget_blocks,
+    index_steps,
+    lay_out,
     select_keys,
     spread_heads,
 )
@@ -27,6 +33,8 @@ _ROOM = 1 << 10
 """Keys that a new index has room for."""
 _REMEMBERED = 1 << 29
 """Bytes of histories above which what is remembered is forgotten before the next call."""
+_ORDERED = 1 << 14
+"""Keys from which the index is laid out in the order of hashes, in which they come: it is beyond the caches then."""
 _KEPT = 1 << 26
 """Bytes of room, for them or for the index, that are kept from slice to slice."""
 
@@ -60,30 +68,22 @@ class Histories:
     """The histories of a trace's keys that have been asked for since `forget`, and an index of its steps."""
 
     __slots__ = (
-        "_arena",
-        "_asked",
-        "_fold",
-        "_generation",
-        "_heads",
-        "_index",
-        "_key_width",
-        "_links",
-        "_shape",
-        "_slots",
-    )
+        "_arena", "_asked", "_fold", "_generation", "_heads", "_index", "_key_width", "_least", "_links", "_most",
+        "_shape", "_slots",
+    )  # fmt: skip
 
     def __init__(self, key_width: int, val_width: int, depth: int) -> None:
         self._key_width, self._shape = key_width, (val_width, depth)
-        self._generation = 1
         self._fold = AS_STORED
         self._asked = False
-        self._index = np.zeros(COUNTS, np.int64)
+        self._least, self._most = 2**63 - 1, -(2**63)
+        self._index = np.zeros(INDEX_WORDS, np.int64)
+        self._generation: int
         self._heads: Ints
         self._slots: Ints
         self._links: Ints
-        self._arena: Ints
-        self._arena = np.empty((0, val_width + depth + 2), np.int64)
-        self._make(0, 0)
+        self._arena: Ints = np.empty((0, val_width + depth + 2), np.int64)
+        self._empty()
 
     def select(
         self, table: Ints, keyed: Ints, settled: int, before: int, fold: int, sealed: int
@@ -91,18 +91,18 @@ class Histories:
         """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
         `settled` layers and the steps behind them, which have `sealed` rows. See kernels.histories.select_keys."""
         index, keyed = self._index, np.ascontiguousarray(keyed)
-        steps, links, slots, used, rows = index.tolist()
+        _, links, slots, used, rows = index[:COUNTS].tolist()
         if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
             forget_blocks(self._slots, index)
             if self._arena.nbytes > _KEPT:
                 self._arena = np.empty((0, self._arena.shape[1]), np.int64)
             self._fold = fold
         self._asked = True
-        # Rows that are in no link yet may each be a key's; they are counted when there is no room for so many.
-        fresh = sealed - rows
-        if slots + fresh + len(keyed) > len(self._slots) or links + fresh > len(self._links):
-            fresh = count_runs(table, settled + steps, before, self._key_width)
-            self._widen(slots + fresh + len(keyed), links + fresh)
+        # Rows that are in no link yet may each be a key's, and keys may all be new: counted when that is too many. What
+        # no step has is remembered for what layers have.
+        fresh, asked = sealed - rows, len(keyed) if settled > 0 else 0
+        if slots + fresh + asked > len(self._slots) or links + fresh > len(self._links):
+            self._widen(table, keyed, settled, before)
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
             self._heads, self._slots, self._links, self._arena, self._generation, index,
@@ -115,31 +115,57 @@ class Histories:
         if self._asked:
             self._asked = False
             self._generation += 1
-            self._index[:] = 0
-            if self._heads.nbytes + self._slots.nbytes + self._links.nbytes > _KEPT:
-                self._make(0, 0)
+            self._index[:COUNTS] = 0
+            room = self._heads.nbytes + self._slots.nbytes + self._links.nbytes
+            if room > _KEPT or self._generation == GENERATIONS:
+                self._empty()
             if self._arena.nbytes > _KEPT:
                 self._arena = np.empty((0, self._arena.shape[1]), np.int64)
 
-    def _make(self, keys: int, links: int) -> None:
-        """An empty index with room for so many keys and links (powers of two, or 0: made when there is need). Room for
-        keys is kept near to what there are: looking one up touches a page of its own, and pages are few, too."""
+    def _empty(self) -> None:
+        """An index without room."""
+        self._generation = 1
+        self._links = np.empty((0, LINK), np.int64)
+        self._make(0)
+
+    def _make(self, keys: int) -> None:
+        """Room for so many keys (a power of two, or 0: made when there is need). It is kept near to what there are:
+        looking one up touches a page of its own, and pages are few, too."""
         self._heads = np.zeros((2 * keys, HEAD), np.int64)
         self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
-        self._links = np.empty((links, LINK), np.int64)
+        lay_out(self._index, len(self._heads) if keys >= _ORDERED else 0, self._least, self._most)
 
-    def _widen(self, keys: int, links: int) -> None:
-        """Have room for so many keys and links, and for as many again; what is there stays. O(what is there)."""
-        heads, slots, known = self._heads, self._slots, self._links
-        wide, long = (
-            len(held) if wanted <= len(held) else 1 << max(wanted, _ROOM).bit_length()
-            for wanted, held in ((keys, slots), (links, known))
-        )
-        self._make(wide, long)
-        count, used = int(self._index[SLOTS]), int(self._index[LINKS])
-        spread_heads(heads, self._heads, self._generation)
-        self._slots[:count] = slots[:count]
-        self._links[:used] = known[:used]
+    def _widen(self, table: Ints, keyed: Ints, settled: int, before: int) -> None:
+        """Have room for the keys of all steps up to number `before` of the table and for those of `keyed`; what is
+        there stays. O(new rows + keys, and what is there where room doubles)."""
+        index = self._index
+        runs, *reach = count_runs(table, settled + int(index[STEPS]), before, self._key_width)
+        for hashed in (*reach, *keyed[:1, 0].tolist(), *keyed[-1:, 0].tolist()):
+            self._least, self._most = min(self._least, hashed), max(self._most, hashed)
+        used = int(index[LINKS])
+        if used + runs > len(self._links):
+            links, self._links = self._links, np.empty((_room(used + runs), LINK), np.int64)
+            self._links[:used] = links[:used]
+        self._make_room(runs)
+        known = self._key_width, self._heads, self._slots
+        index_steps(table, settled, before, *known, self._links, self._generation, index)
+        if settled > 0 and int(index[SLOTS]) + len(keyed) > len(self._slots):
+            some = len(self._slots) > 0
+            self._make_room(count_unknown(keyed, *known, self._generation, index) if some else len(keyed))
+
+    def _make_room(self, more: int) -> None:
+        """Have room for so many more keys."""
+        count = int(self._index[SLOTS])
+        if count + more > len(self._slots):
+            heads, slots = self._heads, self._slots
+            self._make(_room(count + more))
+            spread_heads(heads, self._heads, self._generation, self._index)
+            self._slots[:count] = slots[:count]
+
+
+def _room(wanted: int) -> int:
+    """Places to make where so many are wanted."""
+    return 1 << max(wanted - 1, _ROOM - 1).bit_length()
 
 
 def select_once(table: Ints, keyed: Ints, key_width: int, val_width: int, depth: int) -> tuple[Selection, int]:
@@ -149,6 +175,6 @@ def select_once(table: Ints, keyed: Ints, key_width: int, val_width: int, depth:
     layers = len(table)
     spans, arena, status = select_keys(
         table, keyed, key_width, val_width, depth, layers, layers, AS_STORED, nothing, nothing, nothing, arena, 0,
-        np.zeros(COUNTS, np.int64),
+        np.zeros(INDEX_WORDS, np.int64),
     )  # fmt: skip
     return Selection(spans, arena), status

@@ -27,8 +27,10 @@ from storage.kernels.tries import (
 AS_STORED = -(2**63)
 """The fold that leaves times as they are."""
 
-HEAD = 3
-"""Words of a head: hash, number of the first slot with it, generation in which that was written."""
+HEAD = 2
+"""Words of a head: hash; the generation in which it was written, above number of the first slot with the hash."""
+GENERATIONS = 1 << 31
+"""Generations that a head can tell apart, and slots it can name."""
 NEXT, FIRST, LAST, WAITING, SEEN, AT, SIZE, ROOM, WORDS = range(9)
 """Of a slot, which is a key's: the next slot + 1 of the same hash; its oldest and newest link + 1, and the oldest that
 is not in its block; how many steps its block has seen; where the block begins, its entries (-1: no block) and what it
@@ -38,20 +40,34 @@ LINK = 4
 last."""
 STEPS, LINKS, SLOTS, USED, ROWS, COUNTS = range(6)
 """What is in use: steps that are in the index, links, slots, rows of the arena; rows of the steps in the index."""
+BASE, SHIFT, SCALE, INDEX_WORDS = range(COUNTS, COUNTS + 4)
+"""Behind the counts, where heads lie (`lay_out`): (((hash - base) >> shift) x scale) >> 32, which is the order in which
+keys come, or, where the scale is 0, by the low bits of the hash."""
 
 _ROOM = 64
+_LOW = (1 << 32) - 1
 
 
 @njit(cache=True, inline="always")
-def _slot(heads, slots, generation, count, hashed, words, k):  # type: ignore[no-untyped-def]
-    """The slot of a key with this hash and these words; `count`, if it was not there: it is then, without history."""
+def _head(index, hashed):  # type: ignore[no-untyped-def]
+    """Where the head of a hash should lie, but for the number of heads, a power of two."""
+    if word(index, SCALE) == 0:
+        return hashed
+    beyond = (np.uint64(hashed) - np.uint64(word(index, BASE))) >> np.uint64(word(index, SHIFT))
+    return np.int64((beyond * np.uint64(word(index, SCALE))) >> np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def _find(heads, slots, generation, index, hashed, words, k):  # type: ignore[no-untyped-def]
+    """(The slot of a key with this hash and these words or -1, where the hash's head lies or would, the last slot of
+    the same hash or -1)."""
     mask = heads.shape[0] - 1
-    at = hashed & mask
-    while cell(heads, at, 2) == generation and cell(heads, at, 0) != hashed:
+    at = _head(index, hashed) & mask
+    while cell(heads, at, 1) >> 32 == generation and cell(heads, at, 0) != hashed:
         at = (at + 1) & mask
     found, chain = -1, -1
-    if cell(heads, at, 2) == generation:
-        found = cell(heads, at, 1)
+    if cell(heads, at, 1) >> 32 == generation:
+        found = cell(heads, at, 1) & _LOW
         if k > 1:
             while found >= 0:
                 same = True
@@ -63,20 +79,27 @@ def _slot(heads, slots, generation, count, hashed, words, k):  # type: ignore[no
                     break
                 chain = found
                 found = cell(slots, found, NEXT) - 1
+    return found, at, chain
+
+
+@njit(cache=True, inline="always")
+def _slot(heads, slots, generation, index, hashed, words, k):  # type: ignore[no-untyped-def]
+    """The slot of a key with this hash and these words; if it was not there, it is then, without history."""
+    found, at, chain = _find(heads, slots, generation, index, hashed, words, k)
     if found < 0:
-        found = count
+        found = word(index, SLOTS)
         if chain >= 0:
             put(slots, chain, NEXT, found + 1)
         else:
             put(heads, at, 0, hashed)
-            put(heads, at, 1, found)
-            put(heads, at, 2, generation)
+            put(heads, at, 1, generation << 32 | found)
         for c in range(WORDS):
             put(slots, found, c, 0)
         put(slots, found, SIZE, -1)
         if k > 1:
             for c in range(k):
                 put(slots, found, WORDS + c, load(words, c))
+        put_word(index, SLOTS, found + 1)
     return found
 
 
@@ -100,9 +123,7 @@ def _index_step(table, layer, k, step, heads, slots, links, generation, index): 
             if not same:
                 break
             stop += 1
-        slot = _slot(heads, slots, generation, index[SLOTS], hashed, words + 8 * start * table[layer, KEY_STRIDE], k)
-        if slot == index[SLOTS]:
-            index[SLOTS] += 1
+        slot = _slot(heads, slots, generation, index, hashed, words + 8 * start * table[layer, KEY_STRIDE], k)
         link = index[LINKS]
         index[LINKS] += 1
         put(links, link, 0, 0)
@@ -121,10 +142,13 @@ def _index_step(table, layer, k, step, heads, slots, links, generation, index): 
 
 @njit(cache=True)
 def count_runs(table, first, last, k):  # type: ignore[no-untyped-def]
-    """How many runs of a key the steps table[first:last] have. O(rows)."""
-    runs = 0
+    """(How many runs of a key the steps table[first:last] have, their least hash, their greatest one). O(rows)."""
+    runs, least, most = 0, np.int64(2**63 - 1), np.int64(-(2**63))
     for layer in range(first, last):
         address, stride, words = table[layer, HASHES], table[layer, HASH_STRIDE], table[layer, KEY_WORDS]
+        if table[layer, KEYS] > 0:
+            least = min(least, load(address, 0))
+            most = max(most, load(address, (table[layer, KEYS] - 1) * stride))
         for i in range(table[layer, KEYS]):
             same = i > 0 and load(address, i * stride) == load(address, (i - 1) * stride)
             if same and k > 1:
@@ -133,20 +157,54 @@ def count_runs(table, first, last, k):  # type: ignore[no-untyped-def]
                         same = False
                         break
             runs += 0 if same else 1
-    return runs
+    return runs, least, most
 
 
 @njit(cache=True)
-def spread_heads(heads, wider, generation):  # type: ignore[no-untyped-def]
+def lay_out(index, heads, least, most):  # type: ignore[no-untyped-def]
+    """Let so many heads lie in the order of their hashes, which are uniform between `least` and `most` (others may come
+    too), or, for 0 heads, by low bits. O(1)."""
+    if heads == 0 or least >= most:
+        index[SCALE] = 0
+        return
+    reach = np.uint64(most) - np.uint64(least)
+    shift = np.uint64(0)
+    while (reach >> shift) >= np.uint64(1 << 32):
+        shift += np.uint64(1)
+    index[BASE], index[SHIFT] = least, np.int64(shift)
+    index[SCALE] = max(1, np.int64((np.uint64(heads) << np.uint64(32)) // ((reach >> shift) + np.uint64(1))))
+
+
+@njit(cache=True)
+def spread_heads(heads, wider, generation, index):  # type: ignore[no-untyped-def]
     """Put the heads of this generation into more room, int64[2**m, HEAD] of zeros."""
     mask = wider.shape[0] - 1
     for i in range(heads.shape[0]):
-        if cell(heads, i, 2) == generation:
-            at = cell(heads, i, 0) & mask
-            while cell(wider, at, 2) == generation:
+        if cell(heads, i, 1) >> 32 == generation:
+            at = _head(index, cell(heads, i, 0)) & mask
+            while cell(wider, at, 1) >> 32 == generation:
                 at = (at + 1) & mask
             for c in range(HEAD):
                 put(wider, at, c, cell(heads, i, c))
+
+
+@njit(cache=True)
+def index_steps(table, settled, before, k, heads, slots, links, generation, index):  # type: ignore[no-untyped-def]
+    """Put the runs of all steps up to number `before` of the table into the index, which has room. O(new rows)."""
+    while index[STEPS] < before - settled:
+        _index_step(table, settled + index[STEPS], k, index[STEPS], heads, slots, links, generation, index)
+        index[STEPS] += 1
+
+
+@njit(cache=True)
+def count_unknown(keyed, k, heads, slots, generation, index):  # type: ignore[no-untyped-def]
+    """How many keys are not in the index. O(keys)."""
+    unknown, words = 0, keyed.ctypes.data + 8
+    for i in range(keyed.shape[0]):
+        address = words + 8 * i * keyed.shape[1]
+        found, _, _ = _find(heads, slots, generation, index, cell(keyed, i, 0), address, k)
+        unknown += 1 if found < 0 else 0
+    return unknown
 
 
 @njit(cache=True)
@@ -269,24 +327,32 @@ def _select(  # type: ignore[no-untyped-def]
     q = keyed.shape[0]
     older, limit = min(settled, before), before - settled
     kept = heads.shape[0] > 0 and limit >= 0
-    if kept:
-        while index[STEPS] < limit:
-            _index_step(table, settled + index[STEPS], k, index[STEPS], heads, slots, links, generation, index)
-            index[STEPS] += 1
+    if kept and index[STEPS] < limit:
+        index_steps(table, settled, before, k, heads, slots, links, generation, index)
     last = v + 1 + d
     spare = np.empty((_ROOM, last + 1), np.int64)
     spans = np.empty((q, 2), np.int64)
     positions = np.zeros(older, np.int64)
     used = index[USED]
+    if used == 0 and arena.shape[0] < index[ROWS]:
+        # As much as may be asked for in all, if nothing has to move for it: pages that nobody writes take no room.
+        arena = np.empty((index[ROWS], last + 1), np.int64)
     words = keyed.ctypes.data + 8
     for i in range(q):
         slot, link = -1, 0
         at, size, room = used, -1, 0
         own = False  # whether the block is to stay the key's
         if kept:
-            slot = _slot(heads, slots, generation, index[SLOTS], cell(keyed, i, 0), words + 8 * i * keyed.shape[1], k)
-            if slot == index[SLOTS]:
-                index[SLOTS] += 1
+            address = words + 8 * i * keyed.shape[1]
+            if older > 0:
+                slot = _slot(heads, slots, generation, index, cell(keyed, i, 0), address, k)
+            else:
+                # No layer, and no step either: nothing to remember of it.
+                slot, _, _ = _find(heads, slots, generation, index, cell(keyed, i, 0), address, k)
+                if slot < 0:
+                    put(spans, i, 0, 0)
+                    put(spans, i, 1, 0)
+                    continue
             # A block that has seen more than is asked for stays as it is.
             own = cell(slots, slot, SEEN) <= limit
             if own and cell(slots, slot, SIZE) >= 0:
@@ -320,12 +386,14 @@ def _select(  # type: ignore[no-untyped-def]
                         size, wrapped = _merge(arena, at, size, spare.ctypes.data, stride, more, v, d)
                 if wrapped:
                     return spans, arena, OVERFLOW
-            # Room for all that steps have, and for some more if it is to stay: then nothing moves while it is read.
-            room, follow = size, link
+            # Room for all that steps have; for some more, if it is to stay and is of more than one step: then nothing
+            # moves while it is read.
+            room, follow, parts = size, link, older
             while follow != 0 and cell(links, follow - 1, 1) < limit:
                 room += cell(links, follow - 1, 3) - cell(links, follow - 1, 2)
                 follow = cell(links, follow - 1, 0)
-            if own:
+                parts += 1
+            if own and parts > 1:
                 room += room // 2 + 4 if room > 0 else 0
             if at + room > arena.shape[0]:
                 arena = more_rows(arena, at + room)

@@ -1,0 +1,67 @@
+"""The index of a slice's steps: keys are found in it however it has grown, whatever part of the hashes is here."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from storage import histories as histories_module
+from storage.kernels.hashing import key_rows, mix
+from storage.layer import keyed_rows
+from storage.trace import Trace
+from storage.updates import Ints, Updates
+
+
+def asked(keys: Ints) -> Ints:
+    """Keys as `select` wants them."""
+    rows = key_rows(keys, np.arange(keys.shape[1]), np.empty(0, np.int64), 0)
+    return np.ascontiguousarray(rows[np.argsort(rows[:, 0], kind="stable")])
+
+
+@pytest.mark.parametrize("ordered", [1, 1 << 14])
+@pytest.mark.parametrize("part", [(0.0, 1.0), (0.625, 0.75), (0.33, 0.66)])
+@pytest.mark.parametrize("width", [1, 2])
+def test_keys_are_found_while_the_index_grows(
+    width: int, part: tuple[float, float], ordered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(histories_module, "_ORDERED", ordered)
+    monkeypatch.setattr(histories_module, "_ROOM", 2)
+    monkeypatch.setattr(histories_module, "_KEPT", 1 << 17)
+    choose = np.random.default_rng(width)
+    pool = choose.integers(0, 2**40, 60_000)
+    # As a worker has them: hashes of one range.
+    low, high = (int((bound - 0.5) * 2**64) for bound in part)
+    wanted = np.array([low <= int(mix(key)) < high for key in pool.tolist()])
+    pool = pool[wanted]
+    trace = Trace("t", width, 1, 0)
+    facts: Counter[tuple[int, int]] = Counter()
+    for number in range(3):
+        for step in range(6):
+            count = int(choose.integers(1, 2 ** int(choose.integers(1, 15))))
+            keys = choose.choice(pool, count)
+            vals = choose.integers(0, 2, count)
+            rows = np.column_stack((*[keys] * width, vals))
+            trace.seal(keyed_rows(Updates.of(rows, number, 1), width), number, number + 1)
+            for key, val in zip(keys.tolist(), vals.tolist(), strict=True):
+                facts[key, val] += 1
+            some = np.unique(choose.choice(pool, 1 + 40 * step**3))
+            keyed = asked(np.column_stack([some] * width))
+            found = trace.select(keyed, fold=number)
+            for (begin, end), key in zip(found.spans.tolist(), keyed[:, 1].tolist(), strict=True):
+                history = {val: diff for val, _, diff in found.entries[begin:end].tolist()}
+                assert history == {val: facts[key, val] for val in (0, 1) if facts[key, val]}
+        trace.close_slice(number + 1)
+
+
+def test_generations_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories_module, "GENERATIONS", 3)
+    trace = Trace("t", 1, 1, 0)
+    for number in range(9):
+        rows = np.array([[key, number] for key in range(number, number + 4)])
+        trace.seal(keyed_rows(Updates.of(rows, number, 1), 1), number, number + 1)
+        keyed = asked(np.arange(12).reshape(-1, 1))
+        found = trace.select(keyed, fold=number).dense().entries
+        assert len(found) == 4 * (number + 1)
+        trace.close_slice(number + 1)
