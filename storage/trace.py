@@ -5,12 +5,12 @@ closes they become one layer. Neighbours whose sizes are within a factor of two 
 take their time: each close pays for `FUEL` updates of them for each update that the slice added and each level of
 sizes, and for `LEAST` more, the merge first that is due first. Readers use the two old layers until the new one is
 done; merges are not persisted. Small layers wait until there are more than `SMALL_LAYERS` of them and then become one,
-so that small slices do not merge each time.
+or they come to twice `SMALL` updates, so that small slices do not merge each time.
 
 *Closes are alike*: an update goes through little more than one merge a level, and `FUEL` is more than that, so what a
 close pays for is nearly always a matter of its own updates, not of how many merges coincide. It costs the sort of its
-own steps, that fuel, and now and then a sort of at most `SMALL_LAYERS * SMALL` rows for small layers, which is taken
-off the fuel.
+own steps, that fuel, and now and then a sort of less than `3 * SMALL` rows for small layers, which is taken off the
+fuel.
 *Merges keep up*: a merge of older a and newer b updates, a < 2 b, is due when b more have come in behind it: before as
 many as its newer half wait to be merged with what it makes. A close pays for more than its fuel where the merges that
 are due by some count would be late at an even pace, as they may be when slices grow.
@@ -212,7 +212,7 @@ class Trace:
         if fresh is not None:
             self._append(fresh)
             self._small = self._small + 1 if fresh.updates < SMALL else 0
-        if self._at_rest and self._small <= SMALL_LAYERS and (fresh is None or fresh.updates < SMALL):
+        if self._at_rest and not self._crowded and (fresh is None or fresh.updates < SMALL):
             return
         layers = list(self.layers)
         spent = self.spent
@@ -237,10 +237,16 @@ class Trace:
             self._sealed = 0
         self._histories.forget()
 
+    @property
+    def _crowded(self) -> bool:
+        """Whether the small layers at the end are too many, or no longer small together."""
+        tail = self._small
+        return tail > SMALL_LAYERS or (tail > 1 and sum(layer.updates for layer in self.layers[-tail:]) >= 2 * SMALL)
+
     def _unite_small(self, layers: list[Layer]) -> None:
-        """Make one layer of the small ones at the end, once they are too many."""
+        """Make one layer of the small ones at the end, once that is due."""
         tail, cut = self._small, self.cuts.earliest
-        if tail <= SMALL_LAYERS or self._busy(*layers[-tail:]) or (cut is not None and layers[-1].upper > cut):
+        if not self._crowded or self._busy(*layers[-tail:]) or (cut is not None and layers[-1].upper > cut):
             return
         parts = layers[-tail:]
         updates = sum(layer.updates for layer in parts)
