@@ -5,7 +5,15 @@ from numba import njit
 
 from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.hashing import mix
-from storage.kernels.sorting import add_checked, pack_columns, rows_equal, sort_behind
+from storage.kernels.sorting import (
+    add_checked,
+    goes_at_once,
+    group_rows,
+    pack_columns,
+    pack_words,
+    rows_equal,
+    sort_packed,
+)
 from storage.kernels.status import OVERFLOW
 
 
@@ -38,15 +46,27 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     columns[: k + v - first] = source[first : k + v]
     columns[k + v - first : columns.shape[0] - 1] = source[k + v + 1 : k + v + tail - 1]
     columns[columns.shape[0] - 1] = at_tail
-    one = np.empty(n, np.int64)
-    exact = 0
     if k == 0:
-        exact = pack_columns(data, n, columns, 0, one)
-    for i in range(n if k > 0 else 0):
-        put_word(one, i, _hash(data, i, key))
-    order, one, two, exact = sort_behind(data, columns, one, exact)
-    rest = exact < columns.shape[0]
+        one, two, exact = pack_words(data, columns)
+    else:
+        one, two = np.empty(n, np.int64), np.empty(n, np.int64)
+        for i in range(n):
+            put_word(one, i, _hash(data, i, key))
+        exact = pack_columns(data, n, columns, 0, two)
+    groups = np.empty(n, np.int64)
+    starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
     out = np.empty((n, 1 + k + v + tail), np.int64)
+    if goes_at_once(data, kind):
+        for i in range(n):
+            group = word(groups, i)
+            to = word(starts, group)
+            put_word(starts, group, to + 1)
+            put(out, to, 0, word(one, i) if k > 0 else 0)
+            for c in range(source.shape[0]):
+                put(out, to, 1 + c, cell(data, i, word(source, c)))
+        return out, 0
+    order, one, two = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
+    rest = exact < columns.shape[0]
     count = 0
     i = 0
     while i < n:

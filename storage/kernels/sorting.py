@@ -6,8 +6,9 @@ columns. A hash fills the first word alone; val, rounds and time of one slice mo
 Few rows: insertion. Many: one pass of a radix sort by the top bits of the first word's range leaves each within a few
 places of its own, where it is uniform as hashes are; above `_WIDE` rows a coarser pass before it keeps all that follows
 in the cache. What crowds in a bucket is spread by its second word, if it has one first word, or merge-sorted: no input
-is worse than n log n. Where one short word is all there is, or the first has few values so that their ranks do, it is
-sorted digit by digit.
+is worse than n log n. Where first words have few values they are ranked by a table: if the second ones come in order
+for each of them, as those of rows that are in the order of their times do, rows go to their places at once; if not,
+ranks and second words are sorted digit by digit, if they are short, as is a short word that is all there is.
 """
 
 import numpy as np
@@ -26,6 +27,12 @@ _MOST_DIGITS = 4
 _DIGITS_FROM = 1 << 9
 _DIGITS_TO = 1 << 20
 """Rows from which, and up to which, words of a few digits are sorted digit by digit."""
+_GROUPS = 1 << 13
+"""First words, if they are few, up to which a table of them stays in the cache."""
+_SORTED, _MANY, _FEW, _GROUPED, _SINGLE = 0, 1, 2, 3, 4
+"""Rows are in order; first words are too many; are few; and rows of each are in order; and no two rows are equal."""
+_BLOCK = 1 << 10
+"""Rows at a time whose columns are packed."""
 _WIDE = 1 << 16
 _COARSE = 1 << 13
 """Rows that a bucket of the coarse pass should hold: their words and positions fit the second-level cache."""
@@ -73,7 +80,8 @@ def _bits(number: np.uint64) -> int:
 def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, words: np.ndarray) -> int:
     """Write into words[:n] one word a row whose order is that of the columns from number `first` on, as many as fit.
 
-    Returns the number of the first column that is not in it. O(n x columns).
+    Where more than one is in it, or one that fits 63 bits, words count from 0. Returns the number of the first column
+    that is not in it. O(n x columns), a block of rows at a time, since a row's columns share their cache lines.
     """
     m = columns.shape[0]
     if n == 0 or first == m:
@@ -82,31 +90,38 @@ def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, word
     least = np.empty(m, np.int64)
     most = np.empty(m, np.int64)
     bits = np.empty(m, np.int64)
+    for c in range(first, m):
+        least[c] = most[c] = cell(data, 0, columns[c])
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        for c in range(first, m):
+            column = columns[c]
+            low, high = least[c], most[c]
+            for i in range(start, end):
+                low = min(low, cell(data, i, column))
+                high = max(high, cell(data, i, column))
+            least[c], most[c] = low, high
     stop, used = first, 0
     for c in range(first, m):
-        column = columns[c]
-        low = high = cell(data, 0, column)
-        for i in range(1, n):
-            low = min(low, cell(data, i, column))
-            high = max(high, cell(data, i, column))
-        least[c], most[c] = low, high
-        bits[c] = _bits(np.uint64(high) - np.uint64(low))
+        bits[c] = _bits(np.uint64(most[c]) - np.uint64(least[c]))
         if used + bits[c] > 63:
             break
         used += bits[c]
         stop += 1
     if stop == first:
         for i in range(n):
-            words[i] = data[i, columns[first]]
+            put_word(words, i, cell(data, i, columns[first]))
         return first + 1
-    column, low = columns[first], least[first]
-    for i in range(n):
-        words[i] = cell(data, i, column) - low
-    for c in range(first + 1, stop):
-        if bits[c] > 0:
-            column, low, shift = columns[c], least[c], bits[c]
-            for i in range(n):
-                words[i] = (words[i] << shift) | (cell(data, i, column) - low)
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        column, low = columns[first], least[first]
+        for i in range(start, end):
+            put_word(words, i, cell(data, i, column) - low)
+        for c in range(first + 1, stop):
+            if bits[c] > 0:
+                column, low, shift = columns[c], least[c], bits[c]
+                for i in range(start, end):
+                    put_word(words, i, (word(words, i) << shift) | (cell(data, i, column) - low))
     return stop
 
 
@@ -287,51 +302,57 @@ def _sort_digits(words, most, order, spare):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _rank_words(one, two, ranks):  # type: ignore[no-untyped-def]
-    """Write into ranks[n] the rank of each first word among all, and the second word below it.
+def group_words(one, two, groups):  # type: ignore[no-untyped-def]
+    """Write into groups[n] the number of each first word among all of them, if they are few.
 
-    Returns the greatest of them, or -1 where they do not fit beside a place, or where first words are so many that it
-    does not pay; O(n).
+    Returns (where the rows of each begin when groups are put in order of their words, int64[number of them]; their
+    ranks; _MANY: nothing is set, _FEW, _GROUPED: the second words in each group are in order already, _SINGLE: and each
+    is there once). O(n).
     """
     n = one.shape[0]
-    limit = n >> 3
+    limit = min(n >> 3, _GROUPS)
     size = 64
     while size < 4 * limit:
         size *= 2
     table = np.zeros(size, np.int64)
     distinct = np.empty(limit + 1, np.int64)
-    count, most = 0, np.int64(0)
+    newest = np.empty(limit + 1, np.int64)
+    sizes = np.zeros(limit + 1, np.int64)
+    count, ordered, single = 0, True, True
     for i in range(n):
-        wanted = word(one, i)
+        wanted, second = word(one, i), word(two, i)
         at = (wanted ^ (wanted >> 29)) & (size - 1)
         while True:
             found = word(table, at)
             if found == 0:
                 if count == limit:
-                    return np.int64(-1)
+                    return sizes[:0], sizes[:0], _MANY
                 put_word(distinct, count, wanted)
+                put_word(newest, count, second)
                 count += 1
                 put_word(table, at, count)
                 found = count
                 break
             if word(distinct, found - 1) == wanted:
+                last = word(newest, found - 1)
+                ordered &= second >= last
+                single &= second > last
+                put_word(newest, found - 1, second)
                 break
             at = (at + 1) & (size - 1)
-        put_word(ranks, i, found - 1)
-        if word(two, i) < 0:
-            return np.int64(-1)
-        most = max(most, word(two, i))
-    shift = _bits(np.uint64(most))
-    if shift + _bits(np.uint64(count)) + _bits(np.uint64(n)) > 62:
-        return np.int64(-1)
+        put_word(groups, i, found - 1)
+        put_word(sizes, found - 1, word(sizes, found - 1) + 1)
     none, no_columns = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     zeros, numbers = np.zeros(count, np.int64), np.arange(count)
     merge_sort(none, no_columns, 0, distinct, zeros, numbers, 0, count)
+    starts, ranks = np.empty(count, np.int64), np.empty(count, np.int64)
+    total = 0
     for rank in range(count):
-        put_word(zeros, word(numbers, rank), rank)
-    for i in range(n):
-        put_word(ranks, i, (word(zeros, word(ranks, i)) << shift) | word(two, i))
-    return (np.int64(count) << shift) - 1
+        group = word(numbers, rank)
+        put_word(ranks, group, rank)
+        put_word(starts, group, total)
+        total += word(sizes, group)
+    return starts, ranks, _SINGLE if single else _GROUPED if ordered else _FEW
 
 
 @njit(cache=True)
@@ -369,56 +390,117 @@ def _sort_buckets(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def sort_words(data: np.ndarray, columns: np.ndarray):  # type: ignore[no-untyped-def]
-    """The stable order of all rows by the columns: (order[n], two words of each in order, which are equal where the
-    columns in them are, number of the first column that is in neither word). O(n log n), O(n) where the first word is
-    uniform or has few values."""
-    one = np.empty(data.shape[0], np.int64)
-    exact = pack_columns(data, data.shape[0], columns, 0, one)
-    return sort_behind(data, columns, one, exact)
+def pack_words(data: np.ndarray, columns: np.ndarray):  # type: ignore[no-untyped-def]
+    """Two words of each row that order them by the columns: (one[n], two[n], number of the first column that is in
+    neither). The last column is in the second word if the others fit the first. O(n x columns)."""
+    n = data.shape[0]
+    one, two = np.empty(n, np.int64), np.empty(n, np.int64)
+    exact = pack_columns(data, n, columns[: max(1, columns.shape[0] - 1)], 0, one)
+    return one, two, pack_columns(data, n, columns, exact, two)
 
 
 @njit(cache=True)
-def sort_behind(data: np.ndarray, columns: np.ndarray, one: np.ndarray, exact: int):  # type: ignore[no-untyped-def]
-    """The same where first words are given (and used up): rows come in their order, then by the columns from number
-    `exact` on."""
-    n = data.shape[0]
-    two, order = np.empty(n, np.int64), np.arange(n)
-    single = exact == columns.shape[0]
-    exact = pack_columns(data, n, columns, exact, two)
-    if n <= FEW:
-        insertion_sort(data, columns, exact, one, two, order, 1, 0, n)
-        return order, one, two, exact
+def _in_order(data, columns, exact, one, two):  # type: ignore[no-untyped-def]
+    """Whether rows are in the order of their words, and of the columns from number `exact` on, already."""
     rest = exact < columns.shape[0]
-    sorted_already = True
-    for i in range(1, n):
+    for i in range(1, one.shape[0]):
         if word(one, i) <= word(one, i - 1) and (
             word(one, i) < word(one, i - 1)
             or word(two, i) < word(two, i - 1)
             or (rest and word(two, i) == word(two, i - 1) and row_less(data, columns, exact, i, i - 1))
         ):
-            sorted_already = False
-            break
-    if sorted_already:
-        return order, one, two, exact
+            return False
+    return True
+
+
+@njit(cache=True)
+def group_rows(data, columns, exact, one, two, groups):  # type: ignore[no-untyped-def]
+    """What group_words says of the rows where it pays, or that they are in order: (starts, ranks, _SORTED …). groups:
+    room for n."""
+    n, none = one.shape[0], np.empty(0, np.int64)
+    if n > FEW and _in_order(data, columns, exact, one, two):
+        return none, none, _SORTED
+    if n < _DIGITS_FROM or exact < columns.shape[0]:
+        return none, none, _MANY
+    return group_words(one, two, groups)
+
+
+@njit(cache=True)
+def goes_at_once(data, kind):  # type: ignore[no-untyped-def]
+    """Whether rows are consolidated once they are at the places that group_rows says: no two are equal, none is
+    nothing."""
+    if kind != _SINGLE:
+        return False
+    last = data.shape[1] - 1
+    for i in range(data.shape[0]):
+        if cell(data, i, last) == 0:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _short(most: int, n: int) -> bool:
+    """Whether numbers up to `most` are so few digits that sorting by them pays, and have room for a place of n."""
+    bits = _bits(np.uint64(most))
+    return most >= 0 and bits <= _MOST_DIGITS * _DIGIT and bits + _bits(np.uint64(n)) <= 62
+
+
+@njit(cache=True)
+def _join_words(high, low, joined):  # type: ignore[no-untyped-def]
+    """Write one word for the two of each row into joined[n] and return the most there can be, -1 where they do not fit
+    or are negative."""
+    n, most_high, most = low.shape[0], np.int64(0), np.int64(0)
+    for i in range(n):
+        if word(low, i) < 0 or word(high, i) < 0:
+            return np.int64(-1)
+        most_high = max(most_high, word(high, i))
+        most = max(most, word(low, i))
+    shift = _bits(np.uint64(most))
+    if shift + _bits(np.uint64(most_high)) > 62:
+        return np.int64(-1)
+    for i in range(n):
+        put_word(joined, i, (word(high, i) << shift) | word(low, i))
+    return ((most_high + 1) << shift) - 1
+
+
+@njit(cache=True)
+def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  # type: ignore[no-untyped-def]
+    """The stable order of all rows by their words, and by the columns from number `exact` on: (order[n], two words of
+    each in order, which are equal where the columns in them are).
+
+    groups, starts, ranks, kind: what group_rows says; words, groups and starts are used up. O(n log n), O(n) where the
+    first word is uniform or has few values.
+    """
+    n = data.shape[0]
+    order = np.arange(n)
+    if n <= FEW:
+        insertion_sort(data, columns, exact, one, two, order, 1, 0, n)
+        return order, one, two
+    if kind == _SORTED:
+        return order, one, two
     to_one, to_two, to_order = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    if not rest and _DIGITS_FROM <= n <= _DIGITS_TO:
-        least, most = word(one, 0), np.int64(-1)
-        if single:
+    if kind >= _GROUPED:
+        for i in range(n):
+            group = word(groups, i)
+            to = word(starts, group)
+            put_word(starts, group, to + 1)
+            put_word(to_one, to, word(one, i))
+            put_word(to_two, to, word(two, i))
+            put_word(to_order, to, i)
+        return to_order, to_one, to_two
+    if exact == columns.shape[0] and _DIGITS_FROM <= n <= _DIGITS_TO:
+        if kind == _FEW:
             for i in range(n):
-                least, most = min(least, word(one, i)), max(most, word(one, i))
-                put_word(to_one, i, word(one, i))
-        else:
-            least, most = 0, _rank_words(one, two, to_one)
-        short = least >= 0 and most >= 0 and _bits(np.uint64(most)) <= _MOST_DIGITS * _DIGIT
-        if short and _bits(np.uint64(most)) + _bits(np.uint64(n)) <= 62:
+                put_word(groups, i, word(ranks, word(groups, i)))
+        most = _join_words(groups if kind == _FEW else one, two, to_one)
+        if _short(most, n):
             _sort_digits(to_one, most, to_order, to_two)
             to_two[:] = 0
-            return to_order, to_one, to_two, exact
+            return to_order, to_one, to_two
     if n <= _WIDE:
-        starts = np.empty(2 * n + 17, np.int64)
-        _sort_buckets(data, columns, exact, one, two, order, 0, n, to_one, to_two, to_order, starts)
-        return to_order, to_one, to_two, exact
+        borders = np.empty(2 * n + 17, np.int64)
+        _sort_buckets(data, columns, exact, one, two, order, 0, n, to_one, to_two, to_order, borders)
+        return to_order, to_one, to_two
     coarse = 2
     while coarse * _COARSE < n:
         coarse *= 2
@@ -427,18 +509,21 @@ def sort_behind(data: np.ndarray, columns: np.ndarray, one: np.ndarray, exact: i
     most = 0
     for b in range(used):
         most = max(most, borders[b + 1] - borders[b])
-    starts = np.empty(2 * most + 17, np.int64)
+    inner = np.empty(2 * most + 17, np.int64)
     for b in range(used):
         lo, hi = borders[b], borders[b + 1]
         if hi > lo:
-            _sort_buckets(data, columns, exact, to_one, to_two, to_order, lo, hi, one, two, order, starts)
-    return order, one, two, exact
+            _sort_buckets(data, columns, exact, to_one, to_two, to_order, lo, hi, one, two, order, inner)
+    return order, one, two
 
 
 @njit(cache=True)
 def sort_order(data: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The stable order of all rows by the columns."""
-    order, _, _, _ = sort_words(data, columns)
+    """The stable order of all rows by the columns. O(n log n), O(n) where the first is uniform or few."""
+    one, two, exact = pack_words(data, columns)
+    groups = np.empty(data.shape[0], np.int64)
+    starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
+    order, _, _ = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
     return order
 
 
@@ -448,11 +533,22 @@ def consolidate(data: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]
 
     Returns (rows, 0), or (no rows, OVERFLOW) when a sum leaves int64.
     """
-    order, one, two, exact = sort_words(data, columns)
     n, width = data.shape
+    one, two, exact = pack_words(data, columns)
+    groups = np.empty(n, np.int64)
+    starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
+    out = np.empty((n, width), np.int64)
+    if goes_at_once(data, kind):
+        for i in range(n):
+            group = word(groups, i)
+            to = word(starts, group)
+            put_word(starts, group, to + 1)
+            for c in range(width):
+                put(out, to, c, cell(data, i, c))
+        return out, 0
+    order, one, two = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
     rest = exact < columns.shape[0]
     last = width - 1
-    out = np.empty((n, width), np.int64)
     count = 0
     i = 0
     while i < n:
