@@ -153,11 +153,9 @@ class Worker:
             plan = self.plan.views[name]
             width = plan.schema.width
             changes = view.changes
-            if len(changes) != 1:
-                changes = [np.concatenate(changes) if changes else np.empty((0, width + 2), np.int64)]
-            (rows,) = changes
-            in_order = list(plan.words) == list(range(width))
-            rows = rows.copy() if in_order else np.ascontiguousarray(rows[:, [*plan.words, width, width + 1]])
+            rows = np.concatenate(changes) if changes else np.empty((0, width + 2), np.int64)
+            if list(plan.words) != list(range(width)):
+                rows = np.ascontiguousarray(rows[:, [*plan.words, width, width + 1]])
             result.changes[name] = Updates(rows, width, 0)
         result.stats = {
             "seconds": time.perf_counter() - started,

@@ -22,6 +22,8 @@ from storage.updates import Ints, Updates, sort_columns
 
 COLUMNS = ("hashes", "keys", "key_offsets", "vals", "val_offsets", "times", "rounds", "diffs")
 """The names of a layer's columns, in the order in which kernels give them."""
+_COPIED = 1 << 7
+"""Rows below which copying them is cheaper than to find out whether they must be."""
 
 
 def keyed_columns(key_width: int, val_width: int, depth: int) -> Ints:
@@ -34,11 +36,31 @@ def keyed_columns(key_width: int, val_width: int, depth: int) -> Ints:
 def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
     """Updates `[row | time | rounds | diff]` as keyed rows by these words of their rows, sorted and consolidated. O(n
     log n). Raises DiffOverflow."""
-    rows, status = consolidate_keyed(np.ascontiguousarray(data), key, val, depth + 2)
+    whole, first = _whole(data)
+    rows, status = consolidate_keyed(whole, key + first, val + first, depth + 2)
     if status != 0:
         raise DiffOverflow(operation="adding")
     keyed: Ints = rows
     return keyed
+
+
+def _whole(data: Ints) -> tuple[Ints, int]:
+    """A contiguous matrix that has `data` as its last columns, and the number of the first of them; a copy of `data`
+    where there is none that is known. Operators give the rest of keyed rows, all columns but the hash."""
+    whole = data.base
+    if len(data) < _COPIED or not isinstance(whole, np.ndarray) or whole.dtype != data.dtype:
+        return np.ascontiguousarray(data), 0
+    if not whole.flags.c_contiguous or whole.strides != data.strides or len(whole) != len(data):
+        return np.ascontiguousarray(data), 0
+    first = whole.shape[1] - data.shape[1]
+    if _address(data) != _address(whole) + 8 * first:
+        return np.ascontiguousarray(data), 0
+    return whole, first
+
+
+def _address(array: Ints) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def keyed_rows(updates: Updates, key_width: int) -> Ints:
