@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell, put, put_word, word
-from storage.kernels.pointers import load
+from storage.kernels.pointers import equal_words, load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 from storage.kernels.tries import (
@@ -203,6 +203,53 @@ def locate_keys(table, layer, rows, runs, k, places):  # type: ignore[no-untyped
 
 
 @njit(cache=True)
+def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type: ignore[no-untyped-def]
+    """Add to counts[first:last] how often the rows of one key, which is at place `at` of a layer, are there; whether
+    that left int64. again[row]: 1 where it is the row before."""
+    key_offsets, val_offsets = cell(table, layer, KEY_OFFSETS), cell(table, layer, VAL_OFFSETS)
+    vals, val_count = cell(table, layer, VALS), cell(table, layer, VAL_COUNT)
+    diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
+    lo = at if key_offsets == 0 else load(key_offsets, at)
+    end = at + 1 if key_offsets == 0 else load(key_offsets, at + 1)
+    for row in range(first, last):
+        if again[row] == 1:
+            continue
+        hi = end
+        while hi - lo > _BLOCK:
+            middle = (lo + hi) >> 1
+            if _compare_val(table, layer, middle, rows, row, 1 + k, v) < 0:
+                lo = middle + 1
+            else:
+                hi = middle
+        order = 1
+        if v == 1:
+            lo += _count_below(vals, lo, hi, val_count, cell(rows, row, 1 + k))
+            if lo < end:
+                order = 0 if load(vals, lo) == cell(rows, row, 1 + k) else 1
+        else:
+            while lo < end:
+                order = _compare_val(table, layer, lo, rows, row, 1 + k, v)
+                if order >= 0:
+                    break
+                lo += 1
+        if lo == end:
+            break
+        if order > 0:
+            continue
+        start = lo if val_offsets == 0 else load(val_offsets, lo)
+        stop = lo + 1 if val_offsets == 0 else load(val_offsets, lo + 1)
+        # Without offsets every update has a val of its own, equal ones side by side.
+        while stop < end and val_offsets == 0 and _compare_val(table, layer, stop, rows, row, 1 + k, v) == 0:
+            stop += 1
+        for e in range(start, stop):
+            total, wrapped = add_checked(word(counts, row), load(diffs, e * diff_stride))
+            if wrapped:
+                return True
+            put_word(counts, row, total)
+    return False
+
+
+@njit(cache=True)
 def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
     """How often each of n rows is in all settled layers of a table together: (int64[n], status).
 
@@ -223,50 +270,30 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
     places = np.empty(q, np.int64)
     for layer in range(table.shape[0]):
         locate_keys(table, layer, rows, runs, k, places)
-        key_offsets, val_offsets = cell(table, layer, KEY_OFFSETS), cell(table, layer, VAL_OFFSETS)
-        vals, val_count = cell(table, layer, VALS), cell(table, layer, VAL_COUNT)
+        key_offsets, vals = cell(table, layer, KEY_OFFSETS), cell(table, layer, VALS)
         diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
+        plain = v == 1 and cell(table, layer, VAL_OFFSETS) == 0
+        last = cell(table, layer, VAL_COUNT) - _BLOCK if plain else np.int64(-1)
         for i in range(q):
             at = word(places, i)
             if at < 0:
                 continue
             lo = at if key_offsets == 0 else load(key_offsets, at)
             end = at + 1 if key_offsets == 0 else load(key_offsets, at + 1)
+            if lo > last or end - lo > _BLOCK:
+                if _add_run(table, layer, at, rows, word(runs, i), word(runs, i + 1), k, v, again, counts):
+                    return counts[:0], OVERFLOW
+                continue
+            # A few vals of one word and one update each: all of them at once.
             for row in range(word(runs, i), word(runs, i + 1)):
-                if again[row] == 1:
-                    continue
-                hi = end
-                while hi - lo > _BLOCK:
-                    middle = (lo + hi) >> 1
-                    if _compare_val(table, layer, middle, rows, row, 1 + k, v) < 0:
-                        lo = middle + 1
-                    else:
-                        hi = middle
-                order = 1
-                if v == 1:
-                    lo += _count_below(vals, lo, hi, val_count, cell(rows, row, 1 + k))
-                    if lo < end:
-                        order = 0 if load(vals, lo) == cell(rows, row, 1 + k) else 1
-                else:
-                    while lo < end:
-                        order = _compare_val(table, layer, lo, rows, row, 1 + k, v)
-                        if order >= 0:
-                            break
-                        lo += 1
-                if lo == end:
-                    break
-                if order > 0:
-                    continue
-                start = lo if val_offsets == 0 else load(val_offsets, lo)
-                stop = lo + 1 if val_offsets == 0 else load(val_offsets, lo + 1)
-                # Without offsets every update has a val of its own, equal ones side by side.
-                while stop < end and val_offsets == 0 and _compare_val(table, layer, stop, rows, row, 1 + k, v) == 0:
-                    stop += 1
-                for e in range(start, stop):
-                    total, wrapped = add_checked(word(counts, row), load(diffs, e * diff_stride))
-                    if wrapped:
-                        return counts[:0], OVERFLOW
-                    put_word(counts, row, total)
+                same = equal_words(vals, lo, cell(rows, row, 1 + k)) & ((1 << (end - lo)) - 1)
+                if same != 0 and again[row] == 0:
+                    for j in range(_BLOCK):
+                        if (same >> j) & 1:
+                            total, wrapped = add_checked(word(counts, row), load(diffs, (lo + j) * diff_stride))
+                            if wrapped:
+                                return counts[:0], OVERFLOW
+                            put_word(counts, row, total)
     for row in range(1, n):
         if again[row] == 1:
             put_word(counts, row, word(counts, row - 1))

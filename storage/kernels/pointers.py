@@ -18,6 +18,10 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
         """Word `index` behind `address` (interpreted twin, for runs with NUMBA_DISABLE_JIT=1)."""
         return ctypes.c_int64.from_address(int(address) + 8 * int(index)).value
 
+    def equal_words(address: int, index: int, wanted: int) -> int:
+        """Which of eight words behind `address`, from number `index` on, are `wanted`: a bit each, the first lowest."""
+        return sum(1 << j for j in range(8) if load(address, index + j) == wanted)
+
     def load_unaligned(address: int) -> int:
         """The eight bytes at `address`, as they lie there, as int64."""
         return ctypes.c_int64.from_address(int(address)).value
@@ -42,6 +46,24 @@ else:
             return builder.load(builder.gep(pointer, [args[1]]))
 
         return types.int64(types.int64, types.int64), generate
+
+    @intrinsic
+    def equal_words(typingctx: Any, address: Any, index: Any, wanted: Any) -> Any:
+        """Which of eight words behind `address`, from number `index` on, are `wanted`: a bit each, the first lowest.
+
+        One comparison of vectors; what the compiler makes of a loop compares word by word.
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            word, words = ir.IntType(64), ir.VectorType(ir.IntType(64), 8)
+            pointer = builder.gep(builder.inttoptr(args[0], ir.PointerType(word)), [args[1]])
+            found = builder.load(builder.bitcast(pointer, ir.PointerType(words)), align=8)
+            unset, first = ir.Constant(words, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+            spread = ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
+            wanted = builder.shuffle_vector(builder.insert_element(unset, args[2], first), unset, spread)
+            return builder.zext(builder.bitcast(builder.icmp_signed("==", found, wanted), ir.IntType(8)), word)
+
+        return types.int64(types.int64, types.int64, types.int64), generate
 
     @intrinsic
     def load_unaligned(typingctx: Any, address: Any) -> Any:
