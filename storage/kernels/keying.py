@@ -46,14 +46,13 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     columns[: k + v - first] = source[first : k + v]
     columns[k + v - first : columns.shape[0] - 1] = source[k + v + 1 : k + v + tail - 1]
     columns[columns.shape[0] - 1] = at_tail
+    one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     if k == 0:
-        one, two, exact = pack_words(data, columns)
+        exact = pack_words(data, columns, one, two)
     else:
-        one, two = np.empty(n, np.int64), np.empty(n, np.int64)
         for i in range(n):
             put_word(one, i, _hash(data, i, key))
         exact = pack_columns(data, n, columns, 0, two)
-    groups = np.empty(n, np.int64)
     starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
     out = np.empty((n, 1 + k + v + tail), np.int64)
     if goes_at_once(data, kind):

@@ -390,13 +390,13 @@ def _sort_buckets(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def pack_words(data: np.ndarray, columns: np.ndarray):  # type: ignore[no-untyped-def]
-    """Two words of each row that order them by the columns: (one[n], two[n], number of the first column that is in
-    neither). The last column is in the second word if the others fit the first. O(n x columns)."""
+def pack_words(data: np.ndarray, columns: np.ndarray, one: np.ndarray, two: np.ndarray) -> int:
+    """Write into one[n] and two[n] two words of each row that order them by the columns, the last of which is in the
+    second word if the others fit the first. Returns the number of the first column that is in neither. O(n x
+    columns)."""
     n = data.shape[0]
-    one, two = np.empty(n, np.int64), np.empty(n, np.int64)
     exact = pack_columns(data, n, columns[: max(1, columns.shape[0] - 1)], 0, one)
-    return one, two, pack_columns(data, n, columns, exact, two)
+    return pack_columns(data, n, columns, exact, two)
 
 
 @njit(cache=True)
@@ -520,8 +520,9 @@ def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  #
 @njit(cache=True)
 def sort_order(data: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """The stable order of all rows by the columns. O(n log n), O(n) where the first is uniform or few."""
-    one, two, exact = pack_words(data, columns)
-    groups = np.empty(data.shape[0], np.int64)
+    n = data.shape[0]
+    one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    exact = pack_words(data, columns, one, two)
     starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
     order, _, _ = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
     return order
@@ -533,11 +534,17 @@ def consolidate(data: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]
 
     Returns (rows, 0), or (no rows, OVERFLOW) when a sum leaves int64.
     """
+    n = data.shape[0]
+    one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    return consolidate_in(data, columns, one, two, groups, np.empty(data.shape, np.int64))
+
+
+@njit(cache=True)
+def consolidate_in(data, columns, one, two, groups, out):  # type: ignore[no-untyped-def]
+    """The same in room that is given: one[n], two[n], groups[n], and out, of the shape of the data, for the rows."""
     n, width = data.shape
-    one, two, exact = pack_words(data, columns)
-    groups = np.empty(n, np.int64)
+    exact = pack_words(data, columns, one, two)
     starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
-    out = np.empty((n, width), np.int64)
     if goes_at_once(data, kind):
         for i in range(n):
             group = word(groups, i)
