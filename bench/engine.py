@@ -15,7 +15,7 @@ import numpy as np
 import vernier as vn
 from bench.programs import Edge, Root, bfs
 from operators.planning.planner import compile_app
-from operators.runtime import SLICE_UPDATES, Worker
+from operators.runtime import Worker
 from storage.updates import MIN_TIME, Updates
 from vernier import col
 
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=2000)
     parser.add_argument("--updates", type=int, default=20_000)
     parser.add_argument("--batch", type=int, default=1000)
-    parser.add_argument("--slice", type=int, default=SLICE_UPDATES)
+    parser.add_argument("--slice", type=int, default=0)
     args = parser.parse_args()
     plan = compile_app(program(args.program))
     edges = np.random.default_rng(0).integers(0, args.nodes, (args.edges + args.updates, 2))
@@ -88,7 +88,7 @@ def main() -> None:
             {
                 "program": args.program,
                 "batch": args.batch,
-                "slice": args.slice,
+                "slice": worker.slice_updates,
                 "cpu_us_per_update": round(cpu / counted * 1e6, 1),
                 "wall_us_per_update": round(sum(wall) / counted * 1e6, 1),
                 "epoch_ms_p50": round(float(np.percentile(wall, 50)) * 1e3, 2),

@@ -35,7 +35,7 @@ from operators.planning.plan import (
     SetOp,
     upstream,
 )
-from operators.runtime import SLICE_UPDATES, Worker, WorkerState
+from operators.runtime import Worker, WorkerState
 from storage.layer import Layer
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Updates
@@ -75,7 +75,7 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
     return Adoption(kept, tuple(fresh), dropped, frozenset(needed), sources)
 
 
-def adopt(plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: int = SLICE_UPDATES) -> WorkerState:
+def adopt(plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: int = 0) -> WorkerState:
     """The state for `plan`, complete up to the same frontier; `state` stays as it is. Collective over all workers.
 
     Raises NeedsHistory (on all workers alike), and what the new operators raise on the rows that are there.

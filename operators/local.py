@@ -10,7 +10,7 @@ from operators.adopt import adopt
 from operators.exchange import Exchange, Single, Threads
 from operators.failures import ExchangeBroken
 from operators.planning.plan import Plan
-from operators.runtime import SLICE_UPDATES, EpochResult, Worker
+from operators.runtime import EpochResult, Worker
 from storage.texts import Heap, needed
 from storage.updates import Updates
 
@@ -23,7 +23,7 @@ class LocalEngine:
     used any more.
     """
 
-    def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = SLICE_UPDATES) -> None:
+    def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = 0) -> None:
         if workers < 1:
             raise ValueError(f"a dataflow needs at least one worker, not {workers}")
         self.plan = plan

@@ -20,15 +20,31 @@ from operators import arrange, follow, hold, join, linear, lookup, loop, reduce,
 from operators.exchange import Exchange, Single
 from operators.failures import DelayedCycleDidNotSettle, VisitLeft
 from operators.operator import Operator, Slice
-from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp
+from operators.planning.plan import (
+    DelayedOp,
+    InputOp,
+    JoinOp,
+    LookupOp,
+    LoopOp,
+    Op,
+    Plan,
+    VariableOp,
+    ViewOp,
+    WaveOp,
+)
 from operators.scope import ScopeRun
 from storage.queue import Queue
 from storage.texts import Heap
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
-SLICE_UPDATES = 4096
+SLICE_UPDATES = 1 << 12
 """Updates a slice holds for each worker: few enough for histories to stay in the cache."""
+LONG_SLICE_UPDATES = 1 << 15
+"""The same for plans of which a slice asks each history once: what it costs to find keys, to make layers and to merge
+them is less an update the more of them there are."""
+_CROWDING = (LoopOp, VariableOp, DelayedOp, JoinOp, LookupOp, WaveOp)
+"""What comes back to histories, or makes any number of rows of an update."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (
@@ -94,7 +110,8 @@ class EpochResult:
 
 class Worker:
     """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go
-    back. only: the operators that run, where not all of them do (operators/adopt.py)."""
+    back. slice_updates: 0 for as many as suit the plan. only: the operators that run, where not all of them do
+    (operators/adopt.py)."""
 
     def __init__(
         self,
@@ -102,13 +119,13 @@ class Worker:
         exchange: Exchange | None = None,
         state: WorkerState | None = None,
         *,
-        slice_updates: int = SLICE_UPDATES,
+        slice_updates: int = 0,
         only: Collection[int] | None = None,
     ) -> None:
         self.plan = plan
         self.exchange: Exchange = Single() if exchange is None else exchange
         self.state = WorkerState.empty(plan) if state is None else state
-        self.slice_updates = slice_updates
+        self.slice_updates = slice_updates or suited(plan)
         self.slice = Slice()
         scopes: list[ScopeRun] = []
         for spec in plan.scopes:
@@ -240,6 +257,11 @@ class Worker:
             trace.close_slice(since)
         for queue in self.state.queues.values():
             queue.close_slice(stop)
+
+
+def suited(plan: Plan) -> int:
+    """How many updates of a worker should go through the plan together."""
+    return SLICE_UPDATES if any(isinstance(op, _CROWDING) for op in plan.ops) else LONG_SLICE_UPDATES
 
 
 def _by_time(updates: Updates) -> Ints:

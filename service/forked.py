@@ -21,7 +21,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any
 
 from operators.planning.plan import Plan
-from operators.runtime import SLICE_UPDATES, Worker
+from operators.runtime import Worker
 from service.exchange import Exchange
 from service.keys import Keys
 from service.mailbox import Mailbox
@@ -173,7 +173,7 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, the
     mailbox = Mailbox(Keys.plain(token))
     pipe.send(mailbox.address)
     peers: list[str] = pipe.recv()
-    worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS), slice_updates=SLICE_UPDATES)
+    worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS))
     views = plan.views.items()
     while True:
         message = pipe.recv()

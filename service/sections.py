@@ -201,7 +201,11 @@ class Epoch(Section):
     max_messages: int | None = Field(
         default=200_000, ge=1, description="messages an epoch takes at most; null: all there are"
     )
-    slice_updates: int = Field(default=4096, ge=1, description="updates a worker that go through the dataflow together")
+    slice_updates: int = Field(
+        default=0,
+        ge=0,
+        description="updates a worker that go through the dataflow together; 0: as many as suit the program",
+    )
 
     _durations = field_validator("timeout_ms", "heartbeat_ms", "retry_ms", "target_ms", mode="before")(_ms)
 
