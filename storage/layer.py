@@ -37,7 +37,9 @@ def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
     """Updates `[row | time | rounds | diff]` as keyed rows by these words of their rows, sorted and consolidated. O(n
     log n). Raises DiffOverflow."""
     whole, first = _whole(data)
-    rows, status = consolidate_keyed(whole, key + first, val + first, depth + 2)
+    if first:
+        key, val = key + first, val + first
+    rows, status = consolidate_keyed(whole, key, val, depth + 2)
     if status != 0:
         raise DiffOverflow(operation="adding")
     keyed: Ints = rows
@@ -47,10 +49,12 @@ def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
 def _whole(data: Ints) -> tuple[Ints, int]:
     """A contiguous matrix that has `data` as its last columns, and the number of the first of them; a copy of `data`
     where there is none that is known. Operators give the rest of keyed rows, all columns but the hash."""
-    whole = data.base
-    if len(data) < _COPIED or not isinstance(whole, np.ndarray) or whole.dtype != data.dtype:
+    if len(data) < _COPIED or data.flags.c_contiguous:
         return np.ascontiguousarray(data), 0
-    if not whole.flags.c_contiguous or whole.strides != data.strides or len(whole) != len(data):
+    whole = data.base
+    if not isinstance(whole, np.ndarray) or whole.dtype != data.dtype or not whole.flags.c_contiguous:
+        return np.ascontiguousarray(data), 0
+    if whole.strides != data.strides or len(whole) != len(data):
         return np.ascontiguousarray(data), 0
     first = whole.shape[1] - data.shape[1]
     if _address(data) != _address(whole) + 8 * first:

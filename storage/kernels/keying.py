@@ -6,15 +6,21 @@ from numba import njit
 from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.hashing import mix
 from storage.kernels.sorting import (
+    DIGITS_FROM,
     add_checked,
     goes_at_once,
     group_rows,
+    number_words,
     pack_columns,
     pack_words,
+    place_groups,
     rows_equal,
     sort_packed,
 )
 from storage.kernels.status import OVERFLOW
+
+_SAMPLE = 64
+"""Places at which rows are looked at to guess whether they are few."""
 
 
 @njit(cache=True, inline="always")
@@ -24,6 +30,45 @@ def _hash(data, i, key):  # type: ignore[no-untyped-def]
     for c in range(1, key.shape[0]):
         hashed = mix(hashed ^ cell(data, i, word(key, c)))
     return hashed
+
+
+@njit(cache=True)
+def _come_together(data, columns):  # type: ignore[no-untyped-def]
+    """Whether rows that differ by their times alone lie side by side often enough for them to be few; _SAMPLE looks."""
+    n, m, alike = data.shape[0], columns.shape[0], 0
+    for look in range(_SAMPLE):
+        i = look * (n - 1) // _SAMPLE
+        same = 1
+        for c in range(m - 1):
+            if cell(data, i, word(columns, c)) != cell(data, i + 1, word(columns, c)):
+                same = 0
+        alike += same
+    return 8 * alike >= _SAMPLE
+
+
+@njit(cache=True)
+def _group_keyed(data, key, columns, one, two, groups):  # type: ignore[no-untyped-def]
+    """Put rows that differ by their times alone into a group, where groups are few and their rows in order: (where the
+    rows of each group begin, the hash of its key; none where it is not so). Fills groups[n]. O(n).
+
+    Only one row of each group is hashed. columns: those that order rows, the last of which is the time.
+    """
+    n, m, none = data.shape[0], columns.shape[0], np.empty(0, np.int64)
+    if n < DIGITS_FROM or not _come_together(data, columns):
+        return none, none
+    if pack_columns(data, n, columns[: m - 1], 0, one) < m - 1:
+        return none, none
+    pack_columns(data, n, columns[m - 1 :], 0, two)
+    firsts, sizes, kind = number_words(one, two, groups)
+    if not goes_at_once(data, kind):
+        return none, none
+    count = firsts.shape[0]
+    hashes, words = np.empty(count, np.int64), np.empty(count, np.int64)
+    for group in range(count):
+        put_word(hashes, group, _hash(data, word(firsts, group), key))
+        put_word(words, group, word(one, word(firsts, group)))
+    starts, _ = place_groups(hashes.copy(), words, sizes)
+    return starts, hashes
 
 
 @njit(cache=True)
@@ -47,6 +92,18 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     columns[k + v - first : columns.shape[0] - 1] = source[k + v + 1 : k + v + tail - 1]
     columns[columns.shape[0] - 1] = at_tail
     one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    out = np.empty((n, 1 + k + v + tail), np.int64)
+    if k > 1:
+        starts, hashes = _group_keyed(data, key, columns, one, two, groups)
+        if starts.shape[0] > 0:
+            for i in range(n):
+                group = word(groups, i)
+                to = word(starts, group)
+                put_word(starts, group, to + 1)
+                put(out, to, 0, word(hashes, group))
+                for c in range(source.shape[0]):
+                    put(out, to, 1 + c, cell(data, i, word(source, c)))
+            return out, 0
     if k == 0:
         exact = pack_words(data, columns, one, two)
     else:
@@ -54,7 +111,6 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
             put_word(one, i, _hash(data, i, key))
         exact = pack_columns(data, n, columns, 0, two)
     starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
-    out = np.empty((n, 1 + k + v + tail), np.int64)
     if goes_at_once(data, kind):
         for i in range(n):
             group = word(groups, i)

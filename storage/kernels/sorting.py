@@ -24,7 +24,7 @@ _CROWD = 40
 _DIGIT = 11
 _DIGIT_MASK = (1 << _DIGIT) - 1
 _MOST_DIGITS = 4
-_DIGITS_FROM = 1 << 9
+DIGITS_FROM = 1 << 9
 _DIGITS_TO = 1 << 20
 """Rows from which, and up to which, words of a few digits are sorted digit by digit."""
 _GROUPS = 1 << 13
@@ -302,12 +302,11 @@ def _sort_digits(words, most, order, spare):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def group_words(one, two, groups):  # type: ignore[no-untyped-def]
+def number_words(one, two, groups):  # type: ignore[no-untyped-def]
     """Write into groups[n] the number of each first word among all of them, if they are few.
 
-    Returns (where the rows of each begin when groups are put in order of their words, int64[number of them]; their
-    ranks; _MANY: nothing is set, _FEW, _GROUPED: the second words in each group are in order already, _SINGLE: and each
-    is there once). O(n).
+    Returns (the first row of each; how many rows each has; _MANY: nothing is set, _FEW, _GROUPED: the second words in
+    each group are in order already, _SINGLE: and each is there once). O(n).
     """
     n = one.shape[0]
     limit = min(n >> 3, _GROUPS)
@@ -317,6 +316,7 @@ def group_words(one, two, groups):  # type: ignore[no-untyped-def]
     table = np.zeros(size, np.int64)
     distinct = np.empty(limit + 1, np.int64)
     newest = np.empty(limit + 1, np.int64)
+    firsts = np.empty(limit + 1, np.int64)
     sizes = np.zeros(limit + 1, np.int64)
     count, ordered, single = 0, True, True
     for i in range(n):
@@ -326,9 +326,10 @@ def group_words(one, two, groups):  # type: ignore[no-untyped-def]
             found = word(table, at)
             if found == 0:
                 if count == limit:
-                    return sizes[:0], sizes[:0], _MANY
+                    return firsts[:0], sizes[:0], _MANY
                 put_word(distinct, count, wanted)
                 put_word(newest, count, second)
+                put_word(firsts, count, i)
                 count += 1
                 put_word(table, at, count)
                 found = count
@@ -342,17 +343,23 @@ def group_words(one, two, groups):  # type: ignore[no-untyped-def]
             at = (at + 1) & (size - 1)
         put_word(groups, i, found - 1)
         put_word(sizes, found - 1, word(sizes, found - 1) + 1)
-    none, no_columns = np.empty((0, 0), np.int64), np.empty(0, np.int64)
-    zeros, numbers = np.zeros(count, np.int64), np.arange(count)
-    merge_sort(none, no_columns, 0, distinct, zeros, numbers, 0, count)
-    starts, ranks = np.empty(count, np.int64), np.empty(count, np.int64)
+    return firsts[:count], sizes[:count], _SINGLE if single else _GROUPED if ordered else _FEW
+
+
+@njit(cache=True)
+def place_groups(one, two, sizes):  # type: ignore[no-untyped-def]
+    """Where the rows of each group begin when groups of these sizes are put in order of two words each, which are used
+    up, and the groups' ranks. O(groups log groups)."""
+    count = sizes.shape[0]
+    numbers, starts, ranks = np.arange(count), np.empty(count, np.int64), np.empty(count, np.int64)
+    merge_sort(np.empty((0, 0), np.int64), np.empty(0, np.int64), 0, one, two, numbers, 0, count)
     total = 0
     for rank in range(count):
         group = word(numbers, rank)
         put_word(ranks, group, rank)
         put_word(starts, group, total)
         total += word(sizes, group)
-    return starts, ranks, _SINGLE if single else _GROUPED if ordered else _FEW
+    return starts, ranks
 
 
 @njit(cache=True)
@@ -415,20 +422,26 @@ def _in_order(data, columns, exact, one, two):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def group_rows(data, columns, exact, one, two, groups):  # type: ignore[no-untyped-def]
-    """What group_words says of the rows where it pays, or that they are in order: (starts, ranks, _SORTED …). groups:
-    room for n."""
+    """Put rows of the same first word into a group where there are few such words: (where the rows of each group begin
+    in the order of the words, the groups' ranks, _SORTED … _SINGLE). Fills groups[n]. O(n)."""
     n, none = one.shape[0], np.empty(0, np.int64)
     if n > FEW and _in_order(data, columns, exact, one, two):
         return none, none, _SORTED
-    if n < _DIGITS_FROM or exact < columns.shape[0]:
+    if n < DIGITS_FROM or exact < columns.shape[0]:
         return none, none, _MANY
-    return group_words(one, two, groups)
+    firsts, sizes, kind = number_words(one, two, groups)
+    if kind == _MANY:
+        return none, none, _MANY
+    words = np.empty(firsts.shape[0], np.int64)
+    for group in range(firsts.shape[0]):
+        put_word(words, group, word(one, word(firsts, group)))
+    starts, ranks = place_groups(words, np.zeros(firsts.shape[0], np.int64), sizes)
+    return starts, ranks, kind
 
 
 @njit(cache=True)
 def goes_at_once(data, kind):  # type: ignore[no-untyped-def]
-    """Whether rows are consolidated once they are at the places that group_rows says: no two are equal, none is
-    nothing."""
+    """Whether rows of such groups are consolidated once they are at their places: no two are equal, none is nothing."""
     if kind != _SINGLE:
         return False
     last = data.shape[1] - 1
@@ -488,7 +501,7 @@ def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  #
             put_word(to_two, to, word(two, i))
             put_word(to_order, to, i)
         return to_order, to_one, to_two
-    if exact == columns.shape[0] and _DIGITS_FROM <= n <= _DIGITS_TO:
+    if exact == columns.shape[0] and DIGITS_FROM <= n <= _DIGITS_TO:
         if kind == _FEW:
             for i in range(n):
                 put_word(groups, i, word(ranks, word(groups, i)))
