@@ -23,6 +23,7 @@ from operators.local import LocalEngine
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
 from service.forked import ForkedWorkers
+from storage import room
 from storage.updates import MIN_TIME, Ints, Updates
 
 Engine = LocalEngine | ForkedWorkers
@@ -108,6 +109,7 @@ def main() -> None:
     parser.add_argument("--threads", action="store_true")
     args = parser.parse_args()
     edges = np.fromfile(args.edges, "<i8").reshape(-1, 2)
+    room.keep()  # as a worker of the service does
     warm(args.program)
     engine = engine_of(compile_app(program(args.program)), args.workers, args.threads)
     runner = Runner(engine, Stream(edges, args.window))

@@ -25,6 +25,7 @@ from operators.runtime import Worker
 from service.exchange import Exchange
 from service.keys import Keys
 from service.mailbox import Mailbox
+from storage import room
 from storage.errors import InvariantError, VernierError
 from storage.texts import Heap, Texts, needed
 from storage.updates import Updates
@@ -173,6 +174,7 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, the
     mailbox = Mailbox(Keys.plain(token))
     pipe.send(mailbox.address)
     peers: list[str] = pipe.recv()
+    room.keep()
     worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS))
     views = plan.views.items()
     while True:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from storage.merge import Merge
 from storage.segment import Entry, Segment, segment_file, write_segment
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Updates
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +95,30 @@ def test_what_was_released_takes_no_memory(small: Path, monkeypatch: pytest.Monk
     room.release([], [column])
     assert full - resident() > 32 << 20
     assert int(column.sum()) == 8 << 20
+
+
+_AGAIN = """
+import resource
+import numpy as np
+from storage import room
+
+told = room.keep()
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.ones(1 << 17, np.int64) for _ in range(16)]
+    del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+first = faults()
+print(told, first, max(faults() for _ in range(5)))
+"""
+
+
+def test_a_process_keeps_what_it_has_freed() -> None:
+    found = subprocess.run([sys.executable, "-c", _AGAIN], cwd=ROOT, capture_output=True, text=True, check=True)
+    told, first, again = found.stdout.split()
+    if told == "False":
+        pytest.skip("this C library cannot be told")
+    assert int(first) > 1000
+    assert int(again) < int(first) / 10

@@ -41,3 +41,24 @@ def test_rows_are_counted_over_all_layers(key_width: int, val_width: int, seed: 
     assert found.tolist() == [held.get(tuple(row), 0) for row in keyed[:, 1 : 1 + width].tolist()]
     none = np.ascontiguousarray(keyed[:0])
     assert count_rows(trace.settled, none, key_runs(none, key_width), key_width, val_width)[0].tolist() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_of_every_size_are_counted(seed: int) -> None:
+    """Around the number of vals that are compared at once, at the ends of layers, and with no such key."""
+    rng = random.Random(seed)
+    trace = Trace("t", 1, 1, 0)
+    held: dict[tuple[int, ...], int] = {}
+    for upper in range(10, 50, 10):
+        rows = [(key, val) for key in range(30) for val in range(rng.choice([0, 1, 7, 8, 9, 30])) if rng.random() < 0.8]
+        diffs = [rng.choice([1, -1, 5]) if seed % 2 else 1 for _ in rows]
+        times = [upper - 1] * len(rows)
+        trace.seal(keyed_rows(Updates.of(rows, times, diffs), 1), upper - 10, upper)
+        trace.close_slice(upper)
+        for row, diff in zip(rows, diffs, strict=True):
+            held[row] = held.get(row, 0) + diff
+    asked = sorted({(rng.randrange(33), rng.randrange(32)) for _ in range(300)})
+    keyed = keyed_rows(Updates.of(asked, [60] * len(asked), 1), 1)
+    found, status = count_rows(trace.settled, keyed, key_runs(keyed, 1), 1, 1)
+    assert status == 0
+    assert found.tolist() == [held.get(tuple(row), 0) for row in keyed[:, 1:3].tolist()]
