@@ -39,8 +39,8 @@ def consolidate_rows(data: Ints, columns: Ints) -> Ints:
         rows, status = consolidate(data, columns)
     else:
         # What numpy allocates has large pages, which a kernel's own arrays have not: a tenth of the faults.
-        words = [np.empty(len(data), np.int64) for _ in range(3)]
-        rows, status = consolidate_in(data, columns, *words, np.empty(data.shape, np.int64))
+        one, two, groups = (np.empty(len(data), np.int64) for _ in range(3))
+        rows, status = consolidate_in(data, columns, one, two, groups, np.empty(data.shape, np.int64))
     if status != 0:
         raise DiffOverflow(operation="adding")
     result: Ints = rows
