@@ -27,6 +27,7 @@ class LocalEngine:
         if workers < 1:
             raise ValueError(f"a dataflow needs at least one worker, not {workers}")
         self.plan = plan
+        self._slice_updates = slice_updates
         self.heap = Heap()
         self._texts = _has_texts(plan)
         self._rooms = Threads.room(workers) if workers > 1 else []
@@ -53,8 +54,8 @@ class LocalEngine:
         """Go on with another plan from the state that is there (operators/adopt.py). Raises NeedsHistory."""
 
         def one(worker: Worker) -> Worker:
-            state = adopt(plan, worker.state, worker.exchange, slice_updates=worker.slice_updates)
-            return Worker(plan, worker.exchange, state, slice_updates=worker.slice_updates)
+            state = adopt(plan, worker.state, worker.exchange, slice_updates=self._slice_updates)
+            return Worker(plan, worker.exchange, state, slice_updates=self._slice_updates)
 
         self.workers = [one(self.workers[0])] if self._pool is None else list(self._pool.map(one, self.workers))
         self.plan = plan

@@ -18,9 +18,7 @@ def load() -> None:
     """
     import service.worker  # noqa: F401  (to have it in memory)
     from service.warm import warm
-    from storage import room
 
-    room.keep()
     warm()
     gc.collect()
     gc.freeze()

@@ -87,6 +87,8 @@ class Process:
     @staticmethod
     def start(job: Job) -> Process:
         room.spill(None if job.spill is None else Path(job.spill))
+        if job.spill is None:
+            room.keep()
         link = Link(job.address, job.keys)
         mailbox = Mailbox(job.keys, link.host)
         link.introduce(mailbox.address)

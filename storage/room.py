@@ -4,8 +4,8 @@ Columns that are in a file are the kernel's to keep in memory or not: pages that
 back when they are touched. What is on disk is mapped from its segment (`rebind` moves a layer there once it is
 written); what is not there yet, a merge on its way, gets pages of a file without a name (`spill`, `empty`), which goes
 with the process. `release` takes the pages of such columns from this process at once, whatever room there is: nothing
-is lost, what is needed again is read again. O(mappings). What a slice takes and frees is small beside that, and is
-kept for the next one (`keep`).
+is lost, what is needed again is read again. O(mappings). Where nothing says how much a process may hold, it keeps what
+a slice has freed for the next one (`keep`).
 """
 
 from __future__ import annotations
