@@ -19,6 +19,7 @@ from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from operators.kernels.rounds import split_rounds, touched_keys
 from operators.operator import Arranged, Buckets, Operator
+from operators.pieces import pieces
 from operators.planning.plan import JoinOp, Op
 from operators.scope import ScopeRun
 from storage.updates import Ints
@@ -68,19 +69,23 @@ class Join(Operator):
         if before == 0:
             return
         keys, runs = touched_keys(fresh, mine.key_width)
-        histories = other.trace.select(keys, fold=self.scope.slice.fold, before=before)
-        rows, status = pair_rows(
-            fresh, runs, mine.key_width, mine.val_width, mine.depth,
-            histories.spans, histories.entries, other.val_width, other.depth,
-            origin, self.index, np.array(now, np.int64),
-        )  # fmt: skip
-        if status != 0:
-            raise JoinOverflow(operator=self.op.name)
-        if self.chain is not None:
-            rows = self.chain(rows)
-        if len(rows) == 0:
-            return
-        if self.depth == 0 or other.depth == 0:
+        fold, at = self.scope.slice.fold, np.array(now, np.int64)
+        for first, stop in pieces(len(keys)):
+            histories = other.trace.select(keys[first:stop], fold=fold, before=before)
+            rows, status = pair_rows(
+                fresh, runs[first : stop + 1], mine.key_width, mine.val_width, mine.depth,
+                histories.spans, histories.entries, other.val_width, other.depth, origin, self.index, at,
+            )  # fmt: skip
+            if status != 0:
+                raise JoinOverflow(operator=self.op.name)
+            if self.chain is not None:
+                rows = self.chain(rows)
+            if len(rows):
+                self._sort_out(rows, other.depth, now, given)
+
+    def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints]) -> None:
+        """Give the pairs of this round; let those of later ones wait."""
+        if self.depth == 0 or other_depth == 0:
             # What has no rounds meets fresh rows in theirs.
             given.append(rows)
             return

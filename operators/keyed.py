@@ -14,6 +14,7 @@ import numpy as np
 from operators.exchange import Round
 from operators.kernels.rounds import split_visits, visited_keys
 from operators.operator import Arranged, Buckets, Operator
+from operators.pieces import pieces
 from operators.planning.plan import KeyedOp
 from operators.scope import ScopeRun
 from storage.layer import keyed_columns
@@ -54,16 +55,23 @@ class Keyed(Operator):
         keys = self._keys(now)
         if keys is None:
             return
+        at = np.array(now, np.int64)
+        parts = [rows for first, stop in pieces(len(keys)) if len(rows := self._visit(keys[first:stop], at))]
+        if parts:
+            self.give(parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+    def _visit(self, keys: Ints, now: Ints) -> Ints:
+        """What a piece of the keys owes at round `now`; schedules their later visits."""
         fold = self.scope.slice.fold
         inputs = self.input.trace.select(keys, fold=fold)
         if self.total or self.trace is None:
             outputs = Selection.nothing(len(keys), self.val_width + self.depth + 2)
         else:
             outputs = self.trace.select(keys, fold=fold)
-        rows, visits = self.correct(keys, inputs, outputs, np.array(now, np.int64), fold)
+        rows, visits = self.correct(keys, inputs, outputs, now, fold)
         if len(visits):
             self._schedule(visits)
-        self.give(rows)
+        return rows
 
     def give(self, rows: Ints) -> None:
         """Put out corrections, each once, and keep them where the output is kept."""

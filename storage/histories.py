@@ -31,7 +31,7 @@ __all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
 
 _ROOM = 1 << 10
 """Keys that a new index has room for."""
-_REMEMBERED = 1 << 29
+_REMEMBERED = 1 << 26
 """Bytes of histories above which what is remembered is forgotten before the next call."""
 _ORDERED = 1 << 14
 """Keys from which the index is laid out in the order of hashes, in which they come: it is beyond the caches then."""
@@ -94,7 +94,7 @@ class Histories:
         _, links, slots, used, rows = index[:COUNTS].tolist()
         if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
             forget_blocks(self._slots, index)
-            if self._arena.nbytes > _KEPT:
+            if self._arena.nbytes > 4 * _REMEMBERED:
                 self._arena = np.empty((0, self._arena.shape[1]), np.int64)
             self._fold = fold
         self._asked = True
