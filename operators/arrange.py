@@ -104,6 +104,11 @@ class Arrange(Operator):
         self.fresh = self.keyed = rows
         self.out = rows[:, 1:]
 
+    def let_go(self) -> None:
+        """Forget the step's rows, too; the trace has them."""
+        super().let_go()
+        self.fresh = None
+
     def _rows(self) -> Ints:
         """What the input gave in this step as keyed rows that this worker owns, sorted and consolidated."""
         data = self.input.out

@@ -73,6 +73,11 @@ class Keyed(Operator):
             self._schedule(visits)
         return rows
 
+    def let_go(self) -> None:
+        """Forget the step's rows, too; the trace has them."""
+        super().let_go()
+        self.fresh = None
+
     def give(self, rows: Ints) -> None:
         """Put out corrections, each once, and keep them where the output is kept."""
         if len(rows) == 0:

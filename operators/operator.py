@@ -64,6 +64,10 @@ class Operator:
     def begin_slice(self) -> None:
         """The slice has been set; traces hold earlier slices alone."""
 
+    def let_go(self) -> None:
+        """Forget what the newest step gave, behind the slice; a load's is as large as what it loads."""
+        self.out = self.keyed = None
+
     def pending(self) -> list[Round]:
         """Rounds that this operator still holds work for (none may be left after a slice)."""
         return []

@@ -33,6 +33,7 @@ from operators.planning.plan import (
     WaveOp,
 )
 from operators.scope import ScopeRun
+from storage import room
 from storage.queue import Queue
 from storage.texts import Heap
 from storage.trace import Trace
@@ -45,6 +46,8 @@ LONG_SLICE_UPDATES = 1 << 15
 them is less an update the more of them there are."""
 _CROWDING = (LoopOp, VariableOp, DelayedOp, JoinOp, LookupOp, WaveOp)
 """What comes back to histories, or makes any number of rows of an update."""
+LOAD = 1 << 16
+"""Updates of one slice, which can be of one time alone, from which memory is given back behind it."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (
@@ -240,9 +243,11 @@ class Worker:
 
     def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
         self.slice.lower, self.slice.upper = start, stop
+        taken = 0
         for name, data in sources.items():
             a, b = data[:, -2].searchsorted((start, stop)).tolist()
             self.inputs[name].waiting = data[a:b] if b > a else None
+            taken += b - a
         for operator in self.beginning:
             operator.begin_slice()
         self.root.run(())
@@ -250,6 +255,10 @@ class Worker:
             rounds = operator.pending()
             if rounds:
                 raise VisitLeft(operator=operator.op.name, rounds=str(sorted(rounds)[:5]))
+        if taken > LOAD:
+            for operator in self.operators:
+                operator.let_go()
+            room.give_back()
         for name, trace in self.state.traces.items():
             since = stop
             if self.plan.arrangements[name].retained:
@@ -257,6 +266,8 @@ class Worker:
             trace.close_slice(since)
         for queue in self.state.queues.values():
             queue.close_slice(stop)
+        if taken > LOAD:
+            room.give_back()
 
 
 def suited(plan: Plan) -> int:

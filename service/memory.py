@@ -8,12 +8,9 @@ between epochs.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import resource
 from collections.abc import Iterable
-from functools import cache
-from typing import Any
 
 from service.shard import Shard
 from storage import room
@@ -49,19 +46,4 @@ def relieve(shards: Iterable[Shard], directory: StateDirectory) -> None:
         (column for trace in traces for merge in trace.merges for column in merge.columns),
     )
     gc.collect()
-    _trim()
-
-
-def _trim() -> None:
-    """Give what the allocator has free back to the system, where it can."""
-    libc = _libc()
-    if libc is not None and hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)
-
-
-@cache
-def _libc() -> Any:
-    try:
-        return ctypes.CDLL(None)
-    except OSError:
-        return None
+    room.give_back()

@@ -32,7 +32,8 @@ __all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
 _ROOM = 1 << 10
 """Keys that a new index has room for."""
 _REMEMBERED = 1 << 26
-"""Bytes of histories above which what is remembered is forgotten before the next call."""
+"""Bytes of histories above which what is remembered is forgotten before the next call. Who asks for few keys round
+after round stays below; who asks for all there are, as a load does, comes by pieces, each once a round."""
 _ORDERED = 1 << 14
 """Keys from which the index is laid out in the order of hashes, in which they come: it is beyond the caches then."""
 _KEPT = 1 << 26
@@ -94,7 +95,7 @@ class Histories:
         _, links, slots, used, rows = index[:COUNTS].tolist()
         if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
             forget_blocks(self._slots, index)
-            if self._arena.nbytes > 4 * _REMEMBERED:
+            if used * self._arena.shape[1] * 8 > 4 * _REMEMBERED:
                 self._arena = np.empty((0, self._arena.shape[1]), np.int64)
             self._fold = fold
         self._asked = True

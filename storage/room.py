@@ -14,6 +14,7 @@ import ctypes
 import mmap
 import tempfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def keep() -> bool:
     A slice frees nearly all that it has taken, and glibc would give it back: the next slice then faults for every page,
     a microsecond each with the zeros that are written to it, a tenth of the time of large epochs.
     """
-    told = getattr(ctypes.CDLL(None), "mallopt", None)
+    told = getattr(_libc(), "mallopt", None)
     return told is not None and bool(told(_TRIM_THRESHOLD, KEPT)) and bool(told(_MMAP_THRESHOLD, _MAPPED))
 
 
@@ -89,6 +90,21 @@ def release(layers: Iterable[Layer], more: Iterable[Ints] = ()) -> int:
     for pages in found.values():
         pages.madvise(mmap.MADV_DONTNEED)
     return len(found)
+
+
+def give_back() -> None:
+    """Give what the allocator has free back to the system, where it can. O(what is free): not in each slice."""
+    trim = getattr(_libc(), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _libc() -> Any:
+    try:
+        return ctypes.CDLL(None)
+    except OSError:
+        return None
 
 
 def _columns(layer: Layer) -> list[Ints]:

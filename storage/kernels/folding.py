@@ -8,7 +8,7 @@ the caches: beside the steps and the trie there is never more than a piece.
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, more_rows, put, put_word, word
+from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.cursors import seek
 from storage.kernels.hashing import mix
 from storage.kernels.pointers import load

@@ -1,0 +1,42 @@
+"""Steps whose keys are gone through in pieces, and a load's slice: the same answers."""
+
+import numpy as np
+import pytest
+
+from bench.programs import program
+from operators import pieces, runtime
+from operators.local import LocalEngine
+from operators.planning.planner import compile_app
+from storage import histories
+from storage.updates import MIN_TIME, Updates
+
+
+def _answers(name: str) -> list[bytes]:
+    """All changes of a program's answer: a load, then edges that come and go."""
+    edges = np.random.default_rng(5).integers(0, 60, (240, 2))
+    engine = LocalEngine(compile_app(program(name)))
+    load = {"edges": Updates.of(edges[:120], 0, 1), "roots": Updates.of([[0]], [0], [1])}
+    found = [engine.run_epoch(MIN_TIME, 1, load)["answer"]]
+    for at in range(1, 120, 40):
+        i = np.arange(at, at + 40)
+        rows, times = np.concatenate((edges[119 + i], edges[i - 1])), np.concatenate((i, i))
+        moved = Updates.of(rows, times, np.repeat([1, -1], 40))
+        found.append(engine.run_epoch(at, at + 40, {"edges": moved})["answer"])
+    return [changes.data.tobytes() for changes in found]
+
+
+@pytest.mark.parametrize("name", ["components", "scc", "bfs"])
+def test_pieces_of_any_size_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = _answers(name)
+    monkeypatch.setattr(pieces, "KEYS", 3)
+    assert _answers(name) == expected
+    # Nothing remembered from one piece to the next, and every slice given back like a load's.
+    monkeypatch.setattr(histories, "_REMEMBERED", 64)
+    monkeypatch.setattr(runtime, "LOAD", 0)
+    assert _answers(name) == expected
+
+
+def test_pieces_cover_all_keys() -> None:
+    for count in (0, 1, pieces.KEYS, pieces.KEYS + 1, 3 * pieces.KEYS):
+        places = [at for first, stop in pieces.pieces(count) for at in range(first, stop)]
+        assert places == list(range(count))

@@ -1,0 +1,66 @@
+"""Closing a slice of many rows, which goes by pieces of the keys, gives the layer that one sort gives."""
+
+import numpy as np
+import pytest
+
+from storage.errors import DiffOverflow
+from storage.layer import COLUMNS, Layer, keyed_rows
+from storage.trace import Trace
+from storage.updates import Updates
+
+ROWS = 60_000
+"""Of each of the steps: together more than go by pieces."""
+
+
+def _step(rng: np.random.Generator, at: int, width: int, keys: int, depth: int, alike: bool) -> Updates:
+    rows = rng.integers(0, 40, (ROWS, width))
+    rows[:, 0] = rng.integers(0, keys, ROWS)
+    diffs = np.ones(ROWS, np.int64) if alike else rng.integers(-2, 3, ROWS)
+    return Updates.of(rows, at, diffs, np.full((ROWS, depth), 0 if alike else at))
+
+
+@pytest.mark.parametrize(("key_width", "keys"), [(1, 20_000), (2, 20_000), (1, 2), (1, 1)])
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("since", [0, 2, 9])
+def test_many_rows_close_as_few_do(key_width: int, keys: int, depth: int, alike: bool, since: int) -> None:
+    rng = np.random.default_rng(keys + depth)
+    steps = [_step(rng, at, key_width + 1, keys, depth, alike) for at in range(4)]
+    # One more that takes back all of the first, and a small one.
+    steps.append(Updates(np.concatenate((steps[0].data[:, :-1], -steps[0].data[:, -1:]), axis=1), key_width + 1, depth))
+    steps.append(steps[1].take(slice(0, 10)))
+    trace = Trace("t", key_width, 1, depth)
+    for step in steps:
+        trace.seal(keyed_rows(step, key_width), 0, 9)
+    # The fold of all at once is what many rows of one time have, too: only pieces are asked for here.
+    trace.close_slice(since)
+    (layer,) = trace.layers
+    data = np.concatenate([step.data for step in steps])
+    data[:, key_width + 1] = np.maximum(data[:, key_width + 1], since)
+    expected = Layer.build(Updates(data, key_width + 1, depth), key_width, 0, 9, since)
+    assert layer.updates == expected.updates
+    for name in COLUMNS:
+        assert np.array_equal(getattr(layer, name), getattr(expected, name)), name
+
+
+def test_many_rows_that_cancel_leave_no_layer() -> None:
+    step = _step(np.random.default_rng(1), 0, 2, 20_000, 1, True)
+    trace = Trace("t", 1, 1, 1)
+    rows = keyed_rows(step, 1)
+    back = rows.copy()
+    back[:, -1] *= -1
+    for sealed in (rows, back, rows, back):
+        trace.seal(sealed, 0, 9)
+    trace.close_slice(0)
+    assert trace.layers == []
+
+
+def test_many_rows_that_overflow_are_refused() -> None:
+    step = keyed_rows(_step(np.random.default_rng(1), 0, 2, 20_000, 1, True), 1)
+    great = step.copy()
+    great[-1, -1] = 2**63 - 1
+    trace = Trace("t", 1, 1, 1)
+    for sealed in (step, great, step):
+        trace.seal(sealed, 0, 9)
+    with pytest.raises(DiffOverflow):
+        trace.close_slice(0)
