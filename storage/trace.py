@@ -41,12 +41,14 @@ from storage.updates import MIN_TIME, Ints
 
 __all__ = ["FUEL", "LEAST", "Selection", "Trace"]
 
-FUEL = 1.2
+FUEL = 1.3
 """Updates that merges go on by for each update that a slice adds and each level: sizes from `SMALL` up, by doubling."""
 LEAST = 1 << 9
 """Updates that they go on by in any case, so that merges end when nothing comes in."""
 SMALL = 1 << 9
 """Updates below which a layer is small."""
+_SORTING = 3
+"""Updates that could be merged for one that is sorted with small layers, at least: the fuel that it takes."""
 SMALL_LAYERS = 8
 """Small layers at the end that are left alone: one more, and all of them become one."""
 _FOLDED = 1 << 20
@@ -217,7 +219,7 @@ class Trace:
         layers = list(self.layers)
         spent = self.spent
         self._unite_small(layers)
-        self._go_on(layers, 0 if fresh is None else fresh.updates, self.spent - spent)
+        self._go_on(layers, 0 if fresh is None else fresh.updates, _SORTING * (self.spent - spent))
         self.replace(layers)
         self._at_rest = not self.merges and self.cuts.earliest is None
 
@@ -260,7 +262,7 @@ class Trace:
     def _go_on(self, layers: list[Layer], added: int, spent: int) -> None:
         """Begin the merges of `layers` that are due to begin, and pay for those in progress, the first due one first.
 
-        added: updates of the slice's layer; spent: what has been paid for already.
+        added: updates of the slice's layer; spent: fuel that is gone already.
         """
         self._added += added
         self._begin(layers)
