@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import DiffOverflow
-from storage.kernels.sorting import consolidate, consolidate_in, sort_order
+from storage.kernels.consolidating import consolidate, consolidate_in, sort_order
 from storage.lattice import CLOSED as CLOSED
 from storage.lattice import MIN_TIME as MIN_TIME
 

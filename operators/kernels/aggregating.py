@@ -15,7 +15,7 @@ from operators.kernels.exact import (
     read_decimal,
     read_float,
 )
-from storage.kernels.sorting import sort_order
+from storage.kernels.consolidating import sort_order
 from storage.kernels.status import OVERFLOW
 
 PRESENT, COPIES, MIN, MAX, COUNT, SUM, SUM_FLOAT, SUM_DECIMAL, AVG, AVG_FLOAT, AVG_DECIMAL = range(11)

@@ -32,21 +32,16 @@ from operators.kernels.aggregating import (
     WORDS,
     want_number,
 )
+from operators.kernels.counting import follow_copies, follow_counts
 from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS, add_at, add_bits, add_odd
+from operators.kernels.lanes import DIGITS, EMPTY, LANES, MORE, read_lanes
 from operators.kernels.reducing import sorted_by_time
 from storage.kernels.cells import cell, more_rows, put, put_word, word
 from storage.kernels.cursors import count_rows, key_runs, locate_keys
-from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS
 from storage.kernels.wide import add_wide, fits, multiply_wide
 
-_LANES = 160
-"""Lanes of an aggregation; before them lane 0 counts the rows of the key that exist (are present, for PRESENT)."""
-_EMPTY, _MORE, _DIGITS = 0, 1, 2
-"""Among an aggregation's lanes: rows that exist and have no value, values beyond one for each other row that exists,
-and where digits begin."""
 _OF_DOUBLES = 134
 """Digits of doubles; then how often there are NaN, inf and -inf."""
 _LEAST = np.int64(-(2**63))
@@ -60,12 +55,12 @@ def _width(kind: int) -> int:
     if kind == PRESENT:
         return 0
     if kind == COUNT:
-        return _DIGITS
+        return DIGITS
     if kind == SUM_FLOAT or kind == AVG_FLOAT:
-        return _DIGITS + _OF_DOUBLES + 3
+        return DIGITS + _OF_DOUBLES + 3
     if kind == SUM_DECIMAL or kind == AVG_DECIMAL:
-        return _DIGITS + 8
-    return _DIGITS + 4
+        return DIGITS + 8
+    return DIGITS + 4
 
 
 @njit(cache=True, inline="always")
@@ -96,7 +91,7 @@ def _add_magnitude(acc, delta, first, hi, lo, factor):  # type: ignore[no-untype
 @njit(cache=True)
 def _add_value(aggregations, a, rows, i, first, diff, acc, delta):  # type: ignore[no-untyped-def]
     """Add `diff` copies of the value in rows[i, first …] to the digits of an aggregation; whether one left int64."""
-    kind, digits = aggregations[a, KIND], 1 + a * _LANES + _DIGITS
+    kind, digits = aggregations[a, KIND], 1 + a * LANES + DIGITS
     value = rows[i, first]
     if diff == _LEAST:
         return True
@@ -137,8 +132,8 @@ def _counted(aggregations, acc, wanted):  # type: ignore[no-untyped-def]
     copies, status = (1 if exists != 0 else 0), 0
     for a in range(aggregations.shape[0] if exists != 0 else 0):
         if cell(aggregations, a, KIND) == COUNT:
-            lanes = 1 + a * _LANES
-            number, wrapped = add_checked(exists - word(acc, lanes + _EMPTY), word(acc, lanes + _MORE))
+            lanes = 1 + a * LANES
+            number, wrapped = add_checked(exists - word(acc, lanes + EMPTY), word(acc, lanes + MORE))
             put(wanted, 0, cell(aggregations, a, OUT), number)
             if wrapped:
                 status = OVERFLOW
@@ -152,12 +147,12 @@ def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no
     if exists == 0:
         return 0, 0
     for a in range(aggregations.shape[0]):
-        kind, base = aggregations[a, KIND], 1 + a * _LANES
+        kind, base = aggregations[a, KIND], 1 + a * LANES
         if kind == PRESENT:
             continue
         target, out_flag = aggregations[a, OUT], aggregations[a, OUT_FLAG]
-        filled = exists - word(acc, base + _EMPTY)
-        copies, wrapped = add_checked(filled, word(acc, base + _MORE))
+        filled = exists - word(acc, base + EMPTY)
+        copies, wrapped = add_checked(filled, word(acc, base + MORE))
         if wrapped:
             return 0, OVERFLOW
         if kind == COUNT:
@@ -177,15 +172,15 @@ def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no
         if kind == SUM_FLOAT or kind == AVG_FLOAT:
             floats[a] = 0
             for digit in range(_OF_DOUBLES):
-                value = acc[base + _DIGITS + digit]
+                value = acc[base + DIGITS + digit]
                 if value != 0:
                     add_bits(floats[a], 16 * digit, np.int64(0), abs(value), value < 0)
             for which in range(3):
-                add_odd(floats[a], which, acc[base + _DIGITS + _OF_DOUBLES + which])
+                add_odd(floats[a], which, acc[base + DIGITS + _OF_DOUBLES + which])
         else:
             sums[a] = 0
-            for digit in range(_width(kind) - _DIGITS):
-                value = acc[base + _DIGITS + digit]
+            for digit in range(_width(kind) - DIGITS):
+                value = acc[base + DIGITS + digit]
                 shift = 16 * (digit & 3)
                 hi = value >> (64 - shift) if shift > 0 else np.int64(-1) if value < 0 else np.int64(0)
                 add_at(sums[a], digit >> 2, hi, value << shift)
@@ -199,180 +194,6 @@ def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no
         elif want_number(aggregations, a, sums, counts, floats, wanted) != 0:
             return 0, OVERFLOW
     return 1, 0
-
-
-@njit(cache=True)
-def _read_lanes(state, places, q, key, acc):  # type: ignore[no-untyped-def]
-    """Add up the lanes of a key, number `key` of q, which is at places[layer * q + key]; whether one left int64."""
-    for layer in range(state.shape[0]):
-        at = word(places, layer * q + key)
-        if at < 0:
-            continue
-        first = at if cell(state, layer, KEY_OFFSETS) == 0 else load(cell(state, layer, KEY_OFFSETS), at)
-        end = at + 1 if cell(state, layer, KEY_OFFSETS) == 0 else load(cell(state, layer, KEY_OFFSETS), at + 1)
-        val_offsets = cell(state, layer, VAL_OFFSETS)
-        for val in range(first, end):
-            lane = load(cell(state, layer, VALS), val * cell(state, layer, VAL_STRIDE))
-            start = val if val_offsets == 0 else load(val_offsets, val)
-            stop = val + 1 if val_offsets == 0 else load(val_offsets, val + 1)
-            for e in range(start, stop):
-                number = load(cell(state, layer, DIFFS), e * cell(state, layer, DIFF_STRIDE))
-                total, wrapped = add_checked(word(acc, lane), number)
-                if wrapped:
-                    return True
-                put_word(acc, lane, total)
-    return False
-
-
-@njit(cache=True)
-def _read_numbers(state, rows, runs, k, places, numbers, more):  # type: ignore[no-untyped-def]
-    """Find the keys in the layers of the lanes, and what most of them have there: lane 0 alone.
-
-    Fills places[layer * q + key], numbers[q] with the sums of lane 0, and more[q] with 1 where a key has other lanes or
-    several updates of one, and is to be read by _read_lanes. Returns whether a sum left int64.
-    """
-    q = runs.shape[0] - 1
-    for layer in range(state.shape[0]):
-        here = places[layer * q : (layer + 1) * q]
-        locate_keys(state, layer, rows, runs, k, here)
-        key_offsets, single = cell(state, layer, KEY_OFFSETS), cell(state, layer, VAL_OFFSETS) == 0
-        vals, val_stride = cell(state, layer, VALS), cell(state, layer, VAL_STRIDE)
-        diffs, diff_stride = cell(state, layer, DIFFS), cell(state, layer, DIFF_STRIDE)
-        for key in range(q):
-            at = word(here, key)
-            if at < 0:
-                continue
-            first = at if key_offsets == 0 else load(key_offsets, at)
-            end = at + 1 if key_offsets == 0 else load(key_offsets, at + 1)
-            if end - first > 1 or not single or load(vals, first * val_stride) != 0:
-                put_word(more, key, 1)
-                continue
-            total, wrapped = add_checked(word(numbers, key), load(diffs, first * diff_stride))
-            if wrapped:
-                return True
-            put_word(numbers, key, total)
-    return False
-
-
-@njit(cache=True, inline="always")
-def _put_count(out, count, rows, i, k, number, time, diff):  # type: ignore[no-untyped-def]
-    """Write the correction `[hash | key | number | time | diff]` of the key of row i to out[count]."""
-    for c in range(1 + k):
-        put(out, count, c, cell(rows, i, c))
-    put(out, count, 1 + k, number)
-    put(out, count, 2 + k, time)
-    put(out, count, 3 + k, diff)
-
-
-@njit(cache=True)
-def _follow_copies(rows, runs, k, before, out):  # type: ignore[no-untyped-def]
-    """`follow_rows` for a count where a key has no val, so that its copies are the number: (corrections, status, row at
-    fault). Each row of a key has a time of its own, in order."""
-    count = 0
-    for key in range(runs.shape[0] - 1):
-        base = word(runs, key)
-        number = word(before, base)
-        for i in range(base, word(runs, key + 1)):
-            time = cell(rows, i, 1 + k)
-            # Both are written in any case, and written over where the group was, or is, not there.
-            _put_count(out, count, rows, base, k, number, time, -1)
-            count += 1 if number != 0 else 0
-            number, wrapped = add_checked(number, cell(rows, i, 2 + k))
-            if wrapped:
-                return out[:0], OVERFLOW, base
-            _put_count(out, count, rows, base, k, number, time, 1)
-            count += 1 if number != 0 else 0
-    return out[:count], 0, -1
-
-
-@njit(cache=True, inline="always")
-def _move_count(exists, more, was, diff):  # type: ignore[no-untyped-def]
-    """What `diff` copies more make of a key's rows that exist, of the copies beyond one for each of them, and of a row
-    that was there `was` times: (exists, more, copies of the row, whether a number left int64)."""
-    now, wrapped = add_checked(was, diff)
-    turn = (1 if now != 0 else 0) - (1 if was != 0 else 0)
-    by, left = add_checked(diff, -turn)
-    more, far = add_checked(more, by)
-    return exists + turn, more, now, wrapped | left | far
-
-
-@njit(cache=True)
-def _follow_counts(state, rows, runs, k, v, before, out, changes):  # type: ignore[no-untyped-def]
-    """`follow_rows` for a count alone, of all rows: (corrections, changes of lanes, status, row at fault)."""
-    q = runs.shape[0] - 1
-    at_time, at_diff, lane_more = 1 + k + v, 2 + k + v, 1 + _MORE
-    places = np.empty(state.shape[0] * q, np.int64)
-    numbers, mixed = np.zeros(q, np.int64), np.zeros(q, np.int64)
-    if _read_numbers(state, rows, runs, k, places, numbers, mixed):
-        return out[:0], changes[:0], OVERFLOW, 0
-    most = 1
-    for i in range(q):
-        most = max(most, word(runs, i + 1) - word(runs, i))
-    in_time, order, val_of = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    val_acc = np.empty(most, np.int64)
-    acc = np.zeros(1 + _LANES, np.int64)
-    count = change_count = 0
-    for key in range(q):
-        base, size = word(runs, key), word(runs, key + 1) - word(runs, key)
-        exists, more = word(numbers, key), np.int64(0)
-        if word(mixed, key) != 0:
-            acc[0] = acc[lane_more] = 0
-            if _read_lanes(state, places, q, key, acc):
-                return out[:0], changes[:0], OVERFLOW, base
-            exists, more = acc[0], acc[lane_more]
-        number, wrapped = add_checked(exists, more)
-        exists_first, more_first = exists, more
-        vals = 0
-        for j in range(size if size > 1 else 0):
-            new = j == 0
-            for c in range(1 + k, 1 + k + v if not new else 0):
-                if cell(rows, base + j, c) != cell(rows, base + j - 1, c):
-                    new = True
-                    break
-            if new:
-                put_word(val_acc, vals, word(before, base + j))
-                vals += 1
-            put_word(val_of, j, vals - 1)
-            put_word(in_time, j, cell(rows, base + j, at_time))
-            put_word(order, j, j)
-        if vals > 1:
-            sorted_by_time(in_time, order, size)
-        cursor, time = 0, np.int64(0)
-        while cursor < size:
-            had, had_number = exists, number
-            if size == 1:
-                # As most keys of a slice have.
-                time, cursor = cell(rows, base, at_time), 1
-                exists, more, _, left = _move_count(exists, more, word(before, base), cell(rows, base, at_diff))
-                wrapped |= left
-            else:
-                time = word(in_time, word(order, cursor))
-                while cursor < size and word(in_time, word(order, cursor)) == time:
-                    j = word(order, cursor)
-                    cursor += 1
-                    val = word(val_of, j)
-                    exists, more, now, left = _move_count(
-                        exists, more, word(val_acc, val), cell(rows, base + j, at_diff)
-                    )
-                    put_word(val_acc, val, now)
-                    wrapped |= left
-            number, left = add_checked(exists, more)
-            if wrapped or left:
-                return out[:0], changes[:0], OVERFLOW, base
-            if number == had_number and (exists != 0) == (had != 0):
-                continue
-            # Both are written in any case, and written over where the group was, or is, not there.
-            _put_count(out, count, rows, base, k, had_number, time, -1)
-            count += 1 if had != 0 else 0
-            _put_count(out, count, rows, base, k, number, time, 1)
-            count += 1 if exists != 0 else 0
-        if change_count + 2 > changes.shape[0]:
-            changes = more_rows(changes, change_count)
-        _put_count(changes, change_count, rows, base, k, 0, time, exists - exists_first)
-        change_count += 1 if exists != exists_first else 0
-        _put_count(changes, change_count, rows, base, k, lane_more, time, more - more_first)
-        change_count += 1 if more != more_first else 0
-    return out[:count], changes[:change_count], 0, -1
 
 
 @njit(cache=True)
@@ -397,8 +218,8 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
         return out[:0], changes[:0], status, 0
     if aggs == 1 and cell(aggregations, 0, KIND) == COUNT and cell(aggregations, 0, FLAG) < 0:
         if v > 0:
-            return _follow_counts(state, rows, runs, k, v, before, out, changes)
-        made, status, fault = _follow_copies(rows, runs, k, before, out)
+            return follow_counts(state, rows, runs, k, v, before, out, changes)
+        made, status, fault = follow_copies(rows, runs, k, before, out)
         return made, changes[:0], status, fault
     places = np.empty(state.shape[0] * q, np.int64)
     for layer in range(state.shape[0]):
@@ -417,8 +238,8 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
         counted = counted and (aggregations[a, KIND] == PRESENT or aggregations[a, KIND] == COUNT)
         if aggregations[a, KIND] == PRESENT:
             least = aggregations[a, LIMIT]
-    acc = np.zeros(1 + aggs * _LANES, np.int64)
-    delta = np.zeros(1 + aggs * _LANES, np.int64)
+    acc = np.zeros(1 + aggs * LANES, np.int64)
+    delta = np.zeros(1 + aggs * LANES, np.int64)
     sums = np.empty((aggs, DECIMAL_WORDS), np.int64)
     counts = np.empty((aggs, 2), np.int64)
     floats = np.empty((aggs, FLOAT_WORDS), np.int64)
@@ -429,15 +250,15 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
         base, stop = word(runs, key), word(runs, key + 1)
         acc[0] = delta[0] = 0
         for a in range(aggs):
-            for lane in range(1 + a * _LANES, 1 + a * _LANES + widths[a]):
+            for lane in range(1 + a * LANES, 1 + a * LANES + widths[a]):
                 acc[lane] = delta[lane] = 0
         if v > 0:
-            if _read_lanes(state, places, q, key, acc):
+            if read_lanes(state, places, q, key, acc):
                 return out[:0], changes[:0], OVERFLOW, base
         elif _there(word(before, base), least):
             acc[0] = 1
             for a in range(aggs):
-                acc[1 + a * _LANES + _MORE] = word(before, base) - 1
+                acc[1 + a * LANES + MORE] = word(before, base) - 1
         if counted:
             had_copies, status = _counted(aggregations, acc, had)
         else:
@@ -479,15 +300,15 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
                 put_word(delta, 0, word(delta, 0) + turn)
                 more, wrapped = add_checked(diff, -turn)
                 for a in range(aggs):
-                    kind, lanes = cell(aggregations, a, KIND), 1 + a * _LANES
+                    kind, lanes = cell(aggregations, a, KIND), 1 + a * LANES
                     if kind == PRESENT:
                         continue
                     flag = cell(aggregations, a, FLAG)
                     if flag >= 0 and cell(rows, i, 1 + k + flag) == 0:
-                        _move(acc, delta, lanes + _EMPTY, turn)
+                        _move(acc, delta, lanes + EMPTY, turn)
                         continue
                     if more != 0:
-                        wrapped = _move(acc, delta, lanes + _MORE, more) or wrapped
+                        wrapped = _move(acc, delta, lanes + MORE, more) or wrapped
                     if kind != COUNT:
                         first = 1 + k + aggregations[a, WORD]
                         wrapped = _add_value(aggregations, a, rows, i, first, diff, acc, delta) or wrapped
@@ -523,7 +344,7 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
         if v == 0:
             continue
         for a in range(-1, aggs):
-            lanes = 0 if a < 0 else 1 + a * _LANES
+            lanes = 0 if a < 0 else 1 + a * LANES
             for lane in range(lanes, lanes + (1 if a < 0 else widths[a])):
                 moved = word(delta, lane)
                 if moved == 0:

@@ -4,8 +4,8 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell
+from storage.kernels.consolidating import sort_order
 from storage.kernels.cursors import key_runs
-from storage.kernels.sorting import sort_order
 
 
 @njit(cache=True, inline="always")

@@ -9,7 +9,8 @@ import numpy as np
 from numba import njit
 
 from operators.kernels.rounds import below
-from storage.kernels.sorting import add_checked, sort_order
+from storage.kernels.consolidating import sort_order
+from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 
 

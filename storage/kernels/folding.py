@@ -9,10 +9,11 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell, put, put_word, word
+from storage.kernels.consolidating import consolidate
 from storage.kernels.cursors import seek
 from storage.kernels.hashing import mix
 from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked, consolidate
+from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 from storage.kernels.tries import FLAT, HASH_STRIDE, HASHES, KEYS, describe, flatten, pack_described
 

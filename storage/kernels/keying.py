@@ -4,19 +4,11 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell, put, put_word, word
+from storage.kernels.consolidating import add_up, sort_packed
+from storage.kernels.grouping import goes_at_once, group_rows, number_words, place_groups, take_place
 from storage.kernels.hashing import mix
-from storage.kernels.sorting import (
-    DIGITS_FROM,
-    add_checked,
-    goes_at_once,
-    group_rows,
-    number_words,
-    pack_columns,
-    pack_words,
-    place_groups,
-    rows_equal,
-    sort_packed,
-)
+from storage.kernels.packing import pack_columns, pack_words
+from storage.kernels.sorting import DIGITS_FROM
 from storage.kernels.status import OVERFLOW
 
 _SAMPLE = 64
@@ -80,7 +72,7 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     are uniform.
     """
     n, k, v = data.shape[0], key.shape[0], val.shape[0]
-    at_tail, last = data.shape[1] - tail, data.shape[1] - 1
+    at_tail = data.shape[1] - tail
     # Where an output row's words come from, and by which of them rows are ordered: a one-word key is its hash.
     source = np.empty(k + v + tail, np.int64)
     source[:k], source[k : k + v] = key, val
@@ -97,10 +89,8 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
         starts, hashes = _group_keyed(data, key, columns, one, two, groups)
         if starts.shape[0] > 0:
             for i in range(n):
-                group = word(groups, i)
-                to = word(starts, group)
-                put_word(starts, group, to + 1)
-                put(out, to, 0, word(hashes, group))
+                to = take_place(groups, starts, i)
+                put(out, to, 0, word(hashes, word(groups, i)))
                 for c in range(source.shape[0]):
                     put(out, to, 1 + c, cell(data, i, word(source, c)))
             return out, 0
@@ -113,31 +103,18 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
     if goes_at_once(data, kind):
         for i in range(n):
-            group = word(groups, i)
-            to = word(starts, group)
-            put_word(starts, group, to + 1)
+            to = take_place(groups, starts, i)
             put(out, to, 0, word(one, i) if k > 0 else 0)
             for c in range(source.shape[0]):
                 put(out, to, 1 + c, cell(data, i, word(source, c)))
         return out, 0
     order, one, two = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
-    rest = exact < columns.shape[0]
-    count = 0
-    i = 0
+    count = i = 0
     while i < n:
-        start, row = i, word(order, i)
-        total = cell(data, row, last)
-        i += 1
-        while (
-            i < n
-            and word(one, i) == word(one, start)
-            and word(two, i) == word(two, start)
-            and not (rest and not rows_equal(data, columns, exact, row, word(order, i)))
-        ):
-            total, wrapped = add_checked(total, cell(data, word(order, i), last))
-            if wrapped:
-                return out[:0], OVERFLOW
-            i += 1
+        row = word(order, i)
+        i, total, wrapped = add_up(data, columns, exact, order, one, two, i)
+        if wrapped:
+            return out[:0], OVERFLOW
         if total != 0:
             # Sorting may have put others in the place of the words, which compare as they do.
             put(out, count, 0, _hash(data, row, key) if k > 0 else 0)

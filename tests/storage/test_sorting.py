@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from storage.kernels.consolidating import consolidate, sort_order
 from storage.kernels.hashing import key_rows
-from storage.kernels.sorting import consolidate, sort_order
 from storage.layer import key_updates, keyed_columns, keyed_rows
 from storage.updates import Ints, Updates, consolidate_rows
 

@@ -1,0 +1,37 @@
+"""Lanes: the numbers of a key in a trace `[key | lane]`, the multiplicity of each lane."""
+
+from numba import njit
+
+from storage.kernels.cells import cell, put_word, word
+from storage.kernels.pointers import load
+from storage.kernels.sorting import add_checked
+from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS
+
+LANES = 160
+"""Lanes of an aggregation; before them lane 0 counts the rows of the key that exist (are present, for PRESENT)."""
+EMPTY, MORE, DIGITS = 0, 1, 2
+"""Among an aggregation's lanes: rows that exist and have no value, values beyond one for each other row that exists,
+and where digits begin."""
+
+
+@njit(cache=True)
+def read_lanes(state, places, q, key, acc):  # type: ignore[no-untyped-def]
+    """Add up the lanes of a key, number `key` of q, which is at places[layer * q + key]; whether one left int64."""
+    for layer in range(state.shape[0]):
+        at = word(places, layer * q + key)
+        if at < 0:
+            continue
+        first = at if cell(state, layer, KEY_OFFSETS) == 0 else load(cell(state, layer, KEY_OFFSETS), at)
+        end = at + 1 if cell(state, layer, KEY_OFFSETS) == 0 else load(cell(state, layer, KEY_OFFSETS), at + 1)
+        val_offsets = cell(state, layer, VAL_OFFSETS)
+        for val in range(first, end):
+            lane = load(cell(state, layer, VALS), val * cell(state, layer, VAL_STRIDE))
+            start = val if val_offsets == 0 else load(val_offsets, val)
+            stop = val + 1 if val_offsets == 0 else load(val_offsets, val + 1)
+            for e in range(start, stop):
+                number = load(cell(state, layer, DIFFS), e * cell(state, layer, DIFF_STRIDE))
+                total, wrapped = add_checked(word(acc, lane), number)
+                if wrapped:
+                    return True
+                put_word(acc, lane, total)
+    return False

@@ -1,0 +1,148 @@
+"""Order rows of an int64 matrix by some of its columns, and sum equal rows.
+
+Columns are packed into two words beside which only the row's position is moved (kernels/packing.py). Where first words
+are few rows go by groups of them (kernels/grouping.py), or ranks and second words are sorted digit by digit; else how
+rows are sorted depends on how many they are (kernels/sorting.py). No input is worse than n log n.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.cells import cell, put, put_word, word
+from storage.kernels.grouping import GROUPED, SOME, SORTED, goes_at_once, group_rows, take_place
+from storage.kernels.packing import join_words, pack_words, rows_equal
+from storage.kernels.sorting import (
+    COARSE,
+    DIGITS_FROM,
+    DIGITS_TO,
+    FEW,
+    WIDE,
+    add_checked,
+    insertion_sort,
+    short,
+    sort_buckets,
+    sort_digits,
+    spread,
+)
+from storage.kernels.status import OVERFLOW
+
+
+@njit(cache=True)
+def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  # type: ignore[no-untyped-def]
+    """The stable order of all rows by their words, and by the columns from number `exact` on: (order[n], two words of
+    each in order, which are equal where the columns in them are).
+
+    groups, starts, ranks, kind: what group_rows says; words, groups and starts are used up. O(n log n), O(n) where the
+    first word is uniform or has few values.
+    """
+    n = data.shape[0]
+    order = np.arange(n)
+    if n <= FEW:
+        insertion_sort(data, columns, exact, one, two, order, 1, 0, n)
+        return order, one, two
+    if kind == SORTED:
+        return order, one, two
+    to_one, to_two, to_order = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    if kind >= GROUPED:
+        for i in range(n):
+            to = take_place(groups, starts, i)
+            put_word(to_one, to, word(one, i))
+            put_word(to_two, to, word(two, i))
+            put_word(to_order, to, i)
+        return to_order, to_one, to_two
+    if exact == columns.shape[0] and DIGITS_FROM <= n <= DIGITS_TO:
+        if kind == SOME:
+            for i in range(n):
+                put_word(groups, i, word(ranks, word(groups, i)))
+        most = join_words(groups if kind == SOME else one, two, to_one)
+        if short(most, n):
+            sort_digits(to_one, most, to_order, to_two)
+            to_two[:] = 0
+            return to_order, to_one, to_two
+    if n <= WIDE:
+        borders = np.empty(2 * n + 17, np.int64)
+        sort_buckets(data, columns, exact, one, two, order, 0, n, to_one, to_two, to_order, borders)
+        return to_order, to_one, to_two
+    coarse = 2
+    while coarse * COARSE < n:
+        coarse *= 2
+    borders = np.empty(coarse + 1, np.int64)
+    used = spread(one, two, order, 0, n, coarse, to_one, to_two, to_order, borders)
+    most = 0
+    for b in range(used):
+        most = max(most, borders[b + 1] - borders[b])
+    inner = np.empty(2 * most + 17, np.int64)
+    for b in range(used):
+        lo, hi = borders[b], borders[b + 1]
+        if hi > lo:
+            sort_buckets(data, columns, exact, to_one, to_two, to_order, lo, hi, one, two, order, inner)
+    return order, one, two
+
+
+@njit(cache=True)
+def sort_order(data: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The stable order of all rows by the columns. O(n log n), O(n) where the first is uniform or few."""
+    n = data.shape[0]
+    one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    exact = pack_words(data, columns, one, two)
+    starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
+    order, _, _ = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
+    return order
+
+
+@njit(cache=True, inline="always")
+def add_up(data, columns, exact, order, one, two, i):  # type: ignore[no-untyped-def]
+    """Sum the last column of the rows that are equal to number i of the order: (number of the next, sum, wrapped)."""
+    n, last = order.shape[0], data.shape[1] - 1
+    rest = exact < columns.shape[0]
+    start, first = i, word(order, i)
+    total, wrapped = cell(data, first, last), False
+    i += 1
+    while (
+        i < n
+        and word(one, i) == word(one, start)
+        and word(two, i) == word(two, start)
+        and not (rest and not rows_equal(data, columns, exact, first, word(order, i)))
+    ):
+        total, left = add_checked(total, cell(data, word(order, i), last))
+        wrapped |= left
+        i += 1
+    return i, total, wrapped
+
+
+@njit(cache=True)
+def consolidate(data: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]:
+    """Rows in order of the columns, rows equal there made one with the sum of their last column; zeros dropped.
+
+    Returns (rows, 0), or (no rows, OVERFLOW) when a sum leaves int64.
+    """
+    n = data.shape[0]
+    one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    return consolidate_in(data, columns, one, two, groups, np.empty(data.shape, np.int64))
+
+
+@njit(cache=True)
+def consolidate_in(data, columns, one, two, groups, out):  # type: ignore[no-untyped-def]
+    """The same in room that is given: one[n], two[n], groups[n], and out, of the shape of the data, for the rows."""
+    n, width = data.shape
+    exact = pack_words(data, columns, one, two)
+    starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
+    if goes_at_once(data, kind):
+        for i in range(n):
+            to = take_place(groups, starts, i)
+            for c in range(width):
+                put(out, to, c, cell(data, i, c))
+        return out, 0
+    order, one, two = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
+    last, count, i = width - 1, 0, 0
+    while i < n:
+        row = word(order, i)
+        i, total, wrapped = add_up(data, columns, exact, order, one, two, i)
+        if wrapped:
+            return out[:0], OVERFLOW
+        if total != 0:
+            for c in range(last):
+                put(out, count, c, cell(data, row, c))
+            put(out, count, last, total)
+            count += 1
+    return out[:count], 0

@@ -1,0 +1,121 @@
+"""Words whose order is that of a row's columns: columns of small range are packed, as many as fit, into one word.
+
+Rows are compared by such words, and looked at only where words did not hold all columns. A hash fills a word alone;
+val, rounds and time of one slice mostly fit another.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.cells import cell, put_word, word
+
+_BLOCK = 1 << 10
+"""Rows at a time whose columns are packed."""
+
+
+@njit(cache=True, inline="always")
+def row_less(data: np.ndarray, columns: np.ndarray, first: int, i: int, j: int) -> bool:
+    """Whether row i comes before row j by the columns from number `first` on, in their order."""
+    for c in range(first, columns.shape[0]):
+        column = columns[c]
+        a = cell(data, i, column)
+        b = cell(data, j, column)
+        if a != b:
+            return a < b
+    return False
+
+
+@njit(cache=True, inline="always")
+def rows_equal(data: np.ndarray, columns: np.ndarray, first: int, i: int, j: int) -> bool:
+    """Whether rows i and j agree in the columns from number `first` on."""
+    for c in range(first, columns.shape[0]):
+        if data[i, columns[c]] != data[j, columns[c]]:
+            return False
+    return True
+
+
+@njit(cache=True, inline="always")
+def bits(number: np.uint64) -> int:
+    """How many bits a number has."""
+    count = 0
+    while number > np.uint64(0):
+        number >>= np.uint64(1)
+        count += 1
+    return count
+
+
+@njit(cache=True)
+def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, words: np.ndarray) -> int:
+    """Write into words[:n] one word a row whose order is that of the columns from number `first` on, as many as fit.
+
+    Where more than one is in it, or one that fits 63 bits, words count from 0. Returns the number of the first column
+    that is not in it. O(n x columns), a block of rows at a time, since a row's columns share their cache lines.
+    """
+    m = columns.shape[0]
+    if n == 0 or first == m:
+        words[:n] = 0
+        return m
+    least = np.empty(m, np.int64)
+    most = np.empty(m, np.int64)
+    sizes = np.empty(m, np.int64)
+    for c in range(first, m):
+        least[c] = most[c] = cell(data, 0, columns[c])
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        for c in range(first, m):
+            column = columns[c]
+            low, high = least[c], most[c]
+            for i in range(start, end):
+                low = min(low, cell(data, i, column))
+                high = max(high, cell(data, i, column))
+            least[c], most[c] = low, high
+    stop, used = first, 0
+    for c in range(first, m):
+        sizes[c] = bits(np.uint64(most[c]) - np.uint64(least[c]))
+        if used + sizes[c] > 63:
+            break
+        used += sizes[c]
+        stop += 1
+    if stop == first:
+        for i in range(n):
+            put_word(words, i, cell(data, i, columns[first]))
+        return first + 1
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        column, low = columns[first], least[first]
+        for i in range(start, end):
+            put_word(words, i, cell(data, i, column) - low)
+        for c in range(first + 1, stop):
+            if sizes[c] > 0:
+                column, low, shift = columns[c], least[c], sizes[c]
+                for i in range(start, end):
+                    put_word(words, i, (word(words, i) << shift) | (cell(data, i, column) - low))
+    return stop
+
+
+@njit(cache=True)
+def pack_words(data: np.ndarray, columns: np.ndarray, one: np.ndarray, two: np.ndarray) -> int:
+    """Write into one[n] and two[n] two words of each row that order them by the columns, the last of which is in the
+    second word if the others fit the first. Returns the number of the first column that is in neither. O(n x
+    columns)."""
+    n = data.shape[0]
+    exact = pack_columns(data, n, columns[: max(1, columns.shape[0] - 1)], 0, one)
+    return pack_columns(data, n, columns, exact, two)
+
+
+@njit(cache=True)
+def join_words(high, low, joined):  # type: ignore[no-untyped-def]
+    """Write one word for the two of each row into joined[n] and return the most there can be, -1 where they do not fit
+    or are negative."""
+    n, most_high, most = low.shape[0], np.int64(0), np.int64(0)
+    for i in range(n):
+        if word(low, i) < 0 or word(high, i) < 0:
+            return np.int64(-1)
+        most_high = max(most_high, word(high, i))
+        most = max(most, word(low, i))
+    shift = bits(np.uint64(most))
+    if shift + bits(np.uint64(most_high)) > 62:
+        return np.int64(-1)
+    for i in range(n):
+        put_word(joined, i, (word(high, i) << shift) | word(low, i))
+    return ((most_high + 1) << shift) - 1
