@@ -61,7 +61,8 @@ class Trace:
     `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a matrix a step:
     they are read where they lie and become a layer when the slice closes.
 
-    `_small` counts the small layers at the end. `_at_rest`: nothing merges, and nothing will before layers come in.
+    `_small` counts the small layers at the end, which have `_loose` updates. `_at_rest`: nothing merges, and nothing
+    will before layers come in.
     `merged` counts the updates of merges that are done, `spent` those that merges have gone through, `_added` those of
     layers that slices have made: `due` of a merge counts them too.
     `since`: times before it may read as one. It goes where `close_slice` is told, but not beyond what a reader holds
@@ -69,8 +70,8 @@ class Trace:
     """
 
     __slots__ = (
-        "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_sealed", "_small", "_table",
-        "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent", "steps",
+        "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_sealed", "_small",
+        "_table", "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent", "steps",
         "val_width",
     )  # fmt: skip
 
@@ -85,7 +86,7 @@ class Trace:
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
         self._addresses: list[Ints] = []
-        self._sealed = self._small = 0
+        self._sealed = self._small = self._loose = 0
         self._at_rest = False
         self._columns = keyed_columns(key_width, val_width, depth)
         self._histories = Histories(key_width, val_width, depth)
@@ -106,8 +107,9 @@ class Trace:
         self.merges = [merge for merge in self.merges if id(merge.older) in here and id(merge.newer) in here]
         self._clear_steps()
         self._at_rest = False
-        self._small = 0
+        self._small = self._loose = 0
         while self._small < len(layers) and layers[-1 - self._small].updates < SMALL:
+            self._loose += layers[-1 - self._small].updates
             self._small += 1
         while len(self._table) < len(layers):
             self._grow()
@@ -213,7 +215,9 @@ class Trace:
         self._clear_steps()
         if fresh is not None:
             self._append(fresh)
-            self._small = self._small + 1 if fresh.updates < SMALL else 0
+            small = fresh.updates < SMALL
+            self._small = self._small + 1 if small else 0
+            self._loose = self._loose + fresh.updates if small else 0
         if self._at_rest and not self._crowded and (fresh is None or fresh.updates < SMALL):
             return
         layers = list(self.layers)
@@ -242,8 +246,7 @@ class Trace:
     @property
     def _crowded(self) -> bool:
         """Whether the small layers at the end are too many, or no longer small together."""
-        tail = self._small
-        return tail > SMALL_LAYERS or (tail > 1 and sum(layer.updates for layer in self.layers[-tail:]) >= 2 * SMALL)
+        return self._small > SMALL_LAYERS or (self._small > 1 and self._loose >= 2 * SMALL)
 
     def _unite_small(self, layers: list[Layer]) -> None:
         """Make one layer of the small ones at the end, once that is due."""
