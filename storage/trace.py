@@ -71,8 +71,8 @@ class Trace:
 
     __slots__ = (
         "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_sealed", "_small",
-        "_table", "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent", "steps",
-        "val_width",
+        "_table", "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent",
+        "steps", "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
