@@ -13,7 +13,7 @@ from storage.kernels.cursors import locate_keys
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS
+from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
 
 
 @njit(cache=True)
@@ -34,8 +34,8 @@ def _read_numbers(state, rows, runs, k, places, numbers, more):  # type: ignore[
             at = word(here, key)
             if at < 0:
                 continue
-            first = at if key_offsets == 0 else load(key_offsets, at)
-            end = at + 1 if key_offsets == 0 else load(key_offsets, at + 1)
+            first = offset(key_offsets, at)
+            end = offset(key_offsets, at + 1)
             if end - first > 1 or not single or load(vals, first * val_stride) != 0:
                 put_word(more, key, 1)
                 continue

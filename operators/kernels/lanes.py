@@ -5,7 +5,7 @@ from numba import njit
 from storage.kernels.cells import cell, put_word, word
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
-from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS
+from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
 
 LANES = 160
 """Lanes of an aggregation; before them lane 0 counts the rows of the key that exist (are present, for PRESENT)."""
@@ -21,13 +21,13 @@ def read_lanes(state, places, q, key, acc):  # type: ignore[no-untyped-def]
         at = word(places, layer * q + key)
         if at < 0:
             continue
-        first = at if cell(state, layer, KEY_OFFSETS) == 0 else load(cell(state, layer, KEY_OFFSETS), at)
-        end = at + 1 if cell(state, layer, KEY_OFFSETS) == 0 else load(cell(state, layer, KEY_OFFSETS), at + 1)
+        first = offset(cell(state, layer, KEY_OFFSETS), at)
+        end = offset(cell(state, layer, KEY_OFFSETS), at + 1)
         val_offsets = cell(state, layer, VAL_OFFSETS)
         for val in range(first, end):
             lane = load(cell(state, layer, VALS), val * cell(state, layer, VAL_STRIDE))
-            start = val if val_offsets == 0 else load(val_offsets, val)
-            stop = val + 1 if val_offsets == 0 else load(val_offsets, val + 1)
+            start = offset(val_offsets, val)
+            stop = offset(val_offsets, val + 1)
             for e in range(start, stop):
                 number = load(cell(state, layer, DIFFS), e * cell(state, layer, DIFF_STRIDE))
                 total, wrapped = add_checked(word(acc, lane), number)

@@ -23,13 +23,8 @@ from storage.kernels.tries import (
     VAL_COUNT,
     VAL_OFFSETS,
     VALS,
+    offset,
 )
-
-
-@njit(cache=True, inline="always")
-def _offset(address: int, index: int) -> int:
-    """An offset of a trie; offsets that count 0, 1, 2 … are not stored."""
-    return index if address == 0 else load(address, index)
 
 
 @njit(cache=True)
@@ -53,9 +48,9 @@ def sum_until(table: np.ndarray, k: int, v: int, last: int) -> tuple[np.ndarray,
     out = np.empty((table[VAL_COUNT], k + v + 1), np.int64)
     count = 0
     for key in range(table[KEYS]):
-        for val in range(_offset(table[KEY_OFFSETS], key), _offset(table[KEY_OFFSETS], key + 1)):
+        for val in range(offset(table[KEY_OFFSETS], key), offset(table[KEY_OFFSETS], key + 1)):
             total = 0
-            for h in range(_offset(table[VAL_OFFSETS], val), _offset(table[VAL_OFFSETS], val + 1)):
+            for h in range(offset(table[VAL_OFFSETS], val), offset(table[VAL_OFFSETS], val + 1)):
                 if load(table[TIMES], h * table[TIME_STRIDE]) <= last:
                     total, wrapped = add_checked(total, load(table[DIFFS], h * table[DIFF_STRIDE]))
                     if wrapped:
@@ -81,8 +76,8 @@ def pick_between(table: np.ndarray, k: int, v: int, lower: int, upper: int) -> n
     out = np.empty((count, k + v + 2), np.int64)
     at = 0
     for key in range(table[KEYS]):
-        for val in range(_offset(table[KEY_OFFSETS], key), _offset(table[KEY_OFFSETS], key + 1)):
-            for h in range(_offset(table[VAL_OFFSETS], val), _offset(table[VAL_OFFSETS], val + 1)):
+        for val in range(offset(table[KEY_OFFSETS], key), offset(table[KEY_OFFSETS], key + 1)):
+            for h in range(offset(table[VAL_OFFSETS], val), offset(table[VAL_OFFSETS], val + 1)):
                 time = load(table[TIMES], h * table[TIME_STRIDE])
                 if lower <= time < upper:
                     _write_row(table, k, v, key, val, out, at)

@@ -24,6 +24,7 @@ from storage.kernels.tries import (
     VAL_OFFSETS,
     VAL_STRIDE,
     VALS,
+    offset,
 )
 
 _LINEAR = 16
@@ -209,8 +210,8 @@ def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type:
     key_offsets, val_offsets = cell(table, layer, KEY_OFFSETS), cell(table, layer, VAL_OFFSETS)
     vals, val_count = cell(table, layer, VALS), cell(table, layer, VAL_COUNT)
     diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
-    lo = at if key_offsets == 0 else load(key_offsets, at)
-    end = at + 1 if key_offsets == 0 else load(key_offsets, at + 1)
+    lo = offset(key_offsets, at)
+    end = offset(key_offsets, at + 1)
     for row in range(first, last):
         if again[row] == 1:
             continue
@@ -236,8 +237,8 @@ def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type:
             break
         if order > 0:
             continue
-        start = lo if val_offsets == 0 else load(val_offsets, lo)
-        stop = lo + 1 if val_offsets == 0 else load(val_offsets, lo + 1)
+        start = offset(val_offsets, lo)
+        stop = offset(val_offsets, lo + 1)
         # Without offsets every update has a val of its own, equal ones side by side.
         while stop < end and val_offsets == 0 and _compare_val(table, layer, stop, rows, row, 1 + k, v) == 0:
             stop += 1
@@ -278,8 +279,8 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
             at = word(places, i)
             if at < 0:
                 continue
-            lo = at if key_offsets == 0 else load(key_offsets, at)
-            end = at + 1 if key_offsets == 0 else load(key_offsets, at + 1)
+            lo = offset(key_offsets, at)
+            end = offset(key_offsets, at + 1)
             if lo > last or end - lo > _BLOCK:
                 if _add_run(table, layer, at, rows, word(runs, i), word(runs, i + 1), k, v, again, counts):
                     return counts[:0], OVERFLOW

@@ -22,6 +22,7 @@ from storage.kernels.tries import (
     VAL_OFFSETS,
     VAL_STRIDE,
     VALS,
+    offset,
 )
 
 AS_STORED = -(2**63)
@@ -368,10 +369,10 @@ def _select(  # type: ignore[no-untyped-def]
                 key = place(table, layer, word(positions, layer), keyed, i, k)
                 if key < 0:
                     continue
-                val = key if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], key)
-                end = key + 1 if table[layer, KEY_OFFSETS] == 0 else load(table[layer, KEY_OFFSETS], key + 1)
-                start = val if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], val)
-                stop = end if table[layer, VAL_OFFSETS] == 0 else load(table[layer, VAL_OFFSETS], end)
+                val = offset(table[layer, KEY_OFFSETS], key)
+                end = offset(table[layer, KEY_OFFSETS], key + 1)
+                start = offset(table[layer, VAL_OFFSETS], val)
+                stop = offset(table[layer, VAL_OFFSETS], end)
                 more = stop - start
                 if at + size + more > arena.shape[0]:
                     arena = more_rows(arena, at + size + more)

@@ -25,6 +25,7 @@ from storage.kernels.tries import (
     TIMES,
     VAL_OFFSETS,
     VALS,
+    offset,
 )
 
 KEY_A, KEY_B, VAL_A, END_A, VAL_B, END_B = 0, 1, 2, 3, 4, 5
@@ -36,11 +37,6 @@ OPEN, DONE, MANY_TIMES, MANY_ROUNDS, MANY_DIFFS = 10, 11, 12, 13, 14
 READ = 15
 """State: how many updates of the two have been read."""
 STATE_WORDS = 16
-
-
-@njit(cache=True, inline="always")
-def _offset(address: int, index: int) -> int:
-    return index if address == 0 else load(address, index)
 
 
 @njit(cache=True, inline="always")
@@ -161,10 +157,10 @@ def merge_piece(  # type: ignore[no-untyped-def]
                 for c in range(k):
                     put(keys, nk, c, load(words, c))
             if order <= 0:
-                va, end_a = _offset(vals_of_a, key_a), _offset(vals_of_a, key_a + 1)
+                va, end_a = offset(vals_of_a, key_a), offset(vals_of_a, key_a + 1)
                 key_a += 1
             if order >= 0:
-                vb, end_b = _offset(vals_of_b, key_b), _offset(vals_of_b, key_b + 1)
+                vb, end_b = offset(vals_of_b, key_b), offset(vals_of_b, key_b + 1)
                 key_b += 1
             key_start = nv
             is_open = True
@@ -178,10 +174,10 @@ def merge_piece(  # type: ignore[no-untyped-def]
                 put(vals, nv, c, load(words, c))
             ha = stop_a = hb = stop_b = 0
             if order <= 0:
-                ha, stop_a = _offset(entries_of_a, va), _offset(entries_of_a, va + 1)
+                ha, stop_a = offset(entries_of_a, va), offset(entries_of_a, va + 1)
                 va += 1
             if order >= 0:
-                hb, stop_b = _offset(entries_of_b, vb), _offset(entries_of_b, vb + 1)
+                hb, stop_b = offset(entries_of_b, vb), offset(entries_of_b, vb + 1)
                 vb += 1
             size = stop_a - ha + stop_b - hb
             fuel -= size

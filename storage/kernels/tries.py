@@ -20,6 +20,12 @@ TIMES, TIME_STRIDE, ROUNDS, ROUND_STRIDE, DIFFS, DIFF_STRIDE, UPDATES, FLAT = 10
 FIELDS = 18
 
 
+@njit(cache=True, inline="always")
+def offset(address: int, index: int) -> int:
+    """Where item `index` begins, in offsets at an address."""
+    return index if address == 0 else load(address, index)
+
+
 @njit(cache=True)
 def describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, updates):  # type: ignore[no-untyped-def]
     """The row of addresses of a trie; the caller keeps the arrays alive. All are C-contiguous int64."""
@@ -140,18 +146,18 @@ def pack_described(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no
 @njit(cache=True)
 def flatten(table: np.ndarray, k: int, v: int, d: int, first: int, stop: int) -> np.ndarray:
     """The keyed rows of the keys [first, stop) of the trie in `table` (one row of addresses)."""
-    val0 = first if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], first)
-    val1 = stop if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], stop)
-    base = val0 if table[VAL_OFFSETS] == 0 else load(table[VAL_OFFSETS], val0)
-    end = val1 if table[VAL_OFFSETS] == 0 else load(table[VAL_OFFSETS], val1)
+    val0 = offset(table[KEY_OFFSETS], first)
+    val1 = offset(table[KEY_OFFSETS], stop)
+    base = offset(table[VAL_OFFSETS], val0)
+    end = offset(table[VAL_OFFSETS], val1)
     out = np.empty((end - base, 3 + k + v + d), np.int64)
     for key in range(first, stop):
         hashed = load(table[HASHES], key)
-        v0 = key if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], key)
-        v1 = key + 1 if table[KEY_OFFSETS] == 0 else load(table[KEY_OFFSETS], key + 1)
+        v0 = offset(table[KEY_OFFSETS], key)
+        v1 = offset(table[KEY_OFFSETS], key + 1)
         for val in range(v0, v1):
-            h0 = val if table[VAL_OFFSETS] == 0 else load(table[VAL_OFFSETS], val)
-            h1 = val + 1 if table[VAL_OFFSETS] == 0 else load(table[VAL_OFFSETS], val + 1)
+            h0 = offset(table[VAL_OFFSETS], val)
+            h1 = offset(table[VAL_OFFSETS], val + 1)
             for h in range(h0, h1):
                 i = h - base
                 out[i, 0] = hashed
