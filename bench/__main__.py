@@ -1,7 +1,8 @@
 """All benchmarks, one after another, each in a process of its own: `python -m bench [--full] [NAME…]`.
 
-Each prints one JSON line, which is shown as it is and added to build/bench.jsonl with the time, the commit, the machine
-and the load before it began. At the end the ratios to the peers are printed as tables (bench/tables.py).
+Each prints one JSON line, which is shown as it is and added to build/bench.jsonl with the time, the commit, the
+machine, the load before it began and how long it took. At the end the ratios to the peers are printed as tables
+(bench/tables.py). Without names and `--full` it takes about ten minutes: what serves for minutes is left out.
 """
 
 import argparse
@@ -77,6 +78,8 @@ SHORT: dict[str, list[list[str]]] = {
     "load": [["--seconds", "30"]],
     "soak": [["--seconds", "600", "--retain", "2m"]],
 }
+SERVING = ("freshness", "burst", "capacity", "fanout", "load", "soak")
+"""Those that need the running service for minutes each: when named, and with --full."""
 FULL: dict[str, list[list[str]]] = {
     "race": [
         race("bfs", "1000/2000", 1, 5_000, 5, f"{BOTH},pathway/batch"),
@@ -140,7 +143,9 @@ def main() -> int:
     """Run what was asked for; exit status 1 when one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--full", action="store_true", help="at full size")
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(SHORT)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", help=f"of {', '.join(SHORT)}; default: all but {', '.join(SERVING)}, which --full has, too"
+    )
     given = parser.parse_args()
     suite = FULL if given.full else SHORT
     unknown = [name for name in given.names if name not in suite]
@@ -149,7 +154,7 @@ def main() -> int:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     OUT.parent.mkdir(exist_ok=True)
     failed, shown = 0, []
-    for name in given.names or suite:
+    for name in given.names or [name for name in suite if given.full or name not in SERVING]:
         for arguments in suite[name]:
             print(f"# {name} {' '.join(arguments)}", file=sys.stderr, flush=True)
             about = {
@@ -161,7 +166,9 @@ def main() -> int:
                 "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
                 "load": round(os.getloadavg()[0], 1),
             }
+            began = time.monotonic()
             run = subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], cwd=ROOT, stdout=subprocess.PIPE)
+            about["seconds"] = round(time.monotonic() - began, 1)
             lines = run.stdout.decode().splitlines()
             failed += run.returncode != 0
             print("\n".join(lines), flush=True)

@@ -1,10 +1,10 @@
 """The runtime: one worker's share of a dataflow, epoch by epoch.
 
-An epoch [lower, upper) is cut into slices of about `slice_updates` updates a worker, at the same data times on all
-workers and never inside one time, because answers do not depend on cuts and the cost per update stays flat. In each
-slice the root scope runs once and loops run to their end; then every trace folds the slice's layers into one and
-compacts to the next slice's lower (views: to the start of their history window). All of it happens on a fork of the
-state: a worker that fails in the middle has changed nothing.
+An epoch [lower, upper) is cut into slices, at the same data times on all workers and never inside one time, because
+answers do not depend on cuts and the cost per update stays flat (operators/pace.py: how long they are). In each slice
+the root scope runs once and loops run to their end; then every trace folds the slice's layers into one and compacts to
+the next slice's lower (views: to the start of their history window). All of it happens on a fork of the state: a worker
+that fails in the middle has changed nothing.
 """
 
 from __future__ import annotations
@@ -20,18 +20,8 @@ from operators import arrange, follow, hold, join, linear, lookup, loop, reduce,
 from operators.exchange import Exchange, Single
 from operators.failures import DelayedCycleDidNotSettle, VisitLeft
 from operators.operator import Operator, Slice
-from operators.planning.plan import (
-    DelayedOp,
-    InputOp,
-    JoinOp,
-    LookupOp,
-    LoopOp,
-    Op,
-    Plan,
-    VariableOp,
-    ViewOp,
-    WaveOp,
-)
+from operators.pace import Pace
+from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp
 from operators.scope import ScopeRun
 from storage import room
 from storage.queue import Queue
@@ -39,14 +29,7 @@ from storage.texts import Heap
 from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
-SLICE_UPDATES = 1 << 12
-"""Updates a slice holds for each worker: few enough for histories to stay in the cache."""
-LONG_SLICE_UPDATES = 1 << 15
-"""The same for plans of which a slice asks each history once: what it costs to find keys, to make layers and to merge
-them is less an update the more of them there are."""
-_CROWDING = (LoopOp, VariableOp, DelayedOp, JoinOp, LookupOp, WaveOp)
-"""What comes back to histories, or makes any number of rows of an update."""
-LOAD = 1 << 16
+LOAD = 1 << 17
 """Updates of one slice, which can be of one time alone, from which memory is given back behind it."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
@@ -70,6 +53,7 @@ for _family in (
 class WorkerState:
     """The traces of one shard, by name, complete up to `upper`, and what waits for times from there on.
 
+    pace: how long slices should be, as seen so far; forks share it, as nothing but their cost depends on it.
     heap: the contents of long texts, shared by forks, since contents have no versions. Who decodes input puts them
     there, or attaches their dictionaries, before the epoch; after it every layer has its own, and `heap.trim()` may
     let go of them.
@@ -79,6 +63,7 @@ class WorkerState:
     upper: int = MIN_TIME
     queues: dict[str, Queue] = field(default_factory=dict)
     heap: Heap = field(default_factory=Heap)
+    pace: Pace = field(default_factory=Pace)
 
     @staticmethod
     def empty(plan: Plan) -> WorkerState:
@@ -98,6 +83,7 @@ class WorkerState:
             self.upper,
             {name: queue.fork() for name, queue in self.queues.items()},
             self.heap,
+            self.pace,
         )
 
 
@@ -113,7 +99,7 @@ class EpochResult:
 
 class Worker:
     """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go
-    back. slice_updates: 0 for as many as suit the plan. only: the operators that run, where not all of them do
+    back. slice_updates: 0 for what suits (operators/pace.py). only: the operators that run, where not all of them do
     (operators/adopt.py)."""
 
     def __init__(
@@ -128,7 +114,8 @@ class Worker:
         self.plan = plan
         self.exchange: Exchange = Single() if exchange is None else exchange
         self.state = WorkerState.empty(plan) if state is None else state
-        self.slice_updates = slice_updates or suited(plan)
+        self.slice_updates = slice_updates
+        self.pace = Pace(slice_updates) if slice_updates else self.state.pace
         self.slice = Slice()
         scopes: list[ScopeRun] = []
         for spec in plan.scopes:
@@ -192,12 +179,12 @@ class Worker:
         """The epoch's slices, the same on all workers; each must have run before the next is asked for."""
         plan = self.plan
         if not plan.holds:
-            return slices.cut_by_count(self.exchange, sources, lower, upper, self.slice_updates)
+            return slices.cut_by_count(self.exchange, sources, lower, upper, self.pace)
         delayed = [op for op in plan.ops if isinstance(op, DelayedOp)]
         held = slices.HeldSlices(
             self.exchange,
             self.state.queues,
-            self.slice_updates,
+            self.pace,
             delay=min((op.ns for op in delayed), default=None),
             cyclic=[name for name, shape in plan.holds.items() if shape.cyclic],
             max_steps=max((op.max_steps for op in delayed), default=0),
@@ -259,6 +246,9 @@ class Worker:
             for operator in self.operators:
                 operator.let_go()
             room.give_back()
+        if self.pace.wants(taken):
+            traces = self.state.traces.values()
+            self.pace.learn(taken, sum(trace.sealed for trace in traces), sum(trace.updates for trace in traces))
         for name, trace in self.state.traces.items():
             since = stop
             if self.plan.arrangements[name].retained:
@@ -268,11 +258,6 @@ class Worker:
             queue.close_slice(stop)
         if taken > LOAD:
             room.give_back()
-
-
-def suited(plan: Plan) -> int:
-    """How many updates of a worker should go through the plan together."""
-    return SLICE_UPDATES if any(isinstance(op, _CROWDING) for op in plan.ops) else LONG_SLICE_UPDATES
 
 
 def _by_time(updates: Updates) -> Ints:

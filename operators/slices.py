@@ -1,18 +1,18 @@
 """Slices: where an epoch is cut. The same on all workers and never inside one data time; answers do not depend on it.
 
-A slice holds about `step` updates for each worker: few enough for histories to stay in the caches of their cores, and
-the cost of an update stays flat whatever the epoch's size; and more workers need no more rounds of exchange an update.
+How many updates of each worker a slice should hold is for its pace to say (operators/pace.py), slice by slice: so the
+cost of an update stays flat whatever the epoch's size, and more workers need no more rounds of exchange an update.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from operators.exchange import Exchange
 from operators.failures import DelayedCycleDidNotSettle
+from operators.pace import Pace
 from storage.queue import Queue
 from storage.updates import CLOSED, Ints
 
@@ -20,29 +20,40 @@ Interval = tuple[int, int]
 
 
 def cut_by_count(
-    exchange: Exchange, sources: Mapping[str, Ints], lower: int, upper: int, step: int
+    exchange: Exchange, sources: Mapping[str, Ints], lower: int, upper: int, pace: Pace
 ) -> Iterator[Interval]:
-    """The slices of an epoch all of whose updates are known: one exchange. An epoch without updates has none.
+    """The slices of an epoch all of whose updates are known, about equal ones; each must have run before the next is
+    asked for. One exchange, and with several workers one more a slice. An epoch without updates has none.
 
     sources: updates at depth 0, sorted by time.
     """
-    workers = exchange.workers
-    if workers == 1 and sum(map(len, sources.values())) <= step:
+    workers, grain = exchange.workers, pace.grain
+    if workers == 1 and sum(map(len, sources.values())) <= pace.updates:
         if any(map(len, sources.values())):
             yield lower, upper
         return
     none = np.empty(0, np.int64)
     # Each source's are in order, and a stable sort finds such runs: 200,000 times take 0.2 ms instead of 11.
     times = np.sort(np.concatenate([none, *(data[:, -2] for data in sources.values())]), kind="stable")
-    # Every step-th time of each worker; every `workers`-th of all of them starts a slice.
-    sample = np.concatenate((times[:1], times[step::step]))
+    # Every grain-th time of each worker.
+    sample = np.concatenate((times[:1], times[grain::grain]))
     gathered = exchange.allgather(sample.tobytes())
-    first = [np.frombuffer(part, np.int64)[:1] for part in gathered]
-    if not any(len(part) for part in first):
+    if not any(gathered):
         return
-    rest = np.sort(np.concatenate([np.frombuffer(part, np.int64)[1:] for part in gathered]))
-    inner = np.unique(rest[workers - 1 :: workers])
-    yield from pairwise([lower, *(int(cut) for cut in inner if lower < cut < upper), upper])
+    cuts = np.sort(np.concatenate([np.frombuffer(part, np.int64)[1:] for part in gathered]))
+    done = 0
+    while lower < upper:
+        # What is left takes so many slices; each takes the same part of it.
+        left = -(-(len(cuts) + 1 - done) // workers)
+        if left > 1:
+            wanted = pace.updates // grain
+            agreed = wanted if workers == 1 else (exchange.agree_min((wanted,)) or (wanted,))[0]
+            left = -(-left // -(-left // agreed))
+        done = min(done + left * workers, len(cuts) + 1)
+        done = max(done, int(np.searchsorted(cuts, lower, side="right")) + 1)
+        stop = min(upper, int(cuts[done - 1])) if done <= len(cuts) else upper
+        yield lower, stop
+        lower = stop
 
 
 class HeldSlices:
@@ -57,7 +68,7 @@ class HeldSlices:
         self,
         exchange: Exchange,
         queues: Mapping[str, Queue],
-        step: int,
+        pace: Pace,
         *,
         delay: int | None = None,
         cyclic: Sequence[str] = (),
@@ -65,7 +76,7 @@ class HeldSlices:
         unsettled: Callable[[int, int], DelayedCycleDidNotSettle] | None = None,
     ) -> None:
         self._exchange, self._queues = exchange, queues
-        self._step = step
+        self._pace = pace
         self._delay, self._max_steps, self._unsettled = delay, max_steps, unsettled
         self._outer = [name for name in queues if name not in cyclic]
 
@@ -90,13 +101,14 @@ class HeldSlices:
         """Over all workers: the next time with work, where a slice should end, the next time with work from outside
         the delayed cycles."""
         source, reach = CLOSED, CLOSED
+        step = self._pace.updates
         for own in times:
             at = int(np.searchsorted(own, lower))
             source = min(source, int(own[at]) if at < len(own) else CLOSED)
-            reach = min(reach, int(own[at + self._step]) if at + self._step < len(own) else CLOSED)
+            reach = min(reach, int(own[at + step]) if at + step < len(own) else CLOSED)
         waits = {name: queue.next(lower) for name, queue in self._queues.items()}
         for queue in self._queues.values():
-            far = queue.reach(lower, self._step)
+            far = queue.reach(lower, step)
             reach = reach if far is None else min(reach, far)
         first = min([source, *(time for time in waits.values() if time is not None)])
         outer = min([source, *(time for name in self._outer if (time := waits[name]) is not None)])

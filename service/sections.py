@@ -204,7 +204,7 @@ class Epoch(Section):
     slice_updates: int = Field(
         default=0,
         ge=0,
-        description="updates a worker that go through the dataflow together; 0: as many as suit the program",
+        description="updates a worker that go through the dataflow together; 0: as many as suit the state",
     )
 
     _durations = field_validator("timeout_ms", "heartbeat_ms", "retry_ms", "target_ms", mode="before")(_ms)

@@ -149,6 +149,11 @@ class Trace:
         return self._table[: len(self.layers)]
 
     @property
+    def sealed(self) -> int:
+        """How many rows the running slice has sealed."""
+        return self._sealed
+
+    @property
     def updates(self) -> int:
         """How many updates the layers hold."""
         return sum(layer.updates for layer in self.layers)

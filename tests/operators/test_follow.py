@@ -11,7 +11,6 @@ import vernier as vn
 from operators.failures import AggregateOverflow
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
-from operators.runtime import LONG_SLICE_UPDATES, SLICE_UPDATES, Worker
 from storage.updates import CLOSED, MIN_TIME, Updates
 
 Changes = dict[tuple[int, int, int], int]
@@ -98,12 +97,3 @@ def test_counts_that_do_not_fit_are_refused(rows: list[tuple[int, int]]) -> None
         engine.run_epoch(0, 5, {"pairs": Updates.of([rows[0]], [0], [2**63 - 1])})
         with pytest.raises(AggregateOverflow):
             engine.run_epoch(5, 9, {"pairs": Updates.of([rows[1]], [5], [1])})
-
-
-def test_slices_are_long_where_no_history_is_asked_again() -> None:
-    app = program()
-    assert Worker(compile_app(app)).slice_updates == LONG_SLICE_UPDATES
-    assert Worker(compile_app(app), slice_updates=9).slice_updates == 9
-    pairs = app.source("more", Pair)
-    app.view("joined", pairs.join(app.source("others", Pair).rename(b="c"), on="a"))
-    assert Worker(compile_app(app)).slice_updates == SLICE_UPDATES

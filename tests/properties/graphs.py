@@ -54,6 +54,6 @@ def motion(seed: int, *, deep: bool = False, spurious: bool = False) -> Motion:
     times = sorted({at for _, at, _ in edges + roots})
     cuts = choose.choice(([], times, sorted(choose.sample(times, choose.randrange(len(times))))))
     workers = choose.choice((1, 1, 2, 3))
-    slice_updates = choose.choice((1, 3, 8, 1024))
+    slice_updates = choose.choice((0, 1, 3, 8, 1024))
     between = choose.choice(get_args(Between))
     return Motion({"edges": edges, "roots": roots}, cuts, workers, slice_updates, between)

@@ -58,7 +58,7 @@ def cases(draw: st.DrawFn) -> Case:
         updates,
         cuts,
         workers=draw(st.integers(1, 3)),
-        slice_updates=draw(st.sampled_from((1, 2, 5, 1024))),
+        slice_updates=draw(st.sampled_from((0, 1, 2, 5, 1024))),
         between=draw(st.sampled_from(get_args(Between))),
         retain=draw(st.sampled_from((600_000_000_000, 3))),
         shown=draw(st.sampled_from((1, 1, 2, 100))),

@@ -1,0 +1,97 @@
+"""Slices and their pace: epochs are cut the same way on all workers, whatever each of them wants."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators import pace
+from operators.exchange import Single, Threads
+from operators.pace import FIRST, LEAST, LEAST_ROWS, MOST, MOST_ROWS, Pace
+from operators.slices import Interval, cut_by_count
+
+
+def updates(times: list[int]) -> dict[str, np.ndarray]:
+    """A source's matrix [word | time | diff] of these times."""
+    sorted_times = np.sort(np.array(times, np.int64))
+    return {"rows": np.column_stack((np.zeros_like(sorted_times), sorted_times, np.ones_like(sorted_times)))}
+
+
+def cut(times: list[list[int]], upper: int, paces: list[Pace], learned: list[list[int]]) -> list[list[Interval]]:
+    """What each worker cuts; after each of its slices its pace is another."""
+
+    def one(exchange: Single | Threads, own: list[int], its: Pace, later: list[int]) -> list[Interval]:
+        slices = []
+        for i, interval in enumerate(cut_by_count(exchange, updates(own), 0, upper, its)):
+            slices.append(interval)
+            if not its.fixed:
+                its.updates = later[i % len(later)]
+        return slices
+
+    exchanges = Threads.room(len(times)) if len(times) > 1 else [Single()]
+    with ThreadPoolExecutor(len(times)) as pool:
+        return list(pool.map(one, exchanges, times, paces, learned))
+
+
+@given(
+    st.integers(1, 3).flatmap(lambda n: st.lists(st.lists(st.integers(0, 40), max_size=60), min_size=n, max_size=n)),
+    st.one_of(st.just(0), st.integers(1, 9)),
+    st.data(),
+)
+def test_cuts_are_the_same_on_all_workers_and_cover_the_epoch(
+    times: list[list[int]], fixed: int, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pace, "LEAST", 4)
+        paces = [Pace(fixed) for _ in times]
+        wanted = st.lists(st.integers(1, 5).map(lambda n: 4 * n), min_size=1, max_size=4)
+        for one in paces:
+            one.updates = one.fixed or 8
+        found = cut(times, 50, paces, [data.draw(wanted) for _ in times])
+    assert all(slices == found[0] for slices in found)
+    together = sorted(time for own in times for time in own)
+    if not together:
+        assert found[0] in ([], [(0, 50)])
+        return
+    assert [lower for lower, _ in found[0]] + [50] == [0] + [upper for _, upper in found[0]]
+    # No more than was wanted, but for one time's updates, which are not cut, and what a worker has behind its last cut.
+    most = (fixed or 20) * len(times)
+    for lower, upper in found[0]:
+        inside = [time for time in together if lower <= time < upper]
+        largest = max((inside.count(time) for time in inside), default=0)
+        assert len(inside) <= most + (fixed or 4) * len(times) + largest, (lower, upper)
+
+
+def test_slices_of_an_epoch_are_about_equal() -> None:
+    its = Pace()
+    slices = list(cut_by_count(Single(), updates(list(range(5 * LEAST))), 0, 5 * LEAST, its))
+    assert FIRST == 2 * LEAST
+    assert [upper - lower for lower, upper in slices] == [2 * LEAST, 2 * LEAST, LEAST]
+
+
+def test_a_slice_should_seal_as_many_rows_as_the_state_has() -> None:
+    its = Pace()
+    for _ in range(10):
+        its.learn(its.updates, 100 * its.updates, MOST_ROWS // 2)
+    assert its.updates == pytest.approx(MOST_ROWS // 200, abs=LEAST)
+
+
+def test_slices_grow_step_by_step_and_shrink_at_once() -> None:
+    its, seen = Pace(), []
+    for _ in range(6):
+        its.learn(its.updates, its.updates, 0)
+        seen.append(its.updates)
+    assert seen == [FIRST << 1, FIRST << 2, FIRST << 3, FIRST << 4, MOST, MOST]
+    its.learn(its.updates, its.updates * LEAST_ROWS, 0)
+    assert its.updates == LEAST
+
+
+def test_what_is_fixed_or_says_nothing_is_not_learned_from() -> None:
+    assert not Pace(9).wants(9)
+    its = Pace()
+    assert its.updates == FIRST
+    assert [its.wants(taken) for taken in (1, FIRST // 2, FIRST, 4 * MOST)] == [False, True, True, False]

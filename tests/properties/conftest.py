@@ -1,0 +1,16 @@
+"""The properties' updates are few: slices of a length that suits them change it, too."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from operators import pace
+
+
+@pytest.fixture(autouse=True, scope="package")
+def short_paces() -> Iterator[None]:
+    """Slices that may have what suits have 2 updates to 16, according to what they seal."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"LEAST": 2, "FIRST": 4, "MOST": 16, "LEAST_ROWS": 8, "MOST_ROWS": 64}.items():
+            patch.setattr(pace, name, value)
+        yield
