@@ -19,6 +19,8 @@ from numba.core import caching
 
 _config: Any = numba.config
 _ROOT = Path(__file__).resolve().parents[2]
+_COMPILING = Path(__file__).with_name("names.py")
+"""How all kernels are compiled."""
 _IMPORT = re.compile(rb"^(?:from|import) +((?:storage|operators|service)\.kernels\.\w+)", re.MULTILINE)
 
 
@@ -37,7 +39,7 @@ def kernel_sources(file: Path) -> list[Path]:
 @cache
 def _stamp(file: str) -> bytes:
     digest = hashlib.sha256()
-    for path in kernel_sources(Path(file)):
+    for path in (_COMPILING, *kernel_sources(Path(file))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.digest()
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import storage.kernels.cache
+import storage.kernels.names
 
 CALLEE = """from numba import njit
 
@@ -50,8 +51,9 @@ def test_an_edit_in_a_kernel_that_a_kernel_imports_compiles_it_again(tmp_path: P
     folder = tmp_path / "storage" / "kernels"
     folder.mkdir(parents=True)
     (tmp_path / "storage" / "__init__.py").touch()
-    shutil.copy(storage.kernels.cache.__file__, folder)
-    (folder / "__init__.py").write_text("import storage.kernels.cache\n")
+    for module in (storage.kernels.cache, storage.kernels.names):
+        shutil.copy(module.__file__, folder)
+    (folder / "__init__.py").write_text("import storage.kernels.cache\nimport storage.kernels.names\n")
     (folder / "caller.py").write_text(CALLER)
     (folder / "callee.py").write_text(CALLEE.format(factor=2))
     assert run(tmp_path) == (4, False)

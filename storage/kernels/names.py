@@ -1,0 +1,168 @@
+"""One name for an array in a kernel, wherever that is the same.
+
+numba counts the references to an array for each name that it has: what a function that is inlined calls its arguments,
+and each version of a name that is assigned again in a branch or a loop. Most of that is in inner loops and is not
+optimized away: it was a third of the time of a slice. So before a kernel becomes machine code, names of arrays that are
+copies of each other, and of which none is assigned while another one's array is still needed, become one name: what a
+register allocator does (Chaitin's coalescing).
+
+Importing this module is all it takes: functions of our packages of kernels get the pass, numba's own and others not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numba.core.analysis
+import numba.core.ir
+import numba.core.ir_utils
+from numba.core import compiler, types
+from numba.core.compiler_machinery import FunctionPass, register_pass
+
+# Untyped
+analysis: Any = numba.core.analysis
+ir: Any = numba.core.ir
+ir_utils: Any = numba.core.ir_utils
+
+OURS = ("storage.kernels.", "operators.kernels.", "service.kernels.")
+"""Where the kernels are that get the pass."""
+
+
+def merged_names(blocks: Mapping[int, Any], kinds: Mapping[str, Any]) -> dict[str, str]:
+    """The names to replace, each by which.
+
+    blocks: numba's IR behind its type inference; kinds: the type of each name that may be replaced, by one of the same
+    type. O(statements x names that live at once).
+    """
+    apart, copies = _interference(blocks, kinds)
+    chosen: dict[str, str] = {}
+
+    def name_of(name: str) -> str:
+        while name in chosen:
+            name = chosen[name]
+        return name
+
+    for target, source in copies:
+        one, other = name_of(source), name_of(target)
+        if one == other or kinds[one] != kinds[other] or one in apart[other]:
+            continue
+        chosen[other] = one
+        for name in apart.pop(other):
+            apart[name].discard(other)
+            apart[name].add(one)
+            apart[one].add(name)
+    return {name: name_of(name) for name in chosen}
+
+
+def _interference(
+    blocks: Mapping[int, Any], kinds: Mapping[str, Any]
+) -> tuple[dict[str, set[str]], list[tuple[str, str]]]:
+    """(With each name those that are needed while it is assigned something else than they are, all copies `target =
+    source`)."""
+    graph = analysis.compute_cfg_from_blocks(blocks)
+    used = analysis.compute_use_defs(blocks)
+    needed = analysis.compute_live_map(graph, blocks, used.usemap, used.defmap)
+    origin = _origins(blocks)
+    apart: dict[str, set[str]] = defaultdict(set)
+    copies = []
+    for label, block in blocks.items():
+        live = {name for after, _ in graph.successors(label) for name in needed[after] if name in kinds}
+        for statement in reversed(block.body):
+            source = None
+            if isinstance(statement, ir.Assign):
+                target = statement.target.name
+                if isinstance(statement.value, ir.Var):
+                    source = statement.value.name
+                live.discard(target)
+                if target in kinds:
+                    for name in live:
+                        if name != source and origin.get(name, name) != origin.get(target, target):
+                            apart[target].add(name)
+                            apart[name].add(target)
+                    if source in kinds:
+                        copies.append((target, source))
+            live.update(name for name in _read(statement) if name in kinds)
+    return apart, copies
+
+
+def _origins(blocks: Mapping[int, Any]) -> dict[str, str]:
+    """Of names that are assigned once, a copy, and of what is assigned once itself: whose array it is. As a name is
+    assigned before it is read, such names are never different arrays, although none of them copies another one."""
+    assigned: Counter[str] = Counter()
+    sources = {}
+    for block in blocks.values():
+        for statement in block.find_insts(ir.Assign):
+            assigned[statement.target.name] += 1
+            if isinstance(statement.value, ir.Var):
+                sources[statement.target.name] = statement.value.name
+    once = {name: source for name, source in sources.items() if assigned[name] == assigned[source] == 1}
+    origins = {}
+    for name in once:
+        origin = name
+        while origin in once:
+            origin = once[origin]
+        origins[name] = origin
+    return origins
+
+
+def _read(statement: Any) -> Iterable[str]:
+    """The names whose values a statement needs."""
+    if not isinstance(statement, ir.Assign):
+        return [variable.name for variable in statement.list_vars()]
+    value = statement.value
+    if isinstance(value, ir.Var):
+        return [value.name]
+    return [variable.name for variable in value.list_vars()] if isinstance(value, ir.Inst) else []
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)  # type: ignore[no-untyped-call,unused-ignore]
+class OneName(FunctionPass):  # type: ignore[misc,unused-ignore]
+    """Renames the arrays of a kernel."""
+
+    _name = "one_name"
+
+    def __init__(self) -> None:
+        # numba asks for a constructor
+        super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
+
+    def run_pass(self, state: Any) -> bool:
+        """Whether anything is changed."""
+        if not state.func_id.modname.startswith(OURS):
+            return False
+        kinds = {name: kind for name, kind in state.typemap.items() if isinstance(kind, types.Array)}
+        blocks = state.func_ir.blocks
+        names = merged_names(blocks, kinds)
+        if not names:
+            return False
+        _rename(blocks, names)
+        state.func_ir._definitions = ir_utils.build_definitions(blocks)
+        return True
+
+
+def _rename(blocks: Mapping[int, Any], names: Mapping[str, str]) -> None:
+    """Replace names, and leave out what then copies an array to itself."""
+    one: Any = next(iter(blocks.values()))
+    variables = {name: ir.Var(one.scope, chosen, one.loc) for name, chosen in names.items()}
+    ir_utils.replace_vars(blocks, variables)
+    for block in blocks.values():
+        block.body = [statement for statement in block.body if not _to_itself(statement)]
+
+
+def _to_itself(statement: Any) -> bool:
+    value = getattr(statement, "value", None)
+    return isinstance(statement, ir.Assign) and isinstance(value, ir.Var) and value.name == statement.target.name
+
+
+_lowering = compiler.DefaultPassBuilder.define_nopython_lowering_pipeline
+
+
+def _with_one_name(state: Any, name: str = "nopython_lowering") -> Any:
+    passes = _lowering(state, name)  # type: ignore[no-untyped-call,unused-ignore]
+    passes.passes.insert(0, (OneName, "one name for an array"))
+    passes.finalize()
+    return passes
+
+
+compiler.DefaultPassBuilder.define_nopython_lowering_pipeline = staticmethod(_with_one_name)
