@@ -9,6 +9,7 @@ empty vals cost nothing. Source: seed 000, "log-structured merge trie", constrai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,6 +75,29 @@ def keyed_rows(updates: Updates, key_width: int) -> Ints:
     return key_updates(updates.data, key, np.arange(key_width, updates.width, dtype=np.int64), updates.depth)
 
 
+def _taken_apart(together: Ints, address: Ints, key_width: int, val_width: int, depth: int) -> dict[str, Ints]:
+    """The columns that kernels.tries.pack has put together, by name."""
+    row = address.tolist()
+    keys, vals, n = row[tries.KEYS], row[tries.VAL_COUNT], row[tries.UPDATES]
+    alone = min(n, 1)
+    shapes: list[tuple[int, ...]] = [
+        (keys,),
+        (keys if key_width > 1 else 0, key_width),
+        (keys + 1 if row[tries.KEY_OFFSETS] else 0,),
+        (vals, val_width),
+        (vals + 1 if row[tries.VAL_OFFSETS] else 0,),
+        (n if row[tries.TIME_STRIDE] else alone,),
+        (n if row[tries.ROUND_STRIDE] else alone, depth),
+        (n if row[tries.DIFF_STRIDE] else alone,),
+    ]
+    columns, at = {}, 0
+    for name, shape in zip(COLUMNS, shapes, strict=True):
+        end = at + math.prod(shape)
+        columns[name] = together[at:end].reshape(shape)
+        at = end
+    return columns
+
+
 class Layer:
     """An immutable trie for the data times [lower, upper), folded to `since`.
 
@@ -85,9 +109,17 @@ class Layer:
     """
 
     __slots__ = (
-        "address", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower", "origins", "parts", "ref",
-        "rounds", "since", "texts", "times", "updates", "upper", "val_offsets", "val_width", "vals",
+        "_together", "address", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower", "origins",
+        "parts", "ref", "rounds", "since", "texts", "times", "updates", "upper", "val_offsets", "val_width", "vals",
     )  # fmt: skip
+    hashes: Ints
+    keys: Ints
+    key_offsets: Ints
+    vals: Ints
+    val_offsets: Ints
+    times: Ints
+    rounds: Ints
+    diffs: Ints
 
     def __init__(
         self,
@@ -98,23 +130,23 @@ class Layer:
         lower: int,
         upper: int,
         since: int,
-        arrays: Mapping[str, Ints],
+        columns: Mapping[str, Ints] | Ints,
         address: Ints | None = None,
     ) -> None:
+        """columns: by name; or, with their addresses, as kernels.tries.pack gives them: then they are taken apart when
+        somebody asks for one, which nobody does of most small layers."""
         self.key_width, self.val_width, self.depth = key_width, val_width, depth
         self.updates, self.lower, self.upper, self.since = updates, lower, upper, since
         self.ref: Any = None
         self.parts: tuple[Layer, ...] = ()
-        self.hashes = arrays["hashes"]
-        self.keys = arrays["keys"]
-        self.key_offsets = arrays["key_offsets"]
-        self.vals = arrays["vals"]
-        self.val_offsets = arrays["val_offsets"]
-        self.times = arrays["times"]
-        self.rounds = arrays["rounds"]
-        self.diffs = arrays["diffs"]
-        self.texts = Texts.of_arrays(arrays)
+        self.texts: Texts | None = None
         self.origins: tuple[Layer, ...] = ()
+        self._together: Ints | None = None
+        if isinstance(columns, np.ndarray):
+            self._together = columns
+        else:
+            self.hold(columns)
+            self.texts = Texts.of_arrays(columns)
         if address is None:
             address = tries.describe(
                 self.hashes, self.keys, self.key_offsets, self.vals, self.val_offsets, self.times, self.rounds,
@@ -122,21 +154,27 @@ class Layer:
             )  # fmt: skip
         self.address: Ints = address
 
+    def hold(self, columns: Mapping[str, Ints]) -> None:
+        """Have its columns there. Whoever has copied the layer's addresses has to take them anew."""
+        for name in COLUMNS:
+            setattr(self, name, columns[name])
+        self._together = None
+
+    def __getattr__(self, name: str) -> Ints:
+        """A column, when one is asked for first."""
+        if name not in COLUMNS or self._together is None:
+            raise AttributeError(name)
+        columns = _taken_apart(self._together, self.address, self.key_width, self.val_width, self.depth)
+        for each, column in columns.items():
+            setattr(self, each, column)
+        return columns[name]
+
     @staticmethod
     def of_rows(rows: Ints, key_width: int, depth: int, lower: int, upper: int, since: int) -> Layer:
         """The layer of keyed rows that are sorted and consolidated. O(n)."""
         val_width = rows.shape[1] - 3 - key_width - depth
-        columns = tries.pack_described(rows, key_width, val_width, depth)
-        return Layer.of_columns(columns, (key_width, val_width, depth), len(rows), lower, upper, since)
-
-    @staticmethod
-    def of_columns(
-        columns: Sequence[Ints], shape: tuple[int, int, int], updates: int, lower: int, upper: int, since: int
-    ) -> Layer:
-        """The layer of columns and addresses as kernels.tries.pack_described gives them. shape: words of a key, of a
-        val, depth."""
-        arrays = dict(zip(COLUMNS, columns[:-1], strict=True))
-        return Layer(*shape, updates, lower, upper, since, arrays, columns[-1])
+        columns, address = tries.pack(rows, key_width, val_width, depth)
+        return Layer(key_width, val_width, depth, len(rows), lower, upper, since, columns, address)
 
     @staticmethod
     def build(updates: Updates, key_width: int, lower: int, upper: int, since: int) -> Layer:

@@ -25,7 +25,7 @@ from storage.kernels.merging import (
     STATE_WORDS,
     merge_piece,
 )
-from storage.kernels.tries import VAL_COUNT
+from storage.kernels.tries import KEYS, VAL_COUNT
 from storage.layer import COLUMNS, Layer
 from storage.updates import Ints
 
@@ -49,7 +49,7 @@ class Merge:
         self.older, self.newer, self.since, self.due = older, newer, since, due
         n = self.size = older.updates + newer.updates
         self.spent = 0
-        keys = len(older.hashes) + len(newer.hashes)
+        keys = int(older.address[KEYS] + newer.address[KEYS])
         vals = int(older.address[VAL_COUNT] + newer.address[VAL_COUNT])
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._columns: tuple[Ints, ...] = (

@@ -72,8 +72,7 @@ def rebind(layer: Layer, segment: Segment, label: str) -> None:
     Whoever has copied the layer's addresses has to take them anew (`Trace.replace`).
     """
     stored = Layer.open(segment.meta(label), segment.entry(label).arrays)
-    for name in COLUMNS:
-        setattr(layer, name, getattr(stored, name))
+    layer.hold({name: getattr(stored, name) for name in COLUMNS})
     layer.texts = stored.texts
     layer.address = stored.address
 

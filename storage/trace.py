@@ -325,9 +325,9 @@ class Trace:
         """The layer of the layers and steps from number `first` on, which have so many updates, compacted to `since`;
         None when they come to nothing. alike: only one time is left of them, which are steps. O(n log n)."""
         shape = self.key_width, self.val_width, self.depth
-        columns, left, status = close_layers(
+        (columns, address), left, status = close_layers(
             self._table[: self.mark], first, updates, *shape, self.since, self._columns, alike
         )
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
-        return Layer.of_columns(columns, shape, left, lower, upper, self.since) if left else None
+        return Layer(*shape, left, lower, upper, self.since, columns, address) if left else None

@@ -15,7 +15,7 @@ from storage.kernels.hashing import mix
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import FLAT, HASH_STRIDE, HASHES, KEYS, describe, flatten, pack_described
+from storage.kernels.tries import FLAT, HASH_STRIDE, HASHES, KEYS, describe, flatten, pack
 
 _PIECE = 1 << 15
 """Rows of a piece, about: with what sorts them they fit the second-level cache."""
@@ -189,6 +189,14 @@ def _offsets(known, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _moved(column, together, at):  # type: ignore[no-untyped-def]
+    """A column's words where they are copied to, together[at:], and where they end there."""
+    there = together[at : at + column.shape[0]]
+    there[:] = column
+    return there, at + column.shape[0]
+
+
+@njit(cache=True)
 def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
     """`close_layers` for many rows of steps, a piece of the keys after the other. O(rows log piece), and only a piece's
     rows at once."""
@@ -275,21 +283,29 @@ def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no
             n += 1
     if status != 0:
         nk, nv, n = 0, 0, 0
-    # Copies, one after the other: what was written only, and nothing of the room behind it.
-    hashes = hashes[:nk].copy()
-    keys = keys[: nk if k > 1 else 0].copy()
-    vals = vals[:nv].copy()
+    # Copied one after the other, what was written only, and let go of.
     if key_offsets.shape[0]:
         put_word(key_offsets, nk, nv)
-        key_offsets = key_offsets[: nk + 1].copy()
     if val_offsets.shape[0]:
         put_word(val_offsets, nv, n)
-        val_offsets = val_offsets[: nv + 1].copy()
-    times = times[: n if times.shape[0] > 1 else min(n, 1)].copy()
-    rounds = rounds[: n if rounds.shape[0] > 1 else min(n, 1)].copy()
-    diffs = diffs[: n if diffs.shape[0] > 1 else min(n, 1)].copy()
+    own = nk if k > 1 else 0
+    n_key_offsets, n_val_offsets = min(key_offsets.shape[0], nk + 1), min(val_offsets.shape[0], nv + 1)
+    n_times, n_rounds, n_diffs = min(times.shape[0], n), min(rounds.shape[0], n), min(diffs.shape[0], n)
+    size = nk + own * k + n_key_offsets + nv * v + n_val_offsets + n_times + n_rounds * d + n_diffs
+    together = np.empty(size, np.int64)
+    hashes, at = _moved(hashes[:nk], together, 0)
+    flat, at = _moved(keys[:own].reshape(own * k), together, at)
+    keys = flat.reshape((own, k))
+    key_offsets, at = _moved(key_offsets[:n_key_offsets], together, at)
+    flat, at = _moved(vals[:nv].reshape(nv * v), together, at)
+    vals = flat.reshape((nv, v))
+    val_offsets, at = _moved(val_offsets[:n_val_offsets], together, at)
+    times, at = _moved(times[:n_times], together, at)
+    flat, at = _moved(rounds[:n_rounds].reshape(n_rounds * d), together, at)
+    rounds = flat.reshape((n_rounds, d))
+    diffs, at = _moved(diffs[:n_diffs], together, at)
     address = describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, n)
-    return (hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, address), n, status
+    return (together, address), n, status
 
 
 @njit(cache=True)
@@ -304,7 +320,7 @@ def _all_steps(table, first):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def close_layers(table, first, rows, k, v, d, since, columns, alike):  # type: ignore[no-untyped-def]
     """The trie of what the layers and steps table[first:] (`rows` in all) come to at `since`: (columns and addresses as
-    kernels.tries.pack_described gives them, how many updates it has, status). columns: those that order keyed rows.
+    kernels.tries.pack gives them, how many updates it has, status). columns: those that order keyed rows.
     alike: all are steps and none of their times is behind `since`."""
     if not alike and rows > _PIECES * _PIECE and k > 0 and _all_steps(table, first):
         return close_steps(table, first, rows, k, v, d, since, columns)
@@ -316,4 +332,4 @@ def close_layers(table, first, rows, k, v, d, since, columns, alike):  # type: i
             left, status = consolidate(left, columns)
     else:
         left, status = compact_layers(table, first, rows, k, v, d, since, columns)
-    return pack_described(left, k, v, d), left.shape[0], status
+    return pack(left, k, v, d), left.shape[0], status

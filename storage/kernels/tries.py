@@ -72,8 +72,9 @@ def describe_rows(rows: np.ndarray, k: int, v: int, table: np.ndarray, at: int) 
 def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-def]
     """The trie of sorted, consolidated keyed rows, what is constant or counts 0, 1, 2 … elided.
 
-    Returns (hashes[K], key words[K, k] (none for k < 2), key offsets[K + 1 or 0], vals[V, v], val offsets[V + 1 or 0],
-    times[n or 1], rounds[n or 1, d], diffs[n or 1]).
+    Returns its columns, one behind the other: hashes[K], key words[K, k] (none for k < 2), key offsets[K + 1 or 0],
+    vals[V, v], val offsets[V + 1 or 0], times[n or 1], rounds[n or 1, d], diffs[n or 1]; and their row of addresses.
+    In one array, as each that a kernel returns takes as long as five that it is given.
     """
     n = rows.shape[0]
     nk, nv = 0, 0
@@ -97,14 +98,27 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
             nv += 1
             if start == 2:
                 nk += 1
-    hashes = np.empty(nk, np.int64)
-    keys = np.empty((nk if k > 1 else 0, k), np.int64)
-    key_offsets = np.empty(nk + 1 if nk != nv else 0, np.int64)
-    vals = np.empty((nv, v), np.int64)
-    val_offsets = np.empty(nv + 1 if nv != n else 0, np.int64)
-    times = np.empty(min(n, 1) if same_time else n, np.int64)
-    rounds = np.empty((min(n, 1) if same_round else n, d), np.int64)
-    diffs = np.empty(min(n, 1) if same_diff else n, np.int64)
+    own = nk if k > 1 else 0
+    alone = min(n, 1)
+    n_times, n_rounds, n_diffs = alone if same_time else n, alone if same_round else n, alone if same_diff else n
+    n_key_offsets, n_val_offsets = nk + 1 if nk != nv else 0, nv + 1 if nv != n else 0
+    size = nk + own * k + n_key_offsets + nv * v + n_val_offsets + n_times + n_rounds * d + n_diffs
+    columns = np.empty(size, np.int64)
+    at = nk
+    hashes = columns[:at]
+    keys = columns[at : at + own * k].reshape((own, k))
+    at += own * k
+    key_offsets = columns[at : at + n_key_offsets]
+    at += n_key_offsets
+    vals = columns[at : at + nv * v].reshape((nv, v))
+    at += nv * v
+    val_offsets = columns[at : at + n_val_offsets]
+    at += n_val_offsets
+    times = columns[at : at + n_times]
+    at += n_times
+    rounds = columns[at : at + n_rounds * d].reshape((n_rounds, d))
+    at += n_rounds * d
+    diffs = columns[at : at + n_diffs]
     nk, nv = 0, 0
     for i in range(n):
         if starts[i] == 2:
@@ -132,15 +146,7 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
         key_offsets[nk] = nv
     if val_offsets.shape[0]:
         val_offsets[nv] = n
-    return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs
-
-
-@njit(cache=True)
-def pack_described(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-def]
-    """The columns of `pack` and, behind them, their row of addresses."""
-    hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = pack(rows, k, v, d)
-    address = describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, rows.shape[0])
-    return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, address
+    return columns, describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, n)
 
 
 @njit(cache=True)
