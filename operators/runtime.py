@@ -132,6 +132,7 @@ class Worker:
         # Those that have something to begin a slice with, and those that may hold work back.
         self.beginning = [one for one in self.operators if type(one).begin_slice is not Operator.begin_slice]
         self.holding = [one for one in self.operators if type(one).pending is not Operator.pending]
+        self.counters = {str(one.op.id): one.counters for one in self.operators}
         by_id = self.root.by_id
         self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.ops if isinstance(op, InputOp)}
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}
@@ -169,9 +170,7 @@ class Worker:
             "slices": result.slices,
             "merged": sum(trace.merged for trace in self.state.traces.values()) - merged,
             "rounds": {op.loop.label: op.rounds for op in self.operators if isinstance(op, loop.Loop)},
-            "operators": {
-                str(op.op.id): [round(op.counters.seconds, 6), op.counters.updates_out] for op in self.operators
-            },
+            "operators": {name: [counters.seconds, counters.updates_out] for name, counters in self.counters.items()},
         }
         return result
 
@@ -232,9 +231,13 @@ class Worker:
         self.slice.lower, self.slice.upper = start, stop
         taken = 0
         for name, data in sources.items():
-            a, b = data[:, -2].searchsorted((start, stop)).tolist()
-            self.inputs[name].waiting = data[a:b] if b > a else None
-            taken += b - a
+            if start <= data[0, -2] and data[-1, -2] < stop:
+                part = data  # all of a small epoch
+            else:
+                a, b = data[:, -2].searchsorted((start, stop)).tolist()
+                part = data[a:b]
+            self.inputs[name].waiting = part if len(part) else None
+            taken += len(part)
         for operator in self.beginning:
             operator.begin_slice()
         self.root.run(())

@@ -82,16 +82,17 @@ class ScopeRun:
 
     def run(self, now: Round, first: int = 0, last: int | None = None) -> None:
         """One step: operators `first` to `last` (all), in topological order, at round `now`; alike on every worker."""
-        started = time.perf_counter()
+        clock = time.perf_counter
+        started = clock()
         for operator in self.operators[first:last]:
             operator.step(now)
-            counters = operator.counters
-            ended = time.perf_counter()
-            counters.seconds += ended - started
+            out, counters = operator.out, operator.counters
+            if out is not None:
+                counters.updates_out += len(out)
             counters.steps += 1
+            ended = clock()
+            counters.seconds += ended - started
             started = ended
-            if operator.out is not None:
-                counters.updates_out += len(operator.out)
         # Only now: an inner loop that runs in this step notes this very round on its way, and has done its work.
         if last is None:
             self.pending.discard(now)

@@ -261,7 +261,9 @@ def report(
         due=min((at for one in shard.state.queues.values() if (at := one.next(step.upper)) is not None), default=None),
         times=len(np.unique(np.concatenate(times))) if times else 0,
         phases=phases,
-        operators={name: (float(seconds), int(out)) for name, (seconds, out) in result.stats["operators"].items()},
+        operators={
+            name: (round(float(seconds), 6), int(out)) for name, (seconds, out) in result.stats["operators"].items()
+        },
         rounds={name: int(rounds) for name, rounds in result.stats["rounds"].items()},
         merged=int(result.stats["merged"]),
         exchanged=exchanged,
