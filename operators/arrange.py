@@ -14,10 +14,11 @@ import numpy as np
 from operators.exchange import Round, least
 from operators.operator import Operator
 from operators.parcels import swap_parcels
-from operators.planning.plan import ArrangeOp, Op, ViewOp, Words
+from operators.planning.plan import ArrangeOp, Op, ViewOp, Words, rows_wanted
 from operators.scope import ScopeRun
+from storage import trace
 from storage.kernels.hashing import key_rows, partition_rows
-from storage.layer import key_updates, keyed_columns
+from storage.layer import Layer, key_layer, key_updates, keyed_columns
 from storage.trace import Trace
 from storage.updates import Ints, consolidate_rows
 
@@ -86,7 +87,8 @@ class Arrange(Operator):
         self.texts = tuple(1 + at for at in op.texts)
         self.exchanges = op.exchange and scope.exchange.workers > 1
         self.trace: Trace = scope.traces[op.trace]
-        self.fresh: Ints | None = None
+        self.fresh: Ints | Layer | None = None
+        self.goes_on = rows_wanted(scope.plan, op.id)
         self.keyed_by = self.key_width
         self.as_it_is = (*op.key, *op.val) == tuple(range(self.input.op.width))
         self.agrees = False
@@ -97,20 +99,31 @@ class Arrange(Operator):
         if self.input.out is None and not self.exchanges:
             return
         rows = self._rows()
+        slice_ = self.scope.slice
+        if isinstance(rows, Layer):
+            if rows.updates:
+                self.trace.seal(rows, slice_.lower, slice_.upper)
+                self.fresh = rows
+                self.counters.updates_out += rows.updates
+            return
         if len(rows) == 0:
             return
-        slice_ = self.scope.slice
         self.trace.seal(rows, slice_.lower, slice_.upper)
         self.fresh = self.keyed = rows
         self.out = rows[:, 1:]
+
+    def active(self) -> bool:
+        """Whether the newest step has added anything; a trie has no rows to put out."""
+        return self.fresh is not None
 
     def let_go(self) -> None:
         """Forget the step's rows, too; the trace has them."""
         super().let_go()
         self.fresh = None
 
-    def _rows(self) -> Ints:
-        """What the input gave in this step as keyed rows that this worker owns, sorted and consolidated."""
+    def _rows(self) -> Ints | Layer:
+        """What the input gave in this step as keyed rows that this worker owns, sorted and consolidated, or, where they
+        are many and nobody reads them as they are, as their trie."""
         data = self.input.out
         tail = self.depth + 2
         if data is None:
@@ -118,11 +131,24 @@ class Arrange(Operator):
         if self.exchanges:
             rows = key_rows(np.ascontiguousarray(data), self.key, self.val, tail)
             exchange = exchange_and_agree if self.agrees else exchange_rows
-            return consolidate_rows(exchange(self.scope, rows, self.texts), self.columns)
+            rows = exchange(self.scope, rows, self.texts)
+            if self._large(rows):
+                key = np.arange(1, 1 + self.key_width)
+                return self._layer(rows, key, np.arange(1 + self.key_width, rows.shape[1] - tail))
+            return consolidate_rows(rows, self.columns)
         keyed = self.input.keyed
         if keyed is not None and self.as_it_is and self.input.keyed_by == self.key_width:
             return keyed
+        if self._large(data):
+            return self._layer(data, self.key, self.val)
         return key_updates(data, self.key, self.val, self.depth)
+
+    def _large(self, data: Ints) -> bool:
+        return self.trace.loads and len(data) >= trace.LARGE and not self.goes_on and self.key_width > 0
+
+    def _layer(self, data: Ints, key: Ints, val: Ints) -> Layer:
+        slice_ = self.scope.slice
+        return key_layer(data, key, val, self.depth, slice_.lower, slice_.upper, self.trace.since)
 
 
 class View(Operator):

@@ -17,10 +17,12 @@ from operators.kernels.aggregating import FIELDS
 from operators.kernels.following import follow_rows
 from operators.keyed import Keyed
 from operators.operator import Operator
+from operators.pieces import parts
 from operators.planning.plan import FollowOp, Op
 from operators.scope import ScopeRun
 from storage.kernels.tries import FIELDS as OF_LAYER
 from storage.trace import Trace
+from storage.updates import Ints
 
 _NO_LAYERS = np.empty((0, OF_LAYER), np.int64)
 
@@ -38,19 +40,27 @@ class Follow(Keyed):
     def step(self, now: Round) -> None:
         """Move the numbers of the keys that changed. Raises AggregateOverflow."""
         self.fresh = self.out = None
-        rows = self.input.fresh
-        if rows is None:
+        fresh = self.input.fresh
+        if fresh is None:
             return
         slice_ = self.scope.slice
-        made, changes, status, fault = follow_rows(
-            _NO_LAYERS if self.state is None else self.state.settled, self.input.trace.settled,
-            np.ascontiguousarray(rows), self.key_width, self.input.val_width, self.val_width, self.aggregations,
-        )  # fmt: skip
-        if status != 0:
-            raise AggregateOverflow(operator=self.op.name, key=self.key_of(rows, fault))
+        given, changed = [], []
+        for rows in parts(fresh):
+            made, changes, status, fault = follow_rows(
+                _NO_LAYERS if self.state is None else self.state.settled, self.input.trace.settled,
+                np.ascontiguousarray(rows), self.key_width, self.input.val_width, self.val_width, self.aggregations,
+            )  # fmt: skip
+            if status != 0:
+                raise AggregateOverflow(operator=self.op.name, key=self.key_of(rows, fault))
+            given.append(made)
+            changed.append(changes)
         if self.state is not None:
-            self.state.seal(changes, slice_.lower, slice_.upper)
-        self.give(made)
+            self.state.seal(_together(changed), slice_.lower, slice_.upper)
+        self.give(_together(given))
+
+
+def _together(rows: list[Ints]) -> Ints:
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {FollowOp: Follow}

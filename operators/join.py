@@ -19,9 +19,10 @@ from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from operators.kernels.rounds import split_rounds, touched_keys
 from operators.operator import Arranged, Buckets, Operator
-from operators.pieces import pieces
+from operators.pieces import parts, pieces
 from operators.planning.plan import JoinOp, Op
 from operators.scope import ScopeRun
+from storage.layer import Layer
 from storage.updates import Ints
 
 
@@ -63,25 +64,33 @@ class Join(Operator):
         self.out = None if not given else given[0] if len(given) == 1 else np.concatenate(given)
 
     def _pair(
-        self, fresh: Ints, mine: Arranged, other: Arranged, before: int, origin: Ints, now: Round, given: list[Ints]
+        self,
+        fresh: Ints | Layer,
+        mine: Arranged,
+        other: Arranged,
+        before: int,
+        origin: Ints,
+        now: Round,
+        given: list[Ints],
     ) -> None:
         """Join `fresh` rows of one side with the first `before` layers of the other."""
         if before == 0:
             return
-        keys, runs = touched_keys(fresh, mine.key_width)
         fold, at = self.scope.slice.fold, np.array(now, np.int64)
-        for first, stop in pieces(len(keys)):
-            histories = other.trace.select(keys[first:stop], fold=fold, before=before)
-            rows, status = pair_rows(
-                fresh, runs[first : stop + 1], mine.key_width, mine.val_width, mine.depth,
-                histories.spans, histories.entries, other.val_width, other.depth, origin, self.index, at,
-            )  # fmt: skip
-            if status != 0:
-                raise JoinOverflow(operator=self.op.name)
-            if self.chain is not None:
-                rows = self.chain(rows)
-            if len(rows):
-                self._sort_out(rows, other.depth, now, given)
+        for part in parts(fresh):
+            keys, runs = touched_keys(part, mine.key_width)
+            for first, stop in pieces(len(keys)):
+                histories = other.trace.select(keys[first:stop], fold=fold, before=before)
+                rows, status = pair_rows(
+                    part, runs[first : stop + 1], mine.key_width, mine.val_width, mine.depth,
+                    histories.spans, histories.entries, other.val_width, other.depth, origin, self.index, at,
+                )  # fmt: skip
+                if status != 0:
+                    raise JoinOverflow(operator=self.op.name)
+                if self.chain is not None:
+                    rows = self.chain(rows)
+                if len(rows):
+                    self._sort_out(rows, other.depth, now, given)
 
     def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints]) -> None:
         """Give the pairs of this round; let those of later ones wait."""
@@ -101,7 +110,7 @@ class Join(Operator):
                 self.scope.note(at)
 
 
-def _fresh(side: Arranged, now: Round) -> Ints | None:
+def _fresh(side: Arranged, now: Round) -> Ints | Layer | None:
     """What a side added in this step. An arrangement of an outer scope is new at round 0 of the loops inside it
     only."""
     return side.fresh if not any(now[side.depth :]) else None

@@ -17,7 +17,7 @@ from operators.operator import Arranged, Buckets, Operator
 from operators.pieces import pieces
 from operators.planning.plan import KeyedOp
 from operators.scope import ScopeRun
-from storage.layer import keyed_columns
+from storage.layer import Layer, keyed_columns
 from storage.trace import Selection, Trace
 from storage.updates import Ints, order_rows
 
@@ -104,6 +104,8 @@ class Keyed(Operator):
             if not parts:
                 return None
             fresh = self.no_keys
+        elif isinstance(fresh, Layer):
+            fresh = fresh.key_rows()
         scheduled = self.no_keys if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
         keys: Ints = visited_keys(fresh, scheduled, self.key_width)
         return keys

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from operators.exchange import Round
 from operators.planning.plan import Op
+from storage.layer import Layer
 from storage.trace import Trace
 from storage.updates import Ints
 
@@ -80,8 +81,8 @@ class Arranged(Protocol):
     key_width: int
     val_width: int
     depth: int
-    fresh: Ints | None
-    """Keyed rows that the newest step of its scope added, sorted and consolidated."""
+    fresh: Ints | Layer | None
+    """Keyed rows that the newest step of its scope added, sorted and consolidated, or the trie of them."""
 
 
 @dataclass

@@ -238,6 +238,9 @@ class Worker:
                 part = data[a:b]
             self.inputs[name].waiting = part if len(part) else None
             taken += len(part)
+        if taken > LOAD:
+            for trace in self.state.traces.values():
+                trace.loads = True
         for operator in self.beginning:
             operator.begin_slice()
         self.root.run(())

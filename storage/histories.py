@@ -16,6 +16,7 @@ from storage.kernels.histories import (
     LINKS,
     SLOTS,
     STEPS,
+    TRIES,
     WORDS,
     count_runs,
     count_unknown,
@@ -87,12 +88,16 @@ class Histories:
         self._empty()
 
     def select(
-        self, table: Ints, keyed: Ints, settled: int, before: int, fold: int, sealed: int
+        self, table: Ints, keyed: Ints, settled: int, before: int, fold: int, sealed: int, tries: int
     ) -> tuple[Selection, int]:
         """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
-        `settled` layers and the steps behind them, which have `sealed` rows. See kernels.histories.select_keys."""
+        `settled` layers and the steps behind them: matrices of `sealed` rows in all, and so many tries. See
+        kernels.histories.select_keys."""
         index, keyed = self._index, np.ascontiguousarray(keyed)
         _, links, slots, used, rows = index[:COUNTS].tolist()
+        if tries and index[TRIES] == 0:
+            forget_blocks(self._slots, index)
+        index[TRIES] = tries
         if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
             forget_blocks(self._slots, index)
             if used * self._arena.shape[1] * 8 > 4 * _REMEMBERED:
@@ -101,9 +106,9 @@ class Histories:
         self._asked = True
         # Rows that are in no link yet may each be a key's, and keys may all be new: counted when that is too many. What
         # no step has is remembered for what layers have.
-        fresh, asked = sealed - rows, len(keyed) if settled > 0 else 0
+        fresh, asked = sealed - rows, len(keyed) if settled > 0 and not tries else 0
         if slots + fresh + asked > len(self._slots) or links + fresh > len(self._links):
-            self._widen(table, keyed, settled, before)
+            self._widen(table, keyed[:asked], settled, before)
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
             self._heads, self._slots, self._links, self._arena, self._generation, index,

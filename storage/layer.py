@@ -10,7 +10,7 @@ empty vals cost nothing. Source: seed 000, "log-structured merge trie", constrai
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from storage.errors import DiffOverflow
 from storage.kernels import tries
 from storage.kernels.keying import consolidate_keyed
+from storage.kernels.loading import MOST, load_keyed, unmix_words
 from storage.texts import Heap, Texts, unite
 from storage.updates import Ints, Updates, sort_columns
 
@@ -45,6 +46,19 @@ def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
         raise DiffOverflow(operation="adding")
     keyed: Ints = rows
     return keyed
+
+
+def key_layer(data: Ints, key: Ints, val: Ints, depth: int, lower: int, upper: int, since: int) -> Layer:
+    """The same as a layer, without the matrix of keyed rows in between; key: one word or more. O(n log n), beside the
+    layer four bytes an update. Raises DiffOverflow."""
+    whole, first = _whole(data)
+    shape = len(key), len(val), depth
+    if len(whole) >= MOST:
+        return Layer.of_rows(key_updates(data, key, val, depth), len(key), depth, lower, upper, since)
+    columns, updates, status = load_keyed(whole, key + first, val + first, depth + 2, keyed_columns(*shape))
+    if status != 0:
+        raise DiffOverflow(operation="adding")
+    return Layer.of_columns(columns, shape, updates, lower, upper, since)
 
 
 def _whole(data: Ints) -> tuple[Ints, int]:
@@ -177,6 +191,15 @@ class Layer:
         return Layer(key_width, val_width, depth, len(rows), lower, upper, since, columns, address)
 
     @staticmethod
+    def of_columns(
+        columns: Sequence[Ints], shape: tuple[int, int, int], updates: int, lower: int, upper: int, since: int
+    ) -> Layer:
+        """The layer of columns and addresses as kernels.growing.finish_trie gives them. shape: words of a key, of a
+        val, depth."""
+        arrays = dict(zip(COLUMNS, columns[:-1], strict=True))
+        return Layer(*shape, updates, lower, upper, since, arrays, columns[-1])
+
+    @staticmethod
     def build(updates: Updates, key_width: int, lower: int, upper: int, since: int) -> Layer:
         """The layer of updates whose first `key_width` words are the key. O(n log n). Raises DiffOverflow."""
         return Layer.of_rows(keyed_rows(updates, key_width), key_width, updates.depth, lower, upper, since)
@@ -246,6 +269,27 @@ class Layer:
         first, stop = (0, len(self.hashes)) if keys is None else keys
         rows: Ints = tries.flatten(self.address, self.key_width, self.val_width, self.depth, first, stop)
         return rows
+
+    def keyed_pieces(self, keys: int) -> Iterator[Ints]:
+        """Keyed rows in order, those of so many keys at a time."""
+        for first in range(0, len(self.hashes), keys):
+            yield self.keyed((first, min(first + keys, len(self.hashes))))
+
+    def key_rows(self) -> Ints:
+        """The keys in order, `[hash | key words]`. O(keys)."""
+        if self.key_width == 1:
+            return np.column_stack((self.hashes, unmix_words(self.hashes)))
+        return np.column_stack((self.hashes, self.keys))
+
+    def since_then(self, since: int) -> Layer | None:
+        """The layer compacted to `since`, if none of its updates can become one with another: all have one time. O(1),
+        since columns are shared."""
+        if len(self.times) > 1:
+            return None
+        arrays = {name: getattr(self, name) for name in COLUMNS} | {"times": np.maximum(self.times, since)}
+        return Layer(
+            self.key_width, self.val_width, self.depth, self.updates, self.lower, self.upper, since, arrays
+        )  # fmt: skip
 
     def to_updates(self) -> Updates:
         """The updates, rows as key words then val words, in trie order. O(n)."""

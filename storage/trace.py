@@ -1,11 +1,11 @@
 """Trace: the layers of one arrangement on one worker, few and geometric in size.
 
-A slice appends matrices of rows, one a step, and readers keep marks in them (how many they have seen); when the slice
-closes they become one layer. Neighbours whose sizes are within a factor of two merge, compacted to `since`, and merges
-take their time: each close pays for `FUEL` updates of them for each update that the slice added and each level of
-sizes, and for `LEAST` more, the merge first that is due first. Readers use the two old layers until the new one is
-done; merges are not persisted. Small layers wait until there are more than `SMALL_LAYERS` of them and then become one,
-or they come to twice `SMALL` updates, so that small slices do not merge each time.
+A slice appends matrices of rows, one a step (a load's large ones are tries), and readers keep marks in them (how many
+they have seen); when the slice closes they become one layer. Neighbours whose sizes are within a factor of two merge,
+compacted to `since`, and merges take their time: each close pays for `FUEL` updates of them for each update that the
+slice added and each level of sizes, and for `LEAST` more, the merge first that is due first. Readers use the two old
+layers until the new one is done; merges are not persisted. Small layers wait until there are more than `SMALL_LAYERS`
+of them and then become one, or they come to twice `SMALL` updates, so that small slices do not merge each time.
 
 *Closes are alike*: an update goes through little more than one merge a level, and `FUEL` is more than that, so what a
 close pays for is nearly always a matter of its own updates, not of how many merges coincide. It costs the sort of its
@@ -34,12 +34,12 @@ from storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from storage.histories import Histories, Selection
 from storage.holds import Hold, Holds
 from storage.kernels import tries
-from storage.kernels.folding import close_layers
+from storage.kernels.folding import MANY, close_layers, close_steps
 from storage.layer import Layer, keyed_columns
 from storage.merge import Merge
 from storage.updates import MIN_TIME, Ints
 
-__all__ = ["FUEL", "LEAST", "Selection", "Trace"]
+__all__ = ["FUEL", "LARGE", "LEAST", "Selection", "Trace"]
 
 FUEL = 1.3
 """Updates that merges go on by for each update that a slice adds and each level: sizes from `SMALL` up, by doubling."""
@@ -51,6 +51,8 @@ _SORTING = 3
 """Updates that could be merged for one that is sorted with small layers, at least: the fuel that it takes."""
 SMALL_LAYERS = 8
 """Small layers at the end that are left alone: one more, and all of them become one."""
+LARGE = 1 << 17
+"""Rows of a step from which a load keeps it as a trie."""
 _FOLDED = 1 << 20
 """Rows of steps up to which they are added up by hash: beyond the caches a sort is as fast."""
 
@@ -58,9 +60,12 @@ _FOLDED = 1 << 20
 class Trace:
     """The layers of one arrangement, oldest first. Layers are immutable, so `fork` is a cheap copy.
 
-    `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a matrix a step:
-    they are read where they lie and become a layer when the slice closes.
+    `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a step a matrix
+    or, where it is large, a trie: they are read where they lie and become a layer when the slice closes.
 
+    `loads`: whether the running slice is a load, one time's many updates. Then large steps become tries, of which no
+    histories are remembered: a load asks for each once a round, by pieces of the keys.
+    `_sealed` counts the rows of steps that are matrices, `_packed` the updates of those that are tries.
     `_small` counts the small layers at the end, which have `_loose` updates. `_at_rest`: nothing merges, and nothing
     will before layers come in.
     `merged` counts the updates of merges that are done, `spent` those that merges have gone through, `_added` those of
@@ -70,15 +75,15 @@ class Trace:
     """
 
     __slots__ = (
-        "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_sealed", "_small",
-        "_table", "cuts", "depth", "key_width", "layers", "merged", "merges", "name", "readers", "since", "spent",
-        "steps", "val_width",
+        "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_packed", "_sealed",
+        "_small", "_table", "_tries", "cuts", "depth", "key_width", "layers", "loads", "merged", "merges", "name",
+        "readers", "since", "spent", "steps", "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
         self.name, self.key_width, self.val_width, self.depth = name, key_width, val_width, depth
         self.layers: list[Layer] = []
-        self.steps: list[Ints] = []
+        self.steps: list[Ints | Layer] = []
         self.merges: list[Merge] = []
         self.readers, self.cuts = Holds(1 + depth), Holds(1)
         self.since = since
@@ -86,8 +91,8 @@ class Trace:
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
         self._addresses: list[Ints] = []
-        self._sealed = self._small = self._loose = 0
-        self._at_rest = False
+        self._sealed = self._packed = self._tries = self._small = self._loose = 0
+        self._at_rest = self.loads = False
         self._columns = keyed_columns(key_width, val_width, depth)
         self._histories = Histories(key_width, val_width, depth)
 
@@ -119,21 +124,28 @@ class Trace:
                 self._table[place] = layer.address
         self._addresses = [layer.address for layer in layers]
 
-    def seal(self, rows: Ints, lower: int, upper: int) -> None:
-        """Add what a step of the slice [lower, upper) changed: keyed rows, sorted and consolidated.
+    def seal(self, rows: Ints | Layer, lower: int, upper: int) -> None:
+        """Add what a step of the slice [lower, upper) changed: keyed rows, sorted and consolidated, or their trie.
 
-        They must not change any more. O(1).
+        They must not change any more. O(1), O(rows) for the many of a load: a trie takes a fifth of the room.
         """
-        if len(rows) == 0:
+        if (rows.updates if isinstance(rows, Layer) else len(rows)) == 0:
             return
-        rows = np.ascontiguousarray(rows)
+        if self.loads and not isinstance(rows, Layer) and len(rows) >= LARGE:
+            rows = Layer.of_rows(np.ascontiguousarray(rows), self.key_width, self.depth, lower, upper, self.since)
         self._interval = (self._interval[0] if self.steps else lower, upper)
         count = self.mark
         if count == len(self._table):
             self._grow()
-        tries.describe_rows(rows, self.key_width, self.val_width, self._table, count)
+        if isinstance(rows, Layer):
+            self._table[count] = rows.address
+            self._tries += 1
+            self._packed += rows.updates
+        else:
+            rows = np.ascontiguousarray(rows)
+            tries.describe_rows(rows, self.key_width, self.val_width, self._table, count)
+            self._sealed += len(rows)
         self.steps.append(rows)
-        self._sealed += len(rows)
 
     def _grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)))
@@ -151,7 +163,7 @@ class Trace:
     @property
     def sealed(self) -> int:
         """How many rows the running slice has sealed."""
-        return self._sealed
+        return self._sealed + self._packed
 
     @property
     def updates(self) -> int:
@@ -176,8 +188,9 @@ class Trace:
         Raises DiffOverflow.
         """
         selection, status = self._histories.select(
-            self._table, keyed, len(self.layers), self.mark if before is None else before, fold, self._sealed
-        )
+            self._table, keyed, len(self.layers), self.mark if before is None else before, fold, self._sealed,
+            self._tries,
+        )  # fmt: skip
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
         return selection
@@ -245,7 +258,8 @@ class Trace:
         """Forget the slice's steps and what they have been asked for."""
         if self.steps:
             self.steps = []
-            self._sealed = 0
+            self._sealed = self._packed = self._tries = 0
+        self.loads = False
         self._histories.forget()
 
     @property
@@ -318,16 +332,23 @@ class Trace:
         """The layer of this slice's steps, None when they come to nothing."""
         if not self.steps:
             return None
-        alike = len(self.steps) > 1 and self._sealed <= _FOLDED and self.since >= self._interval[1]
-        return self._united(len(self.layers), self._sealed, *self._interval, alike)
+        only = self.steps[0]
+        if len(self.steps) == 1 and isinstance(only, Layer) and (layer := only.since_then(self.since)) is not None:
+            return layer
+        alike = len(self.steps) > 1 and not self._tries and self.sealed <= _FOLDED and self.since >= self._interval[1]
+        return self._united(len(self.layers), self.sealed, *self._interval, alike)
 
     def _united(self, first: int, updates: int, lower: int, upper: int, alike: bool = False) -> Layer | None:
         """The layer of the layers and steps from number `first` on, which have so many updates, compacted to `since`;
         None when they come to nothing. alike: only one time is left of them, which are steps. O(n log n)."""
-        shape = self.key_width, self.val_width, self.depth
-        (columns, address), left, status = close_layers(
-            self._table[: self.mark], first, updates, *shape, self.since, self._columns, alike
-        )
+        shape, interval = (self.key_width, self.val_width, self.depth), (lower, upper, self.since)
+        parts = self._table[: self.mark], first, updates, *shape, self.since, self._columns
+        if updates > MANY and self.key_width > 0 and not alike:
+            columns, left, status = close_steps(*parts)
+            layer = Layer.of_columns(columns, shape, left, *interval)
+        else:
+            (together, address), left, status = close_layers(*parts, alike)
+            layer = Layer(*shape, left, *interval, together, address)
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
-        return Layer(*shape, left, lower, upper, self.since, columns, address) if left else None
+        return layer if left else None

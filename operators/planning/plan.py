@@ -464,6 +464,21 @@ def inputs_of(op: Op) -> Words:
             return ()
 
 
+def rows_wanted(plan: Plan, of: int) -> bool:
+    """Whether somebody reads the rows that operator `of` puts out, not only the arrangement that they are kept in."""
+    for op in plan.ops:
+        match op:
+            case JoinOp() | KeyedOp():
+                continue
+            case LookupOp():
+                found = op.left == of
+            case _:
+                found = of in inputs_of(op)
+        if found:
+            return True
+    return False
+
+
 def upstream(plan: Plan, ids: Iterable[int]) -> set[int]:
     """These operators and all that they follow from, with the loops that run them."""
     found: set[int] = set()

@@ -11,16 +11,28 @@ from numba import njit
 from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.consolidating import consolidate
 from storage.kernels.cursors import seek
+from storage.kernels.growing import N, append_rows, begin_trie, finish_trie
 from storage.kernels.hashing import mix
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import FLAT, HASH_STRIDE, HASHES, KEYS, describe, flatten, pack
+from storage.kernels.tries import (
+    FLAT,
+    HASH_STRIDE,
+    HASHES,
+    KEY_OFFSETS,
+    KEYS,
+    UPDATES,
+    VAL_OFFSETS,
+    flatten,
+    offset,
+    pack,
+)
 
 _PIECE = 1 << 15
 """Rows of a piece, about: with what sorts them they fit the second-level cache."""
-_PIECES = 4
-"""Pieces from which rows are taken piece by piece."""
+MANY = 4 * _PIECE
+"""Rows above which they are taken piece by piece."""
 _MOST = np.int64(2**63 - 1)
 
 
@@ -142,188 +154,84 @@ def compact_step(table, layer, k, v, d, since):  # type: ignore[no-untyped-def]
     return out[:count], 0
 
 
+@njit(cache=True, inline="always")
+def _before(table, layer, key):  # type: ignore[no-untyped-def]
+    """How many updates a layer or step has before its key at place `key`; a step's rows count as keys."""
+    if cell(table, layer, FLAT) != 0:
+        return key
+    return offset(cell(table, layer, VAL_OFFSETS), offset(cell(table, layer, KEY_OFFSETS), key))
+
+
 @njit(cache=True)
 def _next_piece(table, first, done, ends):  # type: ignore[no-untyped-def]
-    """Find the next about _PIECE rows of the steps table[first:], all those of some hashes: done[s] rows of step s have
-    been taken, ends[s] is set to how many will be. Returns how many rows the piece has."""
+    """Find the next about _PIECE updates of table[first:], all those of some hashes: done[s] keys of number s have been
+    taken, ends[s] is set to how many will be. Returns how many updates the piece has."""
     left, most, longest = 0, 0, 0
-    for step in range(done.shape[0]):
-        size = cell(table, first + step, KEYS) - done[step]
+    for part in range(done.shape[0]):
+        size = cell(table, first + part, UPDATES) - _before(table, first + part, done[part])
         left += size
         if size > most:
-            most, longest = size, step
+            most, longest = size, part
     # The longest of them goes on by its share.
-    share = max(1, np.int64(_PIECE * (most / left)))
-    stop = min(done[longest] + share, cell(table, first + longest, KEYS))
-    stride = cell(table, first + longest, HASH_STRIDE)
-    last = load(cell(table, first + longest, HASHES), (stop - 1) * stride)
+    keys = cell(table, first + longest, KEYS) - done[longest]
+    stop = done[longest] + max(1, min(keys, np.int64(keys * (_PIECE / left))))
+    last = load(cell(table, first + longest, HASHES), (stop - 1) * cell(table, first + longest, HASH_STRIDE))
     count = 0
-    for step in range(done.shape[0]):
-        size = cell(table, first + step, KEYS)
+    for part in range(done.shape[0]):
+        size, stride = cell(table, first + part, KEYS), cell(table, first + part, HASH_STRIDE)
         if last == _MOST:
-            ends[step] = size
+            ends[part] = size
         else:
-            ends[step] = seek(cell(table, first + step, HASHES), stride, done[step], size, last + 1)
-        count += ends[step] - done[step]
+            ends[part] = seek(cell(table, first + part, HASHES), stride, done[part], size, last + 1)
+        count += _before(table, first + part, ends[part]) - _before(table, first + part, done[part])
     return count
 
 
 @njit(cache=True)
-def _room(column, n, count):  # type: ignore[no-untyped-def]
-    """Room for `count` words that begins with n words of `column`, or n times its only one."""
-    wide = np.empty(count, np.int64)
-    if column.shape[0] == 1:
-        wide[:n] = column[0]
-    else:
-        wide[:n] = column[:n]
-    return wide
-
-
-@njit(cache=True)
-def _offsets(known, rows):  # type: ignore[no-untyped-def]
-    """Room for offsets of `rows` items, the first of which count 0, 1, 2 … up to `known`."""
-    offsets = np.empty(rows + 1, np.int64)
-    for i in range(known):
-        offsets[i] = i
-    return offsets
-
-
-@njit(cache=True)
-def _moved(column, together, at):  # type: ignore[no-untyped-def]
-    """A column's words where they are copied to, together[at:], and where they end there."""
-    there = together[at : at + column.shape[0]]
-    there[:] = column
-    return there, at + column.shape[0]
-
-
-@njit(cache=True)
 def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
-    """`close_layers` for many rows of steps, a piece of the keys after the other. O(rows log piece), and only a piece's
-    rows at once."""
-    steps = table.shape[0] - first
-    done, ends = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    """`close_layers` for MANY rows, a piece of the keys after the other; columns and addresses as
+    kernels.growing.finish_trie gives them. O(rows log piece), and only a piece's rows at once."""
+    parts = table.shape[0] - first
+    done, ends = np.zeros(parts, np.int64), np.empty(parts, np.int64)
     width, at_time = 3 + k + v + d, 1 + k + v
     piece = np.empty((_PIECE + (_PIECE >> 1), width), np.int64)
-    # Room for all; pages that are never written take none. What is constant or counts 0, 1, 2 … has no room until it
-    # no longer is.
-    hashes = np.empty(rows, np.int64)
-    keys = np.empty((rows if k > 1 else 0, k), np.int64)
-    vals = np.empty((rows, v), np.int64)
-    key_offsets, val_offsets = np.empty(0, np.int64), np.empty(0, np.int64)
-    times, diffs, rounds = np.empty(1, np.int64), np.empty(1, np.int64), np.empty((1, d), np.int64)
-    nk, nv, n, taken = 0, 0, 0, 0
+    counts, trie = begin_trie(rows, k, v, d)
+    taken, status = 0, 0
     while taken < rows:
         size = _next_piece(table, first, done, ends)
         taken += size
         if size > piece.shape[0]:
             piece = np.empty((size, width), np.int64)
         count = 0
-        for step in range(steps):
-            row = cell(table, first + step, HASHES) + 8 * width * done[step]
-            for _ in range(done[step], ends[step]):
+        for part in range(parts):
+            if done[part] == ends[part]:
+                continue
+            if cell(table, first + part, FLAT) == 0:
+                some = flatten(table[first + part], k, v, d, done[part], ends[part])
+                row = some.ctypes.data
+            else:
+                some = piece
+                row = cell(table, first + part, HASHES) + 8 * width * done[part]
+            for _ in range(_before(table, first + part, done[part]), _before(table, first + part, ends[part])):
                 for c in range(width):
                     put(piece, count, c, load(row, c))
                 put(piece, count, at_time, max(load(row, at_time), since))
                 count += 1
                 row += 8 * width
-            done[step] = ends[step]
+            done[part] = ends[part]
         left, status = consolidate(piece[:count], columns)
         if status != 0:
+            counts[:] = 0
             break
-        for i in range(left.shape[0]):
-            begins = 2 if i == 0 else 0  # 2: a key, 1: a val of the same key
-            if i > 0:
-                for c in range(1 + k + v):
-                    if cell(left, i, c) != cell(left, i - 1, c):
-                        begins = 2 if c <= k else 1
-                        break
-            if begins == 2:
-                put_word(hashes, nk, cell(left, i, 0))
-                if k > 1:
-                    for c in range(k):
-                        put(keys, nk, c, cell(left, i, 1 + c))
-                if key_offsets.shape[0]:
-                    put_word(key_offsets, nk, nv)
-                nk += 1
-            elif begins == 1 and key_offsets.shape[0] == 0:
-                key_offsets = _offsets(nk, rows)
-            if begins > 0:
-                for c in range(v):
-                    put(vals, nv, c, cell(left, i, 1 + k + c))
-                if val_offsets.shape[0]:
-                    put_word(val_offsets, nv, n)
-                nv += 1
-            elif val_offsets.shape[0] == 0:
-                val_offsets = _offsets(nv, rows)
-            time, diff = cell(left, i, at_time), cell(left, i, width - 1)
-            if n == 0:
-                times[0], diffs[0] = time, diff
-                for c in range(d):
-                    rounds[0, c] = cell(left, i, at_time + 1 + c)
-            if times.shape[0] == 1 and time != times[0]:
-                times = _room(times, n, rows)
-            if times.shape[0] > 1:
-                put_word(times, n, time)
-            if diffs.shape[0] == 1 and diff != diffs[0]:
-                diffs = _room(diffs, n, rows)
-            if diffs.shape[0] > 1:
-                put_word(diffs, n, diff)
-            if rounds.shape[0] == 1:
-                for c in range(d):
-                    if cell(left, i, at_time + 1 + c) != rounds[0, c]:
-                        alone = rounds
-                        rounds = np.empty((rows, d), np.int64)
-                        for e in range(n):
-                            for other in range(d):
-                                put(rounds, e, other, cell(alone, 0, other))
-                        break
-            if rounds.shape[0] > 1:
-                for c in range(d):
-                    put(rounds, n, c, cell(left, i, at_time + 1 + c))
-            n += 1
-    if status != 0:
-        nk, nv, n = 0, 0, 0
-    # Copied one after the other, what was written only, and let go of.
-    if key_offsets.shape[0]:
-        put_word(key_offsets, nk, nv)
-    if val_offsets.shape[0]:
-        put_word(val_offsets, nv, n)
-    own = nk if k > 1 else 0
-    n_key_offsets, n_val_offsets = min(key_offsets.shape[0], nk + 1), min(val_offsets.shape[0], nv + 1)
-    n_times, n_rounds, n_diffs = min(times.shape[0], n), min(rounds.shape[0], n), min(diffs.shape[0], n)
-    size = nk + own * k + n_key_offsets + nv * v + n_val_offsets + n_times + n_rounds * d + n_diffs
-    together = np.empty(size, np.int64)
-    hashes, at = _moved(hashes[:nk], together, 0)
-    flat, at = _moved(keys[:own].reshape(own * k), together, at)
-    keys = flat.reshape((own, k))
-    key_offsets, at = _moved(key_offsets[:n_key_offsets], together, at)
-    flat, at = _moved(vals[:nv].reshape(nv * v), together, at)
-    vals = flat.reshape((nv, v))
-    val_offsets, at = _moved(val_offsets[:n_val_offsets], together, at)
-    times, at = _moved(times[:n_times], together, at)
-    flat, at = _moved(rounds[:n_rounds].reshape(n_rounds * d), together, at)
-    rounds = flat.reshape((n_rounds, d))
-    diffs, at = _moved(diffs[:n_diffs], together, at)
-    address = describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, n)
-    return (together, address), n, status
-
-
-@njit(cache=True)
-def _all_steps(table, first):  # type: ignore[no-untyped-def]
-    """Whether all of table[first:] are steps."""
-    for layer in range(first, table.shape[0]):
-        if cell(table, layer, FLAT) == 0:
-            return False
-    return True
+        trie = append_rows(left, k, v, d, counts, trie)
+    return finish_trie(counts, trie), counts[N], status
 
 
 @njit(cache=True)
 def close_layers(table, first, rows, k, v, d, since, columns, alike):  # type: ignore[no-untyped-def]
     """The trie of what the layers and steps table[first:] (`rows` in all) come to at `since`: (columns and addresses as
     kernels.tries.pack gives them, how many updates it has, status). columns: those that order keyed rows.
-    alike: all are steps and none of their times is behind `since`."""
-    if not alike and rows > _PIECES * _PIECE and k > 0 and _all_steps(table, first):
-        return close_steps(table, first, rows, k, v, d, since, columns)
+    alike: all are matrices and none of their times is behind `since`. For rows that are not MANY."""
     if first == table.shape[0] - 1 and cell(table, first, FLAT) != 0:
         left, status = compact_step(table, first, k, v, d, since)
     elif alike:

@@ -13,6 +13,7 @@ from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 from storage.kernels.tries import (
+    FLAT,
     HASH_STRIDE,
     HASHES,
     KEY_OFFSETS,
@@ -41,9 +42,10 @@ LINK = 4
 last."""
 STEPS, LINKS, SLOTS, USED, ROWS, COUNTS = range(6)
 """What is in use: steps that are in the index, links, slots, rows of the arena; rows of the steps in the index."""
-BASE, SHIFT, SCALE, INDEX_WORDS = range(COUNTS, COUNTS + 4)
+BASE, SHIFT, SCALE, TRIES, INDEX_WORDS = range(COUNTS, COUNTS + 5)
 """Behind the counts, where heads lie (`lay_out`): (((hash - base) >> shift) x scale) >> 32, which is the order in which
-keys come, or, where the scale is 0, by the low bits of the hash."""
+keys come, or, where the scale is 0, by the low bits of the hash. Then how many steps are tries, which are in no index:
+they are read like layers, and where there are any no history is remembered."""
 
 _ROOM = 64
 _LOW = (1 << 32) - 1
@@ -143,9 +145,12 @@ def _index_step(table, layer, k, step, heads, slots, links, generation, index): 
 
 @njit(cache=True)
 def count_runs(table, first, last, k):  # type: ignore[no-untyped-def]
-    """(How many runs of a key the steps table[first:last] have, their least hash, their greatest one). O(rows)."""
+    """(How many runs of a key the steps table[first:last] have but for tries, their least hash, their greatest one).
+    O(rows)."""
     runs, least, most = 0, np.int64(2**63 - 1), np.int64(-(2**63))
     for layer in range(first, last):
+        if table[layer, FLAT] == 0:
+            continue
         address, stride, words = table[layer, HASHES], table[layer, HASH_STRIDE], table[layer, KEY_WORDS]
         if table[layer, KEYS] > 0:
             least = min(least, load(address, 0))
@@ -193,7 +198,8 @@ def spread_heads(heads, wider, generation, index):  # type: ignore[no-untyped-de
 def index_steps(table, settled, before, k, heads, slots, links, generation, index):  # type: ignore[no-untyped-def]
     """Put the runs of all steps up to number `before` of the table into the index, which has room. O(new rows)."""
     while index[STEPS] < before - settled:
-        _index_step(table, settled + index[STEPS], k, index[STEPS], heads, slots, links, generation, index)
+        if table[settled + index[STEPS], FLAT] != 0:
+            _index_step(table, settled + index[STEPS], k, index[STEPS], heads, slots, links, generation, index)
         index[STEPS] += 1
 
 
@@ -333,8 +339,18 @@ def _select(  # type: ignore[no-untyped-def]
     last = v + 1 + d
     spare = np.empty((_ROOM, last + 1), np.int64)
     spans = np.empty((q, 2), np.int64)
-    positions = np.zeros(older, np.int64)
-    used = index[USED]
+    # What is read like a layer: those of earlier slices, then the tries among the steps.
+    parts, remembers = older, kept and index[TRIES] == 0
+    whole = np.empty(older + index[TRIES], np.int64)
+    for layer in range(older):
+        put_word(whole, layer, layer)
+    if index[TRIES] > 0:
+        for step in range(settled, before):
+            if cell(table, step, FLAT) == 0:
+                put_word(whole, parts, step)
+                parts += 1
+    positions = np.zeros(parts, np.int64)
+    used = index[USED] if index[TRIES] == 0 else 0
     if used == 0 and arena.shape[0] < index[ROWS]:
         # As much as may be asked for in all, if nothing has to move for it: pages that nobody writes take no room.
         arena = np.empty((index[ROWS], last + 1), np.int64)
@@ -345,43 +361,44 @@ def _select(  # type: ignore[no-untyped-def]
         own = False  # whether the block is to stay the key's
         if kept:
             address = words + 8 * i * keyed.shape[1]
-            if older > 0:
+            if remembers and older > 0:
                 slot = _slot(heads, slots, generation, index, cell(keyed, i, 0), address, k)
             else:
-                # No layer, and no step either: nothing to remember of it.
                 slot, _, _ = _find(heads, slots, generation, index, cell(keyed, i, 0), address, k)
-                if slot < 0:
+                if slot < 0 and parts == 0:
+                    # No layer, and no step either: nothing to remember of it.
                     put(spans, i, 0, 0)
                     put(spans, i, 1, 0)
                     continue
             # A block that has seen more than is asked for stays as it is.
-            own = cell(slots, slot, SEEN) <= limit
+            own = remembers and cell(slots, slot, SEEN) <= limit
             if own and cell(slots, slot, SIZE) >= 0:
                 at, size, room = cell(slots, slot, AT), cell(slots, slot, SIZE), cell(slots, slot, ROOM)
                 link = cell(slots, slot, WAITING)
-            else:
+            elif slot >= 0:
                 link = cell(slots, slot, FIRST)
         if size < 0:
             size = 0
-            for layer in range(older):
+            for part in range(parts):
+                layer = word(whole, part)
                 keys, hashes = cell(table, layer, KEYS), cell(table, layer, HASHES)
-                put_word(positions, layer, advance(hashes, keys, word(positions, layer), cell(keyed, i, 0), q - i))
-                key = place(table, layer, word(positions, layer), keyed, i, k)
+                put_word(positions, part, advance(hashes, keys, word(positions, part), cell(keyed, i, 0), q - i))
+                key = place(table, layer, word(positions, part), keyed, i, k)
                 if key < 0:
                     continue
                 val = offset(table[layer, KEY_OFFSETS], key)
                 end = offset(table[layer, KEY_OFFSETS], key + 1)
                 start = offset(table[layer, VAL_OFFSETS], val)
                 stop = offset(table[layer, VAL_OFFSETS], end)
-                more = stop - start
+                more, as_time = stop - start, fold if part < older else AS_STORED
                 if at + size + more > arena.shape[0]:
                     arena = more_rows(arena, at + size + more)
                 if size == 0:
-                    size, wrapped = _read(table, layer, val, start, stop, v, d, fold, arena, at)
+                    size, wrapped = _read(table, layer, val, start, stop, v, d, as_time, arena, at)
                 else:
                     if more > spare.shape[0]:
                         spare = np.empty((2 * more, last + 1), np.int64)
-                    more, wrapped = _read(table, layer, val, start, stop, v, d, fold, spare, 0)
+                    more, wrapped = _read(table, layer, val, start, stop, v, d, as_time, spare, 0)
                     if not wrapped:
                         stride = 8 * (last + 1)
                         size, wrapped = _merge(arena, at, size, spare.ctypes.data, stride, more, v, d)
@@ -389,12 +406,12 @@ def _select(  # type: ignore[no-untyped-def]
                     return spans, arena, OVERFLOW
             # Room for all that steps have; for some more, if it is to stay and is of more than one step: then nothing
             # moves while it is read.
-            room, follow, parts = size, link, older
+            room, follow, found = size, link, parts
             while follow != 0 and cell(links, follow - 1, 1) < limit:
                 room += cell(links, follow - 1, 3) - cell(links, follow - 1, 2)
                 follow = cell(links, follow - 1, 0)
-                parts += 1
-            if own and parts > 1:
+                found += 1
+            if own and found > 1:
                 room += room // 2 + 4 if room > 0 else 0
             if at + room > arena.shape[0]:
                 arena = more_rows(arena, at + room)
@@ -440,9 +457,9 @@ def select_keys(  # type: ignore[no-untyped-def]
     """The consolidated histories of q keys over the first `before` of a trace's layers and steps.
 
     table[l, FIELDS]; keyed[q, >= 1 + k] begins with hash and key words: distinct, sorted by hash. Layers
-    `0 .. settled-1` are older than the slice: their times read as `fold`. Those behind are the slice's steps, many and
-    small, so that they are found by an index, which this call brings up to date: heads[2**m, HEAD] (open addressing),
-    slots[n, WORDS + k] and links[n, LINK] have room for it, or heads has none, and nothing is remembered.
+    `0 .. settled-1` are older than the slice: their times read as `fold`. Those behind are the slice's steps: tries, or
+    many and small, so that they are found by an index, which this call brings up to date: heads[2**m, HEAD] (open
+    addressing), slots[n, WORDS + k] and links[n, LINK] have room for it, or heads has none, and nothing is remembered.
     Returns (spans[q, 2], arena, status): key i's history is arena[spans[i, 0] : spans[i, 1]], entries `[val words |
     time | rounds | diff]` sorted by (val, rounds, time), until the next call. The arena is the given or a larger one.
     O(1 + what is new, times what it passes in its block) a key that has been asked for, O(layers + history) another.

@@ -7,7 +7,7 @@ from bench.programs import program
 from operators import pieces, runtime
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
-from storage import histories
+from storage import histories, trace
 from storage.updates import MIN_TIME, Updates
 
 
@@ -33,6 +33,9 @@ def test_pieces_of_any_size_give_the_same(name: str, monkeypatch: pytest.MonkeyP
     # Nothing remembered from one piece to the next, and every slice given back like a load's.
     monkeypatch.setattr(histories, "_REMEMBERED", 64)
     monkeypatch.setattr(runtime, "LOAD", 0)
+    assert _answers(name) == expected
+    # As a load's are, steps are tries, all but the smallest.
+    monkeypatch.setattr(trace, "LARGE", 3)
     assert _answers(name) == expected
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from storage import trace as trace_module
 from storage.errors import DiffOverflow
-from storage.layer import COLUMNS, Layer, keyed_rows
+from storage.layer import COLUMNS, Layer, key_layer, keyed_rows
 from storage.trace import Trace
 from storage.updates import Updates
 
@@ -23,13 +24,19 @@ def _step(rng: np.random.Generator, at: int, width: int, keys: int, depth: int, 
 @pytest.mark.parametrize("depth", [0, 1, 2])
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("since", [0, 2, 9])
-def test_many_rows_close_as_few_do(key_width: int, keys: int, depth: int, alike: bool, since: int) -> None:
+@pytest.mark.parametrize("large", [1 << 17, 1 << 15, 1])
+def test_many_rows_close_as_few_do(
+    key_width: int, keys: int, depth: int, alike: bool, since: int, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As matrices; the large ones, or all, as tries.
+    monkeypatch.setattr(trace_module, "LARGE", large)
     rng = np.random.default_rng(keys + depth)
     steps = [_step(rng, at, key_width + 1, keys, depth, alike) for at in range(4)]
     # One more that takes back all of the first, and a small one.
     steps.append(Updates(np.concatenate((steps[0].data[:, :-1], -steps[0].data[:, -1:]), axis=1), key_width + 1, depth))
     steps.append(steps[1].take(slice(0, 10)))
     trace = Trace("t", key_width, 1, depth)
+    trace.loads = True
     for step in steps:
         trace.seal(keyed_rows(step, key_width), 0, 9)
     # The fold of all at once is what many rows of one time have, too: only pieces are asked for here.
@@ -64,3 +71,59 @@ def test_many_rows_that_overflow_are_refused() -> None:
         trace.seal(sealed, 0, 9)
     with pytest.raises(DiffOverflow):
         trace.close_slice(0)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_large_step_alone_closes_as_it_is(alike: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_module, "LARGE", 1)
+    step = _step(np.random.default_rng(3), 0, 2, 20_000, 1, True)
+    if not alike:
+        step.data[:, 2] = np.arange(ROWS) % 3
+    trace = Trace("t", 1, 1, 1)
+    trace.loads = True
+    trace.seal(keyed_rows(step, 1), -4, 9)
+    trace.close_slice(2)
+    (layer,) = trace.layers
+    assert (layer.lower, layer.upper, layer.since) == (-4, 9, 2)
+    assert layer.times.tolist() == [2]
+    step.data[:, 2] = 2
+    expected = Layer.build(step, 1, -4, 9, 2)
+    for name in COLUMNS:
+        assert np.array_equal(getattr(layer, name), getattr(expected, name)), name
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1000, 60_000])
+@pytest.mark.parametrize("keys", [1, 3, 50_000])
+@pytest.mark.parametrize("key_width", [1, 2])
+@pytest.mark.parametrize("kind", ["alike", "times", "rounds", "vals", "all"])
+def test_a_load_goes_into_the_trie_that_its_rows_make(rows: int, keys: int, key_width: int, kind: str) -> None:
+    rng = np.random.default_rng(rows + keys)
+    data = np.zeros((rows, 6), np.int64)
+    data[:, 2] = rng.integers(0, keys, rows)
+    data[:, 0] = np.arange(rows)
+    data[:, -1] = 1
+    if kind in ("times", "all"):
+        data[:, 3] = rng.integers(-2, 2, rows)
+    if kind in ("rounds", "all"):
+        data[:, 4] = rng.integers(0, 2, rows)
+    if kind in ("vals", "all"):
+        data[:, 0] = rng.integers(0, 20, rows)
+    if kind == "all":
+        data[:, -1] = rng.integers(-1, 2, rows)
+    key, val = np.array([2, 1][:key_width]), np.array([0])
+    layer = key_layer(data, key, val, 1, 0, 9, 0)
+    shuffled = Updates(np.ascontiguousarray(data[:, [*key, *val, 3, 4, 5]]), key_width + 1, 1)
+    expected = Layer.build(shuffled, key_width, 0, 9, 0)
+    assert layer.updates == expected.updates
+    for name in COLUMNS:
+        assert np.array_equal(getattr(layer, name), getattr(expected, name)), name
+    assert np.array_equal(layer.key_rows(), np.unique(layer.keyed()[:, : 1 + key_width], axis=0))
+    pieces = list(layer.keyed_pieces(7))
+    assert np.array_equal(np.concatenate(pieces) if pieces else layer.keyed(), expected.keyed())
+
+
+def test_a_load_that_overflows_is_refused() -> None:
+    data = np.zeros((2000, 3), np.int64)
+    data[:, -1] = 2**62
+    with pytest.raises(DiffOverflow):
+        key_layer(data, np.array([0]), np.empty(0, np.int64), 0, 0, 9, 0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from storage import histories as histories_module
+from storage import trace as trace_module
 from storage.kernels.hashing import key_rows, mix
 from storage.layer import keyed_rows
 from storage.trace import Trace
@@ -23,9 +24,11 @@ def asked(keys: Ints) -> Ints:
 @pytest.mark.parametrize("ordered", [1, 1 << 14])
 @pytest.mark.parametrize("part", [(0.0, 1.0), (0.625, 0.75), (0.33, 0.66)])
 @pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("large", [1 << 17, 1 << 11, 1])
 def test_keys_are_found_while_the_index_grows(
-    width: int, part: tuple[float, float], ordered: int, monkeypatch: pytest.MonkeyPatch
+    width: int, part: tuple[float, float], ordered: int, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(trace_module, "LARGE", large)
     monkeypatch.setattr(histories_module, "_ORDERED", ordered)
     monkeypatch.setattr(histories_module, "_ROOM", 2)
     monkeypatch.setattr(histories_module, "_KEPT", 1 << 17)
@@ -38,6 +41,7 @@ def test_keys_are_found_while_the_index_grows(
     trace = Trace("t", width, 1, 0)
     facts: Counter[tuple[int, int]] = Counter()
     for number in range(3):
+        trace.loads = True
         for step in range(6):
             count = int(choose.integers(1, 2 ** int(choose.integers(1, 15))))
             keys = choose.choice(pool, count)
@@ -65,3 +69,26 @@ def test_generations_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         found = trace.select(keyed, fold=number).dense().entries
         assert len(found) == 4 * (number + 1)
         trace.close_slice(number + 1)
+
+
+def test_steps_that_are_tries_are_read_up_to_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = np.random.default_rng(8)
+    trace = Trace("t", 1, 1, 0)
+    trace.loads = True
+    facts: list[Counter[tuple[int, int, int]]] = [Counter()]
+    keyed = asked(np.arange(40).reshape(-1, 1))
+    for step in range(12):
+        monkeypatch.setattr(trace_module, "LARGE", 1 if step in (3, 4, 9) else 1000)
+        rows = np.column_stack((choose.integers(0, 40, 30), choose.integers(0, 3, 30)))
+        times = choose.integers(0, 2, 30)
+        diffs = choose.choice([-1, 1, 2], 30)
+        trace.seal(keyed_rows(Updates.of(rows, times, diffs), 1), 0, 5)
+        facts.append(facts[-1].copy())
+        for (key, val), time, diff in zip(rows.tolist(), times.tolist(), diffs.tolist(), strict=True):
+            facts[-1][key, val, time] += diff
+        # An earlier mark, what was asked for last, and the newest: in any order.
+        for before in choose.integers(0, step + 2, 3).tolist():
+            found = trace.select(keyed, fold=-1, before=before)
+            for (begin, end), key in zip(found.spans.tolist(), keyed[:, 1].tolist(), strict=True):
+                history = {(val, time): diff for val, time, diff in found.entries[begin:end].tolist()}
+                assert history == {(v, t): n for (k, v, t), n in facts[before].items() if k == key and n}

@@ -1,0 +1,156 @@
+"""A trie that grows by pieces of its keys, in order: there is never more of it than what has come.
+
+It has room for all from the start: pages that nobody writes take none. What is constant, or counts 0, 1, 2 …, gets room
+when it no longer is.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.cells import cell, put, put_word
+from storage.kernels.tries import describe
+
+NK, NV, N, COUNTS = range(4)
+"""What a growing trie has so far: keys, vals, updates."""
+
+
+@njit(cache=True)
+def begin_trie(rows, k, v, d):  # type: ignore[no-untyped-def]
+    """(Its counts, its columns) with room for so many rows. Takes no room where nothing is written."""
+    columns = (
+        np.empty(rows, np.int64),
+        np.empty((rows if k > 1 else 0, k), np.int64),
+        np.empty(0, np.int64),
+        np.empty((rows, v), np.int64),
+        np.empty(0, np.int64),
+        np.empty(1, np.int64),
+        np.empty((1, d), np.int64),
+        np.empty(1, np.int64),
+    )
+    return np.zeros(COUNTS, np.int64), columns
+
+
+@njit(cache=True)
+def _offsets(known, rows):  # type: ignore[no-untyped-def]
+    """Room for offsets of `rows` items, the first of which count 0, 1, 2 … up to `known`."""
+    offsets = np.empty(rows + 1, np.int64)
+    for i in range(known):
+        put_word(offsets, i, i)
+    return offsets
+
+
+@njit(cache=True)
+def _room(column, n, rows):  # type: ignore[no-untyped-def]
+    """Room for `rows` words that begins with n times the only one of `column`."""
+    wide = np.empty(rows, np.int64)
+    wide[:n] = column[0]
+    return wide
+
+
+@njit(cache=True)
+def append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
+    """Put keyed rows, sorted and consolidated, whose keys come behind those that are there, into a growing trie; its
+    columns, some of which may be others now. O(rows)."""
+    hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = columns
+    m, at_time, last = left.shape[0], 1 + k + v, 2 + k + v + d
+    rows = hashes.shape[0]
+    nk, nv, n = counts[NK], counts[NV], counts[N]
+    if m == 0:
+        return columns
+    if n == 0:
+        times[0], diffs[0] = cell(left, 0, at_time), cell(left, 0, last)
+        for c in range(d):
+            put(rounds, 0, c, cell(left, 0, at_time + 1 + c))
+    begins = np.empty(m, np.int8)  # 2: a key, 1: a val of the same key, 0: neither
+    more_vals, more_rows = False, False
+    one_time, one_round, one_diff = times.shape[0] == 1, rounds.shape[0] == 1, diffs.shape[0] == 1
+    for i in range(m):
+        begin = 2 if i == 0 else 0
+        if i > 0:
+            for c in range(1 + k + v):
+                if cell(left, i, c) != cell(left, i - 1, c):
+                    begin = 2 if c <= k else 1
+                    break
+        begins[i] = begin
+        more_vals |= begin == 1
+        more_rows |= begin == 0
+        one_time &= cell(left, i, at_time) == times[0]
+        one_diff &= cell(left, i, last) == diffs[0]
+        for c in range(d):
+            one_round &= cell(left, i, at_time + 1 + c) == cell(rounds, 0, c)
+    # Room is made out of the loops: there columns stay where they are.
+    if key_offsets.shape[0] == 0 and more_vals:
+        key_offsets = _offsets(nk, rows)
+    if val_offsets.shape[0] == 0 and more_rows:
+        val_offsets = _offsets(nv, rows)
+    if times.shape[0] == 1 and not one_time:
+        times = _room(times, n, rows)
+    if diffs.shape[0] == 1 and not one_diff:
+        diffs = _room(diffs, n, rows)
+    if rounds.shape[0] == 1 and not one_round:
+        alone = rounds
+        rounds = np.empty((rows, d), np.int64)
+        for e in range(n):
+            for c in range(d):
+                put(rounds, e, c, cell(alone, 0, c))
+    has_keys, has_vals = key_offsets.shape[0] > 0, val_offsets.shape[0] > 0
+    has_times, has_rounds, has_diffs = times.shape[0] > 1, rounds.shape[0] > 1, diffs.shape[0] > 1
+    for i in range(m):
+        if begins[i] == 2:
+            put_word(hashes, nk, cell(left, i, 0))
+            if k > 1:
+                for c in range(k):
+                    put(keys, nk, c, cell(left, i, 1 + c))
+            if has_keys:
+                put_word(key_offsets, nk, nv)
+            nk += 1
+        if begins[i] > 0:
+            for c in range(v):
+                put(vals, nv, c, cell(left, i, 1 + k + c))
+            if has_vals:
+                put_word(val_offsets, nv, n)
+            nv += 1
+        if has_times:
+            put_word(times, n, cell(left, i, at_time))
+        if has_rounds:
+            for c in range(d):
+                put(rounds, n, c, cell(left, i, at_time + 1 + c))
+        if has_diffs:
+            put_word(diffs, n, cell(left, i, last))
+        n += 1
+    counts[NK], counts[NV], counts[N] = nk, nv, n
+    return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs
+
+
+@njit(cache=True)
+def _fit(column, size):  # type: ignore[no-untyped-def]
+    """The column without the room behind it; a copy where most of it is room, which may have been used before."""
+    return column[:size].copy() if 2 * size < column.shape[0] else column[:size]
+
+
+@njit(cache=True)
+def _fit_rows(column, size):  # type: ignore[no-untyped-def]
+    """The same of a matrix."""
+    return column[:size].copy() if 2 * size < column.shape[0] else column[:size]
+
+
+@njit(cache=True)
+def finish_trie(counts, columns):  # type: ignore[no-untyped-def]
+    """The columns of the trie that has grown, in the order of a layer's, and behind them their row of addresses. They
+    have room of their own, so nothing is copied that kernels.tries.pack would put together."""
+    hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = columns
+    nk, nv, n = counts[NK], counts[NV], counts[N]
+    hashes = _fit(hashes, nk)
+    keys = _fit_rows(keys, nk if keys.shape[0] > 0 else 0)
+    vals = _fit_rows(vals, nv)
+    if key_offsets.shape[0] > 0:
+        put_word(key_offsets, nk, nv)
+        key_offsets = _fit(key_offsets, nk + 1)
+    if val_offsets.shape[0] > 0:
+        put_word(val_offsets, nv, n)
+        val_offsets = _fit(val_offsets, nv + 1)
+    times = _fit(times, n if times.shape[0] > 1 else min(n, 1))
+    rounds = _fit_rows(rounds, n if rounds.shape[0] > 1 else min(n, 1))
+    diffs = _fit(diffs, n if diffs.shape[0] > 1 else min(n, 1))
+    address = describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, n)
+    return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, address

@@ -1,0 +1,94 @@
+"""Key many updates at once, straight into a trie.
+
+Positions of rows are spread by the top bits of their hashes; what has the same bits is then brought together, ordered
+and added up inside the caches, and appended to the trie. So beside the updates and the trie there are four bytes a row.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.cells import cell, put, word
+from storage.kernels.consolidating import consolidate
+from storage.kernels.growing import N, append_rows, begin_trie, finish_trie
+from storage.kernels.hashing import mix, unmix
+
+MOST = 1 << 32
+"""Rows that positions can tell apart."""
+_PIECE = 1 << 13
+"""Rows of a piece, about: with what sorts them they fit the second-level cache."""
+_TOP = np.uint64(1 << 63)
+
+
+@njit(cache=True, inline="always")
+def _hash(data, i, key):  # type: ignore[no-untyped-def]
+    """The hash of row i's key, of one word or more."""
+    hashed = mix(cell(data, i, word(key, 0)))
+    for c in range(1, key.shape[0]):
+        hashed = mix(hashed ^ cell(data, i, word(key, c)))
+    return hashed
+
+
+@njit(cache=True)
+def _spread(data, key):  # type: ignore[no-untyped-def]
+    """(Where each piece of the rows begins, int64[pieces + 1], the rows of each piece in their order): pieces ascend by
+    hash."""
+    n, bits = data.shape[0], 1
+    while n >> bits > _PIECE:
+        bits += 1
+    shift = np.uint64(64 - bits)
+    begins = np.zeros((1 << bits) + 1, np.int64)
+    for i in range(n):
+        begins[np.int64((np.uint64(_hash(data, i, key)) ^ _TOP) >> shift) + 1] += 1
+    for piece in range(1 << bits):
+        begins[piece + 1] += begins[piece]
+    rest, places = begins.copy(), np.empty(n, np.uint32)
+    for i in range(n):
+        piece = np.int64((np.uint64(_hash(data, i, key)) ^ _TOP) >> shift)
+        places[rest[piece]] = i
+        rest[piece] += 1
+    return begins, places
+
+
+@njit(cache=True)
+def load_keyed(data, key, val, tail, columns):  # type: ignore[no-untyped-def]
+    """The trie of updates by key: (columns and addresses as kernels.growing.finish_trie gives them, how many updates
+    it has, status).
+
+    data[n, …]: updates, fewer than MOST, the last `tail` columns time, rounds and diff; key (one or more), val: columns
+    of a row. columns: those that order keyed rows. O(n log piece).
+    """
+    n, k, v, d = data.shape[0], key.shape[0], val.shape[0], tail - 2
+    at_tail = data.shape[1] - tail
+    source = np.empty(k + v + tail, np.int64)
+    source[:k], source[k : k + v] = key, val
+    for c in range(tail):
+        source[k + v + c] = at_tail + c
+    begins, places = _spread(data, key)
+    most = 0
+    for number in range(begins.shape[0] - 1):
+        most = max(most, begins[number + 1] - begins[number])
+    piece = np.empty((most, 1 + k + v + tail), np.int64)
+    counts, trie = begin_trie(n, k, v, d)
+    status = 0
+    for number in range(begins.shape[0] - 1):
+        first, size = begins[number], begins[number + 1] - begins[number]
+        for row in range(size):
+            i = np.int64(places[first + row])
+            put(piece, row, 0, _hash(data, i, key))
+            for c in range(source.shape[0]):
+                put(piece, row, 1 + c, cell(data, i, word(source, c)))
+        left, status = consolidate(piece[:size], columns)
+        if status != 0:
+            counts[:] = 0
+            break
+        trie = append_rows(left, k, v, d, counts, trie)
+    return finish_trie(counts, trie), counts[N], status
+
+
+@njit(cache=True)
+def unmix_words(hashes: np.ndarray) -> np.ndarray:
+    """The one-word keys of hashes. O(keys)."""
+    words = np.empty_like(hashes)
+    for i in range(hashes.shape[0]):
+        words[i] = unmix(hashes[i])
+    return words
