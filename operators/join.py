@@ -19,8 +19,8 @@ from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from operators.kernels.rounds import split_rounds, touched_keys
 from operators.operator import Arranged, Buckets, Operator
-from operators.pieces import parts, pieces
-from operators.planning.plan import JoinOp, Op
+from operators.pieces import Gathered, parts, pieces
+from operators.planning.plan import JoinOp, Op, only_arranged
 from operators.scope import ScopeRun
 from storage.layer import Layer
 from storage.updates import Ints
@@ -39,6 +39,7 @@ class Join(Operator):
         self.origin_right = np.select([sides == 1, sides == 2], [OTHER, FRESH], KEY).astype(np.int64)
         self.chain = compile_chain(op.stages, len(op.columns), self.depth + 2, scope) if op.stages else None
         self.buckets = Buckets()
+        self.gathered = Gathered(again=only_arranged(scope.plan, op.id))
         self.mark_left = self.mark_right = 0
 
     def begin_slice(self) -> None:
@@ -46,12 +47,19 @@ class Join(Operator):
         self.mark_left = self.left.trace.mark
         self.mark_right = self.right.trace.mark
 
+    def let_go(self) -> None:
+        """Forget the room for what it gives, too."""
+        super().let_go()
+        self.gathered.let_go()
+
     def pending(self) -> list[Round]:
         """Rounds for which output waits."""
         return list(self.buckets.rows)
 
     def step(self, now: Round) -> None:
         """Give what waited for this round and what fresh rows make for it; keep the rest for later rounds."""
+        self.out = None
+        self.gathered.begin()
         given = self.buckets.take(now)
         left = _fresh(self.left, now)
         right = _fresh(self.right, now)
@@ -77,6 +85,7 @@ class Join(Operator):
         if before == 0:
             return
         fold, at = self.scope.slice.fold, np.array(now, np.int64)
+        whole = len(fresh.hashes) if isinstance(fresh, Layer) else 0
         for part in parts(fresh):
             keys, runs = touched_keys(part, mine.key_width)
             for first, stop in pieces(len(keys)):
@@ -91,6 +100,8 @@ class Join(Operator):
                     rows = self.chain(rows)
                 if len(rows):
                     self._sort_out(rows, other.depth, now, given)
+                if given and max(whole, len(keys)) > stop - first:
+                    self.gathered.gather(given, max(whole, len(keys)) / (stop - first))
 
     def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints]) -> None:
         """Give the pairs of this round; let those of later ones wait."""

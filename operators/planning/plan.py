@@ -479,6 +479,12 @@ def rows_wanted(plan: Plan, of: int) -> bool:
     return False
 
 
+def only_arranged(plan: Plan, of: int) -> bool:
+    """Whether what an operator puts out goes to arrangements alone, so that nobody has it any more after the step."""
+    readers = [op for op in plan.ops if of in inputs_of(op)]
+    return all(isinstance(op, ArrangeOp) or (isinstance(op, UnionOp) and only_arranged(plan, op.id)) for op in readers)
+
+
 def upstream(plan: Plan, ids: Iterable[int]) -> set[int]:
     """These operators and all that they follow from, with the loops that run them."""
     found: set[int] = set()

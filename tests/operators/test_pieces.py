@@ -8,7 +8,7 @@ from operators import pieces, runtime
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
 from storage import histories, trace
-from storage.updates import MIN_TIME, Updates
+from storage.updates import MIN_TIME, Ints, Updates
 
 
 def _answers(name: str) -> list[bytes]:
@@ -43,3 +43,23 @@ def test_pieces_cover_all_keys() -> None:
     for count in (0, 1, pieces.KEYS, pieces.KEYS + 1, 3 * pieces.KEYS):
         places = [at for first, stop in pieces.pieces(count) for at in range(first, stop)]
         assert places == list(range(count))
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_pieces_give_is_gathered_as_concatenation_would(again: bool) -> None:
+    rng = np.random.default_rng(2)
+    room = pieces.Gathered(again=again)
+    for step in range(4):
+        room.begin()
+        given: list[Ints] = []
+        parts = [rng.integers(0, 9, (int(rng.integers(0, 50)), 3)) for _ in range(8)]
+        for part in parts:
+            given.append(part)
+            if step % 2 or len(given) > 2:
+                room.gather(given, 2.0)
+        room.gather(given, 1.0)
+        room.gather(given, 1.0)
+        (whole,) = given
+        assert np.array_equal(whole, np.concatenate(parts))
+    room.let_go()
+    assert np.array_equal(whole, np.concatenate(parts))
