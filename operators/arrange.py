@@ -8,6 +8,7 @@ Source: seed 000, constraint 2 (shared index structures).
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,61 +18,46 @@ from operators.parcels import swap_parcels
 from operators.planning.plan import ArrangeOp, Op, ViewOp, Words, rows_wanted
 from operators.scope import ScopeRun
 from storage import trace
-from storage.kernels.hashing import key_rows, partition_rows
+from storage.kernels.placing import split_rows
 from storage.layer import Layer, key_layer, key_updates, keyed_columns
 from storage.trace import Trace
-from storage.updates import Ints, consolidate_rows
+from storage.updates import Ints
 
-
-def exchange_rows(scope: ScopeRun, keyed: Ints, texts: Words = ()) -> Ints:
-    """Send keyed rows `[hash | …]` to the workers that own their hashes; returns what this worker owns.
-
-    texts: at which columns a text begins; the contents travel with the rows (operators/parcels.py).
-    """
-    exchange = scope.exchange
-    parts, offsets = partition_rows(keyed, exchange.workers)
-    sent = [parts[offsets[i] : offsets[i + 1]] for i in range(exchange.workers)]
-    received = swap_parcels(exchange, sent, texts, scope.heap, None, 0)[0] if texts else exchange.all_to_all(sent)
-    full = [rows for rows in received if len(rows)]
-    if not full:
-        return keyed[:0]
-    return full[0] if len(full) == 1 else np.concatenate(full)
-
-
-def exchange_and_agree(scope: ScopeRun, keyed: Ints, texts: Words = ()) -> Ints:
-    """Like `exchange_rows`; the messages also settle the scope's `agreed` round, the least that a worker proposes.
-
-    Each part carries one more row, `[whether there is a round | the round]`; keyed rows are always wide enough for it.
-    """
-    exchange, mine, depth = scope.exchange, scope.proposed, scope.depth
-    note = np.zeros((1, keyed.shape[1]), np.int64)
-    if mine is not None:
-        note[0, 0] = 1
-        note[0, 1 : 1 + depth] = mine
-    parts, offsets = partition_rows(keyed, exchange.workers)
-    mine_parts = [parts[offsets[i] : offsets[i + 1]] for i in range(exchange.workers)]
-    if texts:
-        received, scope.agreed = swap_parcels(exchange, mine_parts, texts, scope.heap, mine, depth)
-        full = [rows for rows in received if len(rows)]
-    else:
-        received = exchange.all_to_all([np.concatenate((part, note)) for part in mine_parts])
-        scope.agreed = least([tuple(rows[-1, 1 : 1 + depth].tolist()) if rows[-1, 0] else None for rows in received])
-        full = [rows[:-1] for rows in received if len(rows) > 1]
-    return keyed[:0] if not full else full[0] if len(full) == 1 else np.concatenate(full)
+_NO_NOTE = np.empty(0, np.int64)
 
 
 def exchange_updates(
-    scope: ScopeRun, data: Ints | None, part: Words, width: int, depth: int, texts: Words = ()
-) -> Ints | None:
-    """Place updates by the hash of their words `part`; None for nothing. Every worker calls it, with data or
-    without. texts: at which words of a row a text begins."""
-    if data is None:
-        data = np.empty((0, width + depth + 2), np.int64)
-    key = np.array(part, np.int64)
-    everything = np.arange(width, dtype=np.int64)
-    keyed = key_rows(np.ascontiguousarray(data), key, everything, depth + 2)
-    received = exchange_rows(scope, keyed, tuple(1 + len(part) + at for at in texts))
-    return np.ascontiguousarray(received[:, 1 + len(part) :]) if len(received) else None
+    scope: ScopeRun, data: Ints | None, key: Ints, columns: int, texts: Words = (), agrees: bool = False
+) -> Ints:
+    """Send updates of so many columns to the workers that own the hash of their words `key`; returns what this worker
+    owns. Every worker calls it, with data or without.
+
+    texts: at which words of a row a text begins; the contents travel with the rows (operators/parcels.py). Where it
+    `agrees` the messages also settle the scope's `agreed` round, the least that a worker proposes: behind the rows of
+    each is `[whether there is a round | the round]`, for which an update is always wide enough.
+    """
+    exchange, mine, depth = scope.exchange, scope.proposed, scope.depth
+    note = _NO_NOTE
+    if agrees and not texts:
+        note = np.zeros(columns, np.int64)
+        if mine is not None:
+            note[: 1 + depth] = (1, *mine)
+    data = np.empty((0, columns), np.int64) if data is None else np.ascontiguousarray(data)
+    parts, offsets = split_rows(data, key, exchange.workers, note)
+    sent = [parts[a:b] for a, b in pairwise(offsets.tolist())]
+    if texts:
+        said = (mine, depth) if agrees else (None, 0)
+        received, agreed = swap_parcels(exchange, sent, texts, scope.heap, *said)
+        if agrees:
+            scope.agreed = agreed
+    else:
+        received = exchange.all_to_all(sent)
+        if agrees:
+            notes = [rows[-1, : 1 + depth].tolist() for rows in received]
+            scope.agreed = least([tuple(at) if has else None for has, *at in notes])
+            received = [rows[:-1] for rows in received]
+    full = [rows for rows in received if len(rows)]
+    return data[:0] if not full else full[0] if len(full) == 1 else np.concatenate(full)
 
 
 class Arrange(Operator):
@@ -84,13 +70,14 @@ class Arrange(Operator):
         self.val = np.array(op.val, np.int64)
         self.key_width, self.val_width = len(op.key), len(op.val)
         self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
-        self.texts = tuple(1 + at for at in op.texts)
+        words = (*op.key, *op.val)
+        self.texts = tuple(words[at] for at in op.texts)
         self.exchanges = op.exchange and scope.exchange.workers > 1
         self.trace: Trace = scope.traces[op.trace]
         self.fresh: Ints | Layer | None = None
         self.goes_on = rows_wanted(scope.plan, op.id)
         self.keyed_by = self.key_width
-        self.as_it_is = (*op.key, *op.val) == tuple(range(self.input.op.width))
+        self.as_it_is = words == tuple(range(self.input.op.width))
         self.agrees = False
 
     def step(self, now: Round) -> None:
@@ -124,31 +111,22 @@ class Arrange(Operator):
     def _rows(self) -> Ints | Layer:
         """What the input gave in this step as keyed rows that this worker owns, sorted and consolidated, or, where they
         are many and nobody reads them as they are, as their trie."""
-        data = self.input.out
-        tail = self.depth + 2
-        if data is None:
-            data = np.empty((0, self.input.op.width + tail), np.int64)
         if self.exchanges:
-            rows = key_rows(np.ascontiguousarray(data), self.key, self.val, tail)
-            exchange = exchange_and_agree if self.agrees else exchange_rows
-            rows = exchange(self.scope, rows, self.texts)
-            if self._large(rows):
-                key = np.arange(1, 1 + self.key_width)
-                return self._layer(rows, key, np.arange(1 + self.key_width, rows.shape[1] - tail))
-            return consolidate_rows(rows, self.columns)
-        keyed = self.input.keyed
-        if keyed is not None and self.as_it_is and self.input.keyed_by == self.key_width:
-            return keyed
-        if self._large(data):
-            return self._layer(data, self.key, self.val)
+            data = self._exchanged()
+        else:
+            given, keyed = self.input.out, self.input.keyed
+            if given is not None and keyed is not None and self.as_it_is and self.input.keyed_by == self.key_width:
+                return keyed
+            data = np.empty((0, self.input.op.width + self.depth + 2), np.int64) if given is None else given
+        if self.trace.loads and len(data) >= trace.LARGE and not self.goes_on and self.key_width > 0:
+            slice_ = self.scope.slice
+            return key_layer(data, self.key, self.val, self.depth, slice_.lower, slice_.upper, self.trace.since)
         return key_updates(data, self.key, self.val, self.depth)
 
-    def _large(self, data: Ints) -> bool:
-        return self.trace.loads and len(data) >= trace.LARGE and not self.goes_on and self.key_width > 0
-
-    def _layer(self, data: Ints, key: Ints, val: Ints) -> Layer:
-        slice_ = self.scope.slice
-        return key_layer(data, key, val, self.depth, slice_.lower, slice_.upper, self.trace.since)
+    def _exchanged(self) -> Ints:
+        """What all workers' inputs gave in this step that this worker owns, in any order."""
+        columns = self.input.op.width + self.depth + 2
+        return exchange_updates(self.scope, self.input.out, self.key, columns, self.texts, self.agrees)
 
 
 class View(Operator):

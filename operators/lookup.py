@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from operators.arrange import exchange_rows
+from operators.arrange import exchange_updates
 from operators.exchange import Round
 from operators.failures import JoinOverflow
 from operators.kernels.lookup import pair_at
@@ -34,20 +34,19 @@ class Lookup(Operator):
         self.key, self.val = np.array(op.key, np.int64), np.array(op.val, np.int64)
         self.index = np.array(op.columns, np.int64)
         self.columns = keyed_columns(len(op.key), len(op.val), 0)
-        self.texts = tuple(1 + at for at in op.carried)
+        words = (*op.key, *op.val)
+        self.texts = tuple(words[at] for at in op.carried)
         self.exchanges = op.exchange and scope.exchange.workers > 1
 
     def step(self, now: Round) -> None:
         """Pair what is new on the left with the right side's rows, this slice's changes of them included."""
         data = self.left.out
         self.out = None
-        if data is None:
-            if not self.exchanges:
-                return
-            data = np.empty((0, self.left.op.width + 2), np.int64)
-        rows = key_rows(np.ascontiguousarray(data), self.key, self.val, 2)
         if self.exchanges:
-            rows = exchange_rows(self.scope, rows, self.texts)
+            data = exchange_updates(self.scope, data, self.key, self.left.op.width + 2, self.texts)
+        if data is None:
+            return
+        rows = key_rows(np.ascontiguousarray(data), self.key, self.val, 2)
         rows = consolidate_rows(rows, self.columns)
         if len(rows) == 0:
             return

@@ -48,8 +48,9 @@ class Variable(Operator):
         data = self.initial.out
         op = self.variable
         if op.initial_exchange is not None and self.scope.exchange.workers > 1:
-            data = exchange_updates(self.scope, data, op.initial_exchange, op.width, self.initial.depth, op.texts)
-        if data is not None:
+            key = np.array(op.initial_exchange, np.int64)
+            data = exchange_updates(self.scope, data, key, op.width + self.initial.depth + 2, op.texts)
+        if data is not None and len(data):
             first, second = np.array((*outer, 0), np.int64), np.array((*outer, 1), np.int64)
             data = np.ascontiguousarray(data)
             self.buckets.put((*outer, 0), relocate(data, op.width, self.initial.depth, first, 1))
@@ -73,7 +74,8 @@ class Variable(Operator):
         data = self.feedback.out
         exchanged = op.feedback_exchange is not None and self.scope.exchange.workers > 1
         if exchanged:
-            data = exchange_updates(self.scope, data, op.feedback_exchange or (), op.width, self.depth, op.texts)
+            key = np.array(op.feedback_exchange, np.int64)
+            data = exchange_updates(self.scope, data, key, op.width + self.depth + 2, op.texts)
         later = (*now[:-1], now[-1] + 1)
         parts = self.buckets.take(later)
         keyed = self.feedback.keyed
@@ -86,7 +88,7 @@ class Variable(Operator):
             self.buckets.put(later, keyed[:, 1:])
             self.scope.note(later)
             return
-        if data is not None:
+        if data is not None and len(data):
             parts.append(relocate(np.ascontiguousarray(data), op.width, self.depth, np.array(later, np.int64), 1))
         if not parts:
             return

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.arrange import Arrange, exchange_rows
+from operators.arrange import Arrange
 from operators.exchange import Round
 from operators.kernels.rounds import touched_keys
 from operators.operator import Operator
@@ -27,15 +27,11 @@ class Upsert(Arrange):
 
     def step(self, now: Round) -> None:
         """Seal what the upserts change."""
-        data = self.input.out
+        data = self._exchanged() if self.exchanges else self.input.out
         self.fresh = self.out = None
         if data is None:
-            if not self.exchanges:
-                return
-            data = np.empty((0, self.input.op.width + 2), np.int64)
+            return
         rows = key_rows(np.ascontiguousarray(data), self.key, self.val, 2)
-        if self.exchanges:
-            rows = exchange_rows(self.scope, rows, self.texts)
         if len(rows) == 0:
             return
         changes = consolidate_rows(self._changes(rows), self.columns)

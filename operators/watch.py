@@ -25,13 +25,13 @@ class Consolidate(Operator):
         self.input = scope.operator(op.input)
         self.columns = sort_columns(0, op.width, self.depth)
         self.exchanges = op.exchange and scope.exchange.workers > 1
-        self.words = tuple(range(op.width))
+        self.words = np.arange(op.width)
 
     def step(self, now: Round) -> None:
         """Give this step's net changes."""
         data = self.input.out
         if self.exchanges:
-            data = exchange_updates(self.scope, data, self.words, self.op.width, self.depth, self.op.texts)
+            data = exchange_updates(self.scope, data, self.words, self.op.width + self.depth + 2, self.op.texts)
         rows = None if data is None else consolidate_rows(np.ascontiguousarray(data), self.columns)
         self.out = rows if rows is not None and len(rows) else None
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from storage.errors import DiffOverflow
 from storage.kernels.hashing import key_rows, mix, owner, partition_rows, unmix
+from storage.kernels.placing import split_rows
 from storage.layer import Layer, keyed_rows
 from storage.merge import merge_layers
 from storage.trace import SMALL_LAYERS, Trace
@@ -141,6 +142,22 @@ def test_parts_of_workers_are_all_rows_each_at_its_owner(some: list[Entry], work
         part = parts[offsets[worker] : offsets[worker + 1]].tolist()
         assert all(int(owner(row[0], workers)) == worker for row in part)
         assert part == [row for row in rows.tolist() if int(owner(row[0], workers)) == worker]
+
+
+@given(entries(3, 1), st.sets(st.integers(0, 2)), st.integers(1, 5), st.booleans())
+def test_updates_are_split_by_the_owners_of_their_keys_with_a_note_behind_each_part(
+    some: list[Entry], key: set[int], workers: int, noted: bool
+) -> None:
+    data = np.ascontiguousarray(matrix(some, 3, 1).data)
+    words = np.array(sorted(key), np.int64)
+    note = np.arange(data.shape[1] * noted) - 7
+    parts, offsets = split_rows(data, words, workers, note)
+    owners = [int(owner(row[0], workers)) for row in key_rows(data, words, np.empty(0, np.int64), 3).tolist()]
+    assert (offsets[0], offsets[-1]) == (0, len(parts))
+    for worker in range(workers):
+        part = parts[offsets[worker] : offsets[worker + 1]].tolist()
+        mine = [row for row, at in zip(data.tolist(), owners, strict=True) if at == worker]
+        assert part == mine + [note.tolist()] * noted
 
 
 tries = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3))

@@ -1,0 +1,39 @@
+"""Split updates by the worker that owns them."""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.cells import cell, put, put_word, word
+from storage.kernels.hashing import mix, owner
+
+
+@njit(cache=True)
+def split_rows(data, key, workers, note):  # type: ignore[no-untyped-def]
+    """Group updates data[n, c] by the worker that owns the hash of their words `key` (`hashing.key_rows`), and put the
+    row note[c], unless it is empty, behind each group: (rows, offsets[workers + 1]); stable within a group. O(n)."""
+    n, columns, k = data.shape[0], data.shape[1], key.shape[0]
+    extra = 1 if note.shape[0] > 0 else 0
+    owners = np.empty(n, np.int64)
+    offsets = np.zeros(workers + 1, np.int64)
+    for i in range(n):
+        hashed = np.int64(0)
+        for c in range(k):
+            hashed = mix(hashed ^ cell(data, i, word(key, c))) if c > 0 else mix(cell(data, i, word(key, 0)))
+        at = owner(hashed, workers)
+        put_word(owners, i, at)
+        put_word(offsets, at + 1, word(offsets, at + 1) + 1)
+    for w in range(workers):
+        offsets[w + 1] += offsets[w] + extra
+    place = offsets[:-1].copy()
+    out = np.empty((n + extra * workers, columns), np.int64)
+    for i in range(n):
+        w = word(owners, i)
+        at = word(place, w)
+        for c in range(columns):
+            put(out, at, c, cell(data, i, c))
+        put_word(place, w, at + 1)
+    if extra:
+        for w in range(workers):
+            for c in range(columns):
+                put(out, word(offsets, w + 1) - 1, c, word(note, c))
+    return out, offsets
