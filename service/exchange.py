@@ -15,18 +15,29 @@ import numpy as np
 import zmq
 
 from operators.exchange import Round, least
-from service.cores import usable_cores
+from service.cores import leave_core, usable_cores
 from service.errors import DeadlinePassed
-from service.kernels.rings import await_any, fall_asleep
+from service.kernels.rings import await_any, fall_asleep, this_core, watch_any
 from service.link import Link
-from service.mailbox import CALL, COLUMNS, HEADER_WORDS, MARK, SENDER, SIZE, Mail, Mailbox, digest
+from service.mailbox import CALL, COLUMNS, HEADER_WORDS, MARK, SENDER, SIZE, Mailbox, digest
 from storage.updates import Ints
 
-_LOOKS, _TURNS = 16, 16
-"""How often a waiting worker looks for mail before it sleeps, and how often into the rings between. A turn takes half a
-microsecond or more."""
+_LOOKS = 1 << 14
+"""How often a worker that waits looks into the rings before anything else, some 30 microseconds: most messages come by
+then, and who lets others have the core may get it back milliseconds later."""
+_LOOKING_SECONDS = 0.0005
+"""How long it goes on looking, others having the core in between, before it sleeps. To be woken takes a fifth of that
+and more."""
+_TURNS = 64
+"""How often it does so before it looks for mail. A turn takes half a microsecond or more."""
+_CROWDED_SECONDS, _CROWDED_CALLS = 0.001, 64
+"""How long so many turns take where others want the core, too, and for how many calls the worker then sleeps instead:
+who is woken has the core sooner than who has given it away."""
 _NAP_MS = 1000
 """For how long it sleeps at most without looking around."""
+
+_Message = tuple[int, int, Ints]
+"""Columns, bytes that count, words."""
 
 
 class Exchange:
@@ -46,13 +57,14 @@ class Exchange:
         self.waited = 0.0
         self._mailbox, self._link, self._seconds = mailbox, link, seconds
         self._header = np.zeros(HEADER_WORDS, np.int64)
-        self._header[MARK:CALL] = self._mark = np.frombuffer(digest(attempt), np.int64)
+        self._header[MARK:CALL] = mark = np.frombuffer(digest(attempt), np.int64)
+        self._mark = mark.tolist()
         self._header[SENDER] = index
-        self._call = 0
-        self._early: dict[tuple[int, int], Mail] = {}
+        self._call = self._crowded_until = 0
+        self._early: dict[tuple[int, int], _Message] = {}
         mailbox.keep(peers)
         self._out = {i: mailbox.outbox(peer) for i, peer in enumerate(peers) if i != index}
-        self._looks = _LOOKS if self.workers <= usable_cores() else 0
+        self._looks = self.workers <= usable_cores()
         self._read = np.zeros(HEADER_WORDS, np.int64)
         self._look_around()
         self._poller = zmq.Poller()
@@ -70,17 +82,17 @@ class Exchange:
         for i in self._out:
             part = np.ascontiguousarray(parts[i])
             self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
-        result = []
-        for i, mail in enumerate(self._collect()):
-            result.append(parts[i] if mail is None else mail[1].reshape(-1, int(mail[0][COLUMNS])))
-        return result
+        return [
+            parts[i] if message is None else message[2].reshape(-1, message[0])
+            for i, message in enumerate(self._collect())
+        ]
 
     def allgather(self, payload: bytes) -> list[bytes]:
         """Every worker's payload, by its index."""
         words = np.frombuffer(payload + bytes(-len(payload) % 8), np.int64)
         for i in self._out:
             self._send(i, 0, len(payload), words)
-        return [payload if mail is None else mail[1].tobytes()[: mail[0][SIZE]] for mail in self._collect()]
+        return [payload if message is None else message[2].tobytes()[: message[1]] for message in self._collect()]
 
     def agree_min(self, value: Round | None) -> Round | None:
         """The least of all workers' values; None where nobody has one."""
@@ -92,38 +104,64 @@ class Exchange:
         header[CALL], header[COLUMNS], header[SIZE] = self._call, columns, size
         self.bytes_sent += self._out[peer].send(header, words)
 
-    def _collect(self) -> list[Mail | None]:
+    def _collect(self) -> list[_Message | None]:
         """This call's message from every worker; nothing from ourselves."""
         began = time.monotonic()
-        got: dict[int, Mail] = {}
+        got: dict[int, _Message] = {}
         if self._early:
             got = {i: self._early.pop((self._call, i)) for i in self._out if (self._call, i) in self._early}
-        deadline = began + self._seconds
-        while True:
-            self._empty_rings(got)
-            if len(got) == len(self._out):
-                break
-            for _ in range(self._looks):
-                if await_any(self._rings_at, _TURNS) >= 0 or self._take_mail(got):
-                    break
-            else:
-                if not self._take_mail(got):
-                    self._sleep(deadline)
+        self._await(got, began)
         self._call += 1
         self.waited += time.monotonic() - began
         return [got.get(i) for i in range(self.workers)]
 
-    def _empty_rings(self, got: dict[int, Mail]) -> None:
+    def _await(self, got: dict[int, _Message], began: float) -> None:
+        """Look for messages until there is one of every peer; what takes longer is slept for."""
+        deadline, beside = began + self._seconds, self._looks
+        while True:
+            self._empty_rings(got)
+            if len(got) == len(self._out):
+                return
+            if (self._looks and watch_any(self._rings_at, _LOOKS) >= 0) or self._take_mail(got):
+                continue
+            if beside and self._move_apart():
+                beside = False
+            elif not self._looks or not self._give_way():
+                self._sleep(deadline)
+
+    def _give_way(self) -> bool:
+        """Look into the rings in turn with whoever else wants the core, for a while; whether there is a message."""
+        if self._call < self._crowded_until:
+            return False
+        began = now = time.monotonic()
+        while now < began + _LOOKING_SECONDS:
+            if await_any(self._rings_at, _TURNS) >= 0:
+                return True
+            before, now = now, time.monotonic()
+            if now - before > _CROWDED_SECONDS:
+                self._crowded_until = self._call + _CROWDED_CALLS
+        return False
+
+    def _move_apart(self) -> bool:
+        """Leave the core of a peer that is waited for; whether there was one. The system puts who is woken beside
+        whoever woke it, and leaves them there while something else has the other core."""
+        taken = {ring.core for ring in self._rings}
+        if this_core() not in taken:
+            return False
+        leave_core(taken)
+        return True
+
+    def _empty_rings(self, got: dict[int, _Message]) -> None:
         """Take what the rings hold."""
         while (ring := await_any(self._rings_at, 0)) >= 0:
             words = self._rings[ring].read(self._read)
-            self._sort((self._read.copy(), words), got)
+            self._sort(self._read, words, got)
 
-    def _take_mail(self, got: dict[int, Mail]) -> bool:
+    def _take_mail(self, got: dict[int, _Message]) -> bool:
         """Take what has come by the socket; whether there was anything."""
         found = False
         while (mail := self._mailbox.receive()) is not None:
-            self._sort(mail, got)
+            self._sort(*mail, got)
             found = True
         if self._rings != list(self._mailbox.rings.values()):
             self._look_around()
@@ -134,16 +172,15 @@ class Exchange:
         self._rings = list(self._mailbox.rings.values())
         self._rings_at = np.array([ring.address for ring in self._rings], np.int64)
 
-    def _sort(self, mail: Mail, got: dict[int, Mail]) -> None:
-        header = mail[0]
-        call, sender = int(header[CALL]), int(header[SENDER])
-        if not np.array_equal(header[MARK:CALL], self._mark) or sender not in self._out or call < self._call:
+    def _sort(self, header: Ints, words: Ints, got: dict[int, _Message]) -> None:
+        *mark, call, sender, columns, size = header.tolist()
+        if mark != self._mark or sender not in self._out or call < self._call:
             return
         if call == self._call:
-            got[sender] = mail
+            got[sender] = columns, size, words
         else:
             # A peer that has everything for this call may be one ahead of us.
-            self._early[call, sender] = mail
+            self._early[call, sender] = columns, size, words
 
     def _sleep(self, deadline: float) -> None:
         """Until something happens. Whoever writes into a ring of a sleeping worker sends an empty message, too."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import secrets
+import select
 import signal
 import threading
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Any
 
@@ -69,6 +70,8 @@ class ForkedWorkers:
         self._plan = plan
         self.heap = Heap()
         self._children: list[_Child] = []
+        self._answers = select.poll()
+        self._places: dict[int, int] = {}
         # Nothing is ever written to it: the workers see the end of it when this process has ended.
         leash, self._leash = os.pipe()
         context = multiprocessing.get_context("fork")
@@ -81,6 +84,8 @@ class ForkedWorkers:
                 _fork(process)
                 theirs.close()
                 self._children.append(_Child(process, mine))
+                self._answers.register(mine, select.POLLIN)
+                self._places[mine.fileno()] = index
             os.close(leash)
             self._tell([self._gather()] * workers)
         except BaseException:
@@ -133,13 +138,14 @@ class ForkedWorkers:
     def _gather(self) -> list[Any]:
         """One answer of each worker. Raises the first failure; what it does to the others is not waited for."""
         answers: dict[int, Any] = {}
-        pipes = {child.pipe: index for index, child in enumerate(self._children)}
-        while pipes:
-            for pipe in wait(list(pipes)):
-                assert isinstance(pipe, Connection)
-                index = pipes.pop(pipe)
+        while len(answers) < len(self._children):
+            for descriptor, _ in self._answers.poll():
+                index = self._places[descriptor]
+                if index in answers:
+                    # It says more than it was asked for only by ending.
+                    raise self._lost(index)
                 try:
-                    answer = pipe.recv()
+                    answer = self._children[index].pipe.recv()
                 except (EOFError, OSError) as error:
                     raise self._lost(index) from error
                 if isinstance(answer, VernierError):

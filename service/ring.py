@@ -15,7 +15,7 @@ import struct
 
 import numpy as np
 
-from service.kernels.rings import NONCE, OVER, READY, await_any, fall_asleep, pull, push
+from service.kernels.rings import CORE, NONCE, OVER, READY, await_any, fall_asleep, pull, push, this_core, watch_any
 from storage.updates import Ints
 
 WORDS = 1 << 16
@@ -89,6 +89,11 @@ class Ring:
         """Whether nothing will be written any more."""
         return bool(self._words[OVER]) or not os.path.exists(f"/proc/{self._writer}")
 
+    @property
+    def core(self) -> int:
+        """Where the writer ran when it wrote last."""
+        return int(self._words[CORE])
+
     def write(self, header: Ints, words: Ints) -> int:
         """FULL, WRITTEN or WAKE (service/kernels/rings.py)."""
         return int(push(self._words, header, words))
@@ -119,4 +124,5 @@ def warm_rings() -> None:
     address = np.array([ring.address], np.int64)
     fall_asleep(address, await_any(address, 0))
     ring.read(header)
+    watch_any(address, this_core() & 1)
     ring.close()

@@ -5,10 +5,11 @@ Plain loads and stores may be put in another order by the compiler and, on some 
 
 import ctypes
 import os
+import sys
 from typing import Any
 
 from llvmlite import ir
-from numba import config, types
+from numba import config, njit, types
 from numba.extending import intrinsic
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
@@ -27,6 +28,10 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
     def give_way() -> None:
         """Let another thread have the core."""
         os.sched_yield()
+
+    def core() -> int:
+        """Where the thread runs; -1 where the system does not tell."""
+        return int(ctypes.CDLL(None).sched_getcpu()) if sys.platform == "linux" else -1
 
 else:
     _WORD = ir.IntType(64)
@@ -61,3 +66,11 @@ else:
         return types.void(), generate
 
     give_way = types.ExternalFunction("sched_yield", types.int32())
+    if sys.platform == "linux":
+        core = types.ExternalFunction("sched_getcpu", types.int32())
+    else:
+
+        @njit(inline="always")
+        def core() -> int:
+            """Where the thread runs is not told here."""
+            return -1

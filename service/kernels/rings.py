@@ -7,11 +7,12 @@ its own. A message is its size, the words of its header and its words.
 import numpy as np
 from numba import njit
 
-from service.kernels.fences import acquire, fence, give_way, release
+from service.kernels.fences import acquire, core, fence, give_way, release
 
-READY, OVER, NONCE, HEAD, TAIL, ASLEEP, DATA = 0, 1, 2, 8, 16, 24, 32
+READY, OVER, NONCE, HEAD, CORE, TAIL, ASLEEP, DATA = 0, 1, 2, 8, 9, 16, 24, 32
 """Where the words stand: whether the reader has mapped the ring, whether the writer writes no more, two that nobody
-else knows, counts, whether the reader waits elsewhere; where the messages' room begins."""
+else knows, counts (that of the writer with where it ran when it wrote last), whether the reader waits elsewhere; where
+the messages' room begins."""
 FULL, WRITTEN, WAKE = 0, 1, 2
 """What came of writing: nothing, there is no room; it is there; it is there, and the reader must be woken."""
 
@@ -36,6 +37,7 @@ def push(ring, header, words):  # type: ignore[no-untyped-def]
         ring[DATA + at + i] = words[i]
     for i in range(n - first):
         ring[DATA + i] = words[first + i]
+    ring[CORE] = core()
     release(base + 8 * HEAD, head + 1 + h + n)
     fence()
     return WAKE if acquire(base + 8 * ASLEEP) != 0 else WRITTEN
@@ -64,6 +66,18 @@ def pull(ring, header):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def watch_any(addresses: np.ndarray, looks: int) -> int:
+    """The first of the rings at these addresses that has a message, or -1 after so many looks, a nanosecond or two
+    each. Nobody else has the core meanwhile."""
+    for _ in range(looks):
+        for i in range(addresses.shape[0]):
+            base = addresses[i]
+            if acquire(base + 8 * HEAD) != acquire(base + 8 * TAIL):
+                return i
+    return -1
+
+
+@njit(cache=True, nogil=True)
 def await_any(addresses: np.ndarray, turns: int) -> int:
     """The first of the rings at these addresses that has a message, or -1 after so many turns without one. Between
     turns whoever else wants the core has it."""
@@ -75,6 +89,12 @@ def await_any(addresses: np.ndarray, turns: int) -> int:
         if turn < turns:
             give_way()
     return -1
+
+
+@njit(cache=True, nogil=True)
+def this_core() -> int:
+    """Where the caller runs; -1 where the system does not tell."""
+    return core()
 
 
 @njit(cache=True, nogil=True)

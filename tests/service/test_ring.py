@@ -6,13 +6,16 @@ import random
 import struct
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
 
+from service import exchange as exchange_module
 from service.exchange import Exchange
-from service.kernels.rings import FULL, WAKE, WRITTEN, await_any, fall_asleep
+from service.kernels.rings import CORE, FULL, WAKE, WRITTEN, await_any, fall_asleep, watch_any
 from service.keys import Keys
 from service.mailbox import Mailbox
 from service.ring import WORDS, Ring
@@ -61,6 +64,9 @@ def test_what_is_written_is_read_in_order_around_the_end(seed: int) -> None:
         reader.read(header)
         waiting.pop(0)
     assert await_any(at(reader), 3) == -1
+    assert watch_any(at(reader), 3) == -1
+    writer.write(header, header)
+    assert watch_any(at(reader), 3) == 0
 
 
 def test_a_message_that_never_fits_is_refused_and_a_sleeper_is_to_be_woken() -> None:
@@ -130,8 +136,9 @@ def test_processes_exchange_through_rings_and_what_is_too_large_by_the_socket(wo
         assert process.exitcode == 0
 
 
-def test_a_ring_that_cannot_be_opened_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ring, "accept", staticmethod(lambda offer: None))
+@contextmanager
+def together(calls: int) -> Iterator[tuple[list[list[bytes]], list[Mailbox], list[Exchange]]]:
+    """Two workers in this process after so many calls: what each has got, their mailboxes, their ends."""
     boxes = [Mailbox(Keys.plain("secret")) for _ in range(2)]
     try:
         peers = [box.address for box in boxes]
@@ -139,7 +146,7 @@ def test_a_ring_that_cannot_be_opened_changes_nothing(monkeypatch: pytest.Monkey
         found: list[list[bytes]] = [[], []]
 
         def run(index: int) -> None:
-            for call in range(20):
+            for call in range(calls):
                 found[index] += ends[index].allgather(bytes([index, call]))
 
         threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
@@ -147,11 +154,56 @@ def test_a_ring_that_cannot_be_opened_changes_nothing(monkeypatch: pytest.Monkey
             thread.start()
         for thread in threads:
             thread.join()
-        assert found[0] == found[1] == [bytes([i, call]) for call in range(20) for i in range(2)]
-        assert not any(box.rings for box in boxes)
+        yield found, boxes, ends
     finally:
         for box in boxes:
             box.close()
+
+
+def test_a_ring_that_cannot_be_opened_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ring, "accept", staticmethod(lambda offer: None))
+    with together(20) as (found, boxes, _):
+        assert found[0] == found[1] == [bytes([i, call]) for call in range(20) for i in range(2)]
+        assert not any(box.rings for box in boxes)
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        {"_LOOKS": 0, "_LOOKING_SECONDS": 0.0},  # sleeps at once
+        {"_LOOKS": 0, "_TURNS": 0, "_LOOKING_SECONDS": PATIENCE},  # never sleeps
+        {"_LOOKS": 0, "_TURNS": 1, "_LOOKING_SECONDS": 0.01, "_CROWDED_SECONDS": -1.0, "_CROWDED_CALLS": 3},
+    ],
+)
+def test_messages_come_however_they_are_waited_for(monkeypatch: pytest.MonkeyPatch, waiting: dict[str, float]) -> None:
+    for name, value in waiting.items():
+        monkeypatch.setattr(exchange_module, name, value)
+    monkeypatch.setattr(exchange_module, "usable_cores", lambda: 2)
+    with together(100) as (found, boxes, _):
+        assert found[0] == found[1] == [bytes([i, call]) for call in range(100) for i in range(2)]
+        assert all(box.rings for box in boxes)
+
+
+def test_who_waits_leaves_the_core_of_whom_it_waits_for_and_is_not_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[tuple[int, set[int]]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 5, 7})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: bound.append((pid, set(cores))))
+    with together(20) as (_, _, ends):
+        bound.clear()
+        there = {ring.core for ring in ends[0]._rings}
+        assert all(core >= 0 for core in there)
+        for ring in ends[0]._rings:
+            ring._words[CORE] = 3
+        monkeypatch.setattr(exchange_module, "this_core", lambda: 5)
+        assert not ends[0]._move_apart()
+        assert bound == []
+        monkeypatch.setattr(exchange_module, "this_core", lambda: 3)
+        assert ends[0]._move_apart()
+        assert bound == [(0, {0, 5, 7}), (0, {0, 3, 5, 7})]
+        bound.clear()
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})  # nowhere to go
+        assert ends[0]._move_apart()
+        assert bound == []
 
 
 def test_a_peer_that_was_left_out_for_an_attempt_is_heard_again() -> None:
