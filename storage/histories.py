@@ -67,17 +67,22 @@ class Selection:
 
 
 class Histories:
-    """The histories of a trace's keys that have been asked for since `forget`, and an index of its steps."""
+    """The histories of a trace's keys that have been asked for since `forget`, and an index of its steps.
+
+    Forks of a trace share it, for the room that it has: an epoch runs on a fork, and would make it anew. They take
+    turns (`serve`).
+    """
 
     __slots__ = (
         "_arena", "_asked", "_fold", "_generation", "_heads", "_index", "_key_width", "_least", "_links", "_most",
-        "_shape", "_slots",
+        "_of", "_shape", "_slots",
     )  # fmt: skip
 
     def __init__(self, key_width: int, val_width: int, depth: int) -> None:
         self._key_width, self._shape = key_width, (val_width, depth)
         self._fold = AS_STORED
         self._asked = False
+        self._of = 0
         self._least, self._most = 2**63 - 1, -(2**63)
         self._index = np.zeros(INDEX_WORDS, np.int64)
         self._generation: int
@@ -115,6 +120,12 @@ class Histories:
         )  # fmt: skip
         self._arena = arena
         return Selection(spans, arena), status
+
+    def serve(self, trace: int) -> None:
+        """From now on it is asked by the trace of this number: forget what another one asked for. O(1)."""
+        if trace != self._of:
+            self._of = trace
+            self.forget()
 
     def forget(self) -> None:
         """Forget histories and steps. O(1)."""

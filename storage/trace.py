@@ -57,6 +57,10 @@ _FOLDED = 1 << 20
 """Rows of steps up to which they are added up by hash: beyond the caches a sort is as fast."""
 
 
+_numbers = itertools.count(1)
+"""Which of the forks that share histories asks."""
+
+
 class Trace:
     """The layers of one arrangement, oldest first. Layers are immutable, so `fork` is a cheap copy.
 
@@ -75,9 +79,9 @@ class Trace:
     """
 
     __slots__ = (
-        "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_packed", "_sealed",
-        "_small", "_table", "_tries", "cuts", "depth", "key_width", "layers", "loads", "merged", "merges", "name",
-        "readers", "since", "spent", "steps", "val_width",
+        "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_number", "_packed",
+        "_sealed", "_small", "_table", "_tries", "cuts", "depth", "key_width", "layers", "loads", "merged", "merges",
+        "name", "readers", "since", "spent", "steps", "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
@@ -95,12 +99,13 @@ class Trace:
         self._at_rest = self.loads = False
         self._columns = keyed_columns(key_width, val_width, depth)
         self._histories = Histories(key_width, val_width, depth)
+        self._number = next(_numbers)
 
     def fork(self) -> Trace:
         """An independent trace with the same layers and merges. Not inside a slice."""
         copy = Trace(self.name, self.key_width, self.val_width, self.depth, self.since)
         copy.merges = list(self.merges)
-        copy.readers, copy.cuts = self.readers, self.cuts
+        copy.readers, copy.cuts, copy._histories = self.readers, self.cuts, self._histories
         copy.replace(self.layers)
         copy._at_rest, copy._added = self._at_rest, self._added
         return copy
@@ -187,6 +192,7 @@ class Trace:
         earlier slices read as time `fold`. `before`: only what was there at this mark. To be used before the next call.
         Raises DiffOverflow.
         """
+        self._histories.serve(self._number)
         selection, status = self._histories.select(
             self._table, keyed, len(self.layers), self.mark if before is None else before, fold, self._sealed,
             self._tries,
@@ -260,6 +266,7 @@ class Trace:
             self.steps = []
             self._sealed = self._packed = self._tries = 0
         self.loads = False
+        self._histories.serve(self._number)
         self._histories.forget()
 
     @property

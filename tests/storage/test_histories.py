@@ -92,3 +92,25 @@ def test_steps_that_are_tries_are_read_up_to_the_mark(monkeypatch: pytest.Monkey
             for (begin, end), key in zip(found.spans.tolist(), keyed[:, 1].tolist(), strict=True):
                 history = {(val, time): diff for val, time, diff in found.entries[begin:end].tolist()}
                 assert history == {(v, t): n for (k, v, t), n in facts[before].items() if k == key and n}
+
+
+def test_forks_share_room_and_nothing_else() -> None:
+    first = Trace("t", 1, 1, 0)
+    rows = keyed_rows(Updates.of([[key, key] for key in range(50)], 0, 1), 1)
+    first.seal(rows, 0, 1)
+    first.close_slice(1)
+    # One that was tried and given up in the middle of a slice, and two that go on in turns.
+    forks = [first.fork() for _ in range(3)]
+    for number, fork in enumerate(forks):
+        fork.seal(keyed_rows(Updates.of([[key, 100 + number] for key in range(0, 50, 2)], 1, 1), 1), 1, 2)
+        fork.select(rows, fold=1)
+    for _ in range(2):
+        for number, fork in enumerate(forks[1:], 1):
+            found = fork.select(rows, fold=1).dense()
+            keys = np.repeat(np.arange(len(rows)), found.spans[:, 1] - found.spans[:, 0])
+            seen = sorted((int(rows[key, 1]), int(entry[0])) for key, entry in zip(keys, found.entries, strict=True))
+            assert seen == sorted([(key, key) for key in range(50)] + [(key, 100 + number) for key in range(0, 50, 2)])
+    for fork in forks[1:]:
+        fork.close_slice(2)
+        assert fork.updates == 75
+    assert first.updates == 50
