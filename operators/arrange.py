@@ -21,7 +21,7 @@ from storage import trace
 from storage.kernels.placing import split_rows
 from storage.layer import Layer, key_layer, key_updates, keyed_columns
 from storage.trace import Trace
-from storage.updates import Ints
+from storage.updates import Ints, together
 
 _NO_NOTE = np.empty(0, np.int64)
 
@@ -57,7 +57,7 @@ def exchange_updates(
             scope.agreed = least([tuple(at) if has else None for has, *at in notes])
             received = [rows[:-1] for rows in received]
     full = [rows for rows in received if len(rows)]
-    return data[:0] if not full else full[0] if len(full) == 1 else np.concatenate(full)
+    return data[:0] if not full else together(full)
 
 
 class Arrange(Operator):

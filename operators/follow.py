@@ -22,7 +22,7 @@ from operators.planning.plan import FollowOp, Op
 from operators.scope import ScopeRun
 from storage.kernels.tries import FIELDS as OF_LAYER
 from storage.trace import Trace
-from storage.updates import Ints
+from storage.updates import together
 
 _NO_LAYERS = np.empty((0, OF_LAYER), np.int64)
 
@@ -55,12 +55,8 @@ class Follow(Keyed):
             given.append(made)
             changed.append(changes)
         if self.state is not None:
-            self.state.seal(_together(changed), slice_.lower, slice_.upper)
-        self.give(_together(given))
-
-
-def _together(rows: list[Ints]) -> Ints:
-    return rows[0] if len(rows) == 1 else np.concatenate(rows)
+            self.state.seal(together(changed), slice_.lower, slice_.upper)
+        self.give(together(given))
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {FollowOp: Follow}

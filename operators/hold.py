@@ -20,7 +20,7 @@ from operators.operator import Buckets, Operator
 from operators.planning.plan import DelayedOp, HoldOp, Op, SetOp
 from operators.scope import ScopeRun
 from storage.queue import Queue
-from storage.updates import CLOSED, Ints
+from storage.updates import CLOSED, Ints, together
 
 
 class Hold(Operator):
@@ -61,7 +61,7 @@ class Hold(Operator):
                 data = data[~late]
             if len(data):
                 given.append(data)
-        self.out = None if not given else given[0] if len(given) == 1 else np.concatenate(given)
+        self.out = None if not given else together(given)
 
 
 class Set(Operator):

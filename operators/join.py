@@ -23,7 +23,7 @@ from operators.pieces import Gathered, parts, pieces
 from operators.planning.plan import JoinOp, Op, only_arranged
 from operators.scope import ScopeRun
 from storage.layer import Layer
-from storage.updates import Ints
+from storage.updates import Ints, together
 
 
 class Join(Operator):
@@ -69,7 +69,7 @@ class Join(Operator):
             self._pair(right, self.right, self.left, self.left.trace.mark, self.origin_right, now, given)
         self.mark_left = self.left.trace.mark
         self.mark_right = self.right.trace.mark
-        self.out = None if not given else given[0] if len(given) == 1 else np.concatenate(given)
+        self.out = None if not given else together(given)
 
     def _pair(
         self,

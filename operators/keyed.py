@@ -19,7 +19,7 @@ from operators.planning.plan import KeyedOp
 from operators.scope import ScopeRun
 from storage.layer import Layer, keyed_columns
 from storage.trace import Selection, Trace
-from storage.updates import Ints, order_rows
+from storage.updates import Ints, order_rows, together
 
 
 class Keyed(Operator):
@@ -58,7 +58,7 @@ class Keyed(Operator):
         at = np.array(now, np.int64)
         parts = [rows for first, stop in pieces(len(keys)) if len(rows := self._visit(keys[first:stop], at))]
         if parts:
-            self.give(parts[0] if len(parts) == 1 else np.concatenate(parts))
+            self.give(together(parts))
 
     def _visit(self, keys: Ints, now: Ints) -> Ints:
         """What a piece of the keys owes at round `now`; schedules their later visits."""
@@ -106,7 +106,7 @@ class Keyed(Operator):
             fresh = self.no_keys
         elif isinstance(fresh, Layer):
             fresh = fresh.key_rows()
-        scheduled = self.no_keys if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
+        scheduled = self.no_keys if not parts else together(parts)
         keys: Ints = visited_keys(fresh, scheduled, self.key_width)
         return keys
 

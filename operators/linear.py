@@ -15,7 +15,7 @@ from operators.kernels.rounds import relocate
 from operators.operator import Operator
 from operators.planning.plan import EnterOp, InputOp, LinearOp, Op, UnionOp
 from operators.scope import ScopeRun
-from storage.updates import Ints
+from storage.updates import Ints, together
 
 
 class Input(Operator):
@@ -55,7 +55,7 @@ class Union(Operator):
     def step(self, now: Round) -> None:
         """Concatenate what the inputs gave."""
         full = [data for data in (operator.out for operator in self.inputs) if data is not None]
-        self.out = None if not full else full[0] if len(full) == 1 else np.concatenate(full)
+        self.out = None if not full else together(full)
 
 
 class Enter(Operator):

@@ -21,7 +21,7 @@ from operators.kernels.rounds import relocate
 from operators.operator import Buckets, Operator
 from operators.planning.plan import LeaveOp, LoopOp, Op, VariableOp
 from operators.scope import ScopeRun
-from storage.updates import Ints, consolidate_rows, sort_columns
+from storage.updates import Ints, consolidate_rows, sort_columns, together
 
 SHOWN = 3
 """Rows that an error gives as examples."""
@@ -61,7 +61,7 @@ class Variable(Operator):
     def step(self, now: Round) -> None:
         """Give the variable's changes at this round."""
         parts = self.buckets.take(now)
-        self.out = None if not parts else parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self.out = None if not parts else together(parts)
         later, self.later_keyed = self.later_keyed, None
         self.keyed = later[1] if later is not None and later[0] == now else None
 
@@ -92,7 +92,7 @@ class Variable(Operator):
             parts.append(relocate(np.ascontiguousarray(data), op.width, self.depth, np.array(later, np.int64), 1))
         if not parts:
             return
-        rows = consolidate_rows(parts[0] if len(parts) == 1 else np.concatenate(parts), self.columns)
+        rows = consolidate_rows(together(parts), self.columns)
         if len(rows) == 0 or (later[-1] >= limit and truncate):
             return
         if later[-1] >= limit:
@@ -198,7 +198,7 @@ class Leave(Operator):
         parts, self.collected = self.collected, []
         self.out = None
         if parts:
-            data = np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts))
+            data = np.ascontiguousarray(together(parts))
             self.out = relocate(data, self.op.width, self.body.depth, np.array(now, np.int64), 1)
 
 

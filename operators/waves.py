@@ -20,7 +20,7 @@ from operators.operator import Operator
 from operators.planning.plan import Op, WaveOp
 from operators.scope import ScopeRun
 from storage.trace import Selection
-from storage.updates import Ints
+from storage.updates import Ints, together
 
 WAVE_ROWS = 1 << 16
 """Rows of groups that a logic is given at once, about."""
@@ -63,7 +63,7 @@ class Waves(Keyed):
             first += len(places)
         if not parts:
             return np.empty((0, 0), np.int64), visits
-        return parts[0] if len(parts) == 1 else np.concatenate(parts), visits
+        return together(parts), visits
 
     def _check(self, status: int, keys: Ints, fault: int) -> None:
         if status != 0:

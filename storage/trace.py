@@ -266,7 +266,6 @@ class Trace:
             self.steps = []
             self._sealed = self._packed = self._tries = 0
         self.loads = False
-        self._histories.serve(self._number)
         self._histories.forget()
 
     @property

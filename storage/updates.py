@@ -8,7 +8,7 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,11 @@ Ints = npt.NDArray[np.int64]
 
 _LARGE = 1 << 19
 """Rows from which arrays of a word for each have large pages."""
+
+
+def together(parts: Sequence[Ints]) -> Ints:
+    """The rows of all parts, of which there is one at least; the only one itself."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def order_rows(data: Ints, columns: Ints) -> Ints:
@@ -78,7 +83,7 @@ class Updates:
         full = [part.data for part in parts if len(part.data)]
         if not full:
             return Updates.empty(width, depth)
-        return Updates(full[0] if len(full) == 1 else np.concatenate(full), width, depth)
+        return Updates(together(full), width, depth)
 
     def __len__(self) -> int:
         return len(self.data)

@@ -11,7 +11,7 @@ from numba import njit
 from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.consolidating import consolidate
 from storage.kernels.cursors import seek
-from storage.kernels.growing import N, append_rows, begin_trie, finish_trie
+from storage.kernels.growing import N, append_piece, begin_trie, finish_trie
 from storage.kernels.hashing import mix
 from storage.kernels.pointers import load
 from storage.kernels.sorting import add_checked
@@ -188,6 +188,20 @@ def _next_piece(table, first, done, ends):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _put_behind(row, more, at_time, since, piece, count, held):  # type: ignore[no-untyped-def]
+    """Copy so many keyed rows from an address behind piece[:count], their times no earlier than `since`; the new count.
+    held: what has the memory at that address, so that it stays until they are copied."""
+    width = piece.shape[1]
+    for _ in range(more):
+        for c in range(width):
+            put(piece, count, c, load(row, c))
+        put(piece, count, at_time, max(load(row, at_time), since))
+        count += 1
+        row += 8 * width
+    return count
+
+
+@njit(cache=True)
 def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
     """`close_layers` for MANY rows, a piece of the keys after the other; columns and addresses as
     kernels.growing.finish_trie gives them. O(rows log piece), and only a piece's rows at once."""
@@ -212,18 +226,12 @@ def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no
             else:
                 some = piece
                 row = cell(table, first + part, HASHES) + 8 * width * done[part]
-            for _ in range(_before(table, first + part, done[part]), _before(table, first + part, ends[part])):
-                for c in range(width):
-                    put(piece, count, c, load(row, c))
-                put(piece, count, at_time, max(load(row, at_time), since))
-                count += 1
-                row += 8 * width
+            more = _before(table, first + part, ends[part]) - _before(table, first + part, done[part])
+            count = _put_behind(row, more, at_time, since, piece, count, some)
             done[part] = ends[part]
-        left, status = consolidate(piece[:count], columns)
+        trie, status = append_piece(piece[:count], columns, k, v, d, counts, trie)
         if status != 0:
-            counts[:] = 0
             break
-        trie = append_rows(left, k, v, d, counts, trie)
     return finish_trie(counts, trie), counts[N], status
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell, put, put_word
+from storage.kernels.consolidating import consolidate
 from storage.kernels.tries import describe
 
 NK, NV, N, COUNTS = range(4)
@@ -48,7 +49,7 @@ def _room(column, n, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
+def _append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
     """Put keyed rows, sorted and consolidated, whose keys come behind those that are there, into a growing trie; its
     columns, some of which may be others now. O(rows)."""
     hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = columns
@@ -120,6 +121,17 @@ def append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
         n += 1
     counts[NK], counts[NV], counts[N] = nk, nv, n
     return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs
+
+
+@njit(cache=True)
+def append_piece(rows, columns, k, v, d, counts, trie):  # type: ignore[no-untyped-def]
+    """Order and add up keyed rows whose keys come behind those that are there, and put what is left into a growing
+    trie: (its columns, status). Without anything when adding overflows. columns: those that order keyed rows."""
+    left, status = consolidate(rows, columns)
+    if status != 0:
+        counts[:] = 0
+        return trie, status
+    return _append_rows(left, k, v, d, counts, trie), status
 
 
 @njit(cache=True)

@@ -7,6 +7,8 @@ invertible.
 import numpy as np
 from numba import njit
 
+from storage.kernels.cells import cell, word
+
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _I1 = np.uint64(0x96DE1B173F119089)
@@ -16,9 +18,9 @@ _TOP = np.uint64(1 << 63)
 
 
 @njit(cache=True, inline="always")
-def mix(word: int) -> int:
+def mix(number: int) -> int:
     """A bijection of int64 that spreads neighbours over the whole range."""
-    z = np.uint64(word) + _GOLDEN
+    z = np.uint64(number) + _GOLDEN
     z = (z ^ (z >> np.uint64(30))) * _M1
     z = (z ^ (z >> np.uint64(27))) * _M2
     return np.int64(z ^ (z >> np.uint64(31)))
@@ -41,6 +43,15 @@ def owner(hashed: int, workers: int) -> int:
     return np.int64((top * np.uint64(workers)) >> np.uint64(32))
 
 
+@njit(cache=True, inline="always")
+def hash_row(data: np.ndarray, i: int, columns: np.ndarray) -> int:
+    """The hash of the words `columns` of row i of a C-contiguous matrix, as in `key_rows`."""
+    hashed = mix(cell(data, i, word(columns, 0))) if columns.shape[0] > 0 else np.int64(0)
+    for c in range(1, columns.shape[0]):
+        hashed = mix(hashed ^ cell(data, i, word(columns, c)))
+    return hashed
+
+
 @njit(cache=True)
 def key_rows(data: np.ndarray, key_columns: np.ndarray, val_columns: np.ndarray, tail: int) -> np.ndarray:
     """Rows `[hash | key words | val words | tail]` of updates `data[n, w + tail]`.
@@ -56,9 +67,9 @@ def key_rows(data: np.ndarray, key_columns: np.ndarray, val_columns: np.ndarray,
     for i in range(n):
         hashed = np.int64(0)
         for c in range(k):
-            word = data[i, key_columns[c]]
-            out[i, 1 + c] = word
-            hashed = mix(word) if c == 0 else mix(hashed ^ word)
+            part = data[i, key_columns[c]]
+            out[i, 1 + c] = part
+            hashed = mix(part) if c == 0 else mix(hashed ^ part)
         out[i, 0] = hashed
         for c in range(v):
             out[i, 1 + k + c] = data[i, val_columns[c]]

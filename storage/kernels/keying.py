@@ -6,22 +6,13 @@ from numba import njit
 from storage.kernels.cells import cell, put, put_word, word
 from storage.kernels.consolidating import add_up, sort_packed
 from storage.kernels.grouping import goes_at_once, group_rows, number_words, place_groups, take_place
-from storage.kernels.hashing import mix
+from storage.kernels.hashing import hash_row
 from storage.kernels.packing import pack_columns, pack_words
 from storage.kernels.sorting import DIGITS_FROM
 from storage.kernels.status import OVERFLOW
 
 _SAMPLE = 64
 """Places at which rows are looked at to guess whether they are few."""
-
-
-@njit(cache=True, inline="always")
-def _hash(data, i, key):  # type: ignore[no-untyped-def]
-    """The hash of row i's key, of one word or more."""
-    hashed = mix(cell(data, i, word(key, 0)))
-    for c in range(1, key.shape[0]):
-        hashed = mix(hashed ^ cell(data, i, word(key, c)))
-    return hashed
 
 
 @njit(cache=True)
@@ -57,7 +48,7 @@ def _group_keyed(data, key, columns, one, two, groups):  # type: ignore[no-untyp
     count = firsts.shape[0]
     hashes, words = np.empty(count, np.int64), np.empty(count, np.int64)
     for group in range(count):
-        put_word(hashes, group, _hash(data, word(firsts, group), key))
+        put_word(hashes, group, hash_row(data, word(firsts, group), key))
         put_word(words, group, word(one, word(firsts, group)))
     starts, _ = place_groups(hashes.copy(), words, sizes)
     return starts, hashes
@@ -98,7 +89,7 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
         exact = pack_words(data, columns, one, two)
     else:
         for i in range(n):
-            put_word(one, i, _hash(data, i, key))
+            put_word(one, i, hash_row(data, i, key))
         exact = pack_columns(data, n, columns, 0, two)
     starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
     if goes_at_once(data, kind):
@@ -117,7 +108,7 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
             return out[:0], OVERFLOW
         if total != 0:
             # Sorting may have put others in the place of the words, which compare as they do.
-            put(out, count, 0, _hash(data, row, key) if k > 0 else 0)
+            put(out, count, 0, hash_row(data, row, key))
             for c in range(source.shape[0] - 1):
                 put(out, count, 1 + c, cell(data, row, word(source, c)))
             put(out, count, source.shape[0], total)

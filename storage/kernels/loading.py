@@ -8,24 +8,14 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell, put, word
-from storage.kernels.consolidating import consolidate
-from storage.kernels.growing import N, append_rows, begin_trie, finish_trie
-from storage.kernels.hashing import mix, unmix
+from storage.kernels.growing import N, append_piece, begin_trie, finish_trie
+from storage.kernels.hashing import hash_row, unmix
 
 MOST = 1 << 32
 """Rows that positions can tell apart."""
 _PIECE = 1 << 13
 """Rows of a piece, about: with what sorts them they fit the second-level cache."""
 _TOP = np.uint64(1 << 63)
-
-
-@njit(cache=True, inline="always")
-def _hash(data, i, key):  # type: ignore[no-untyped-def]
-    """The hash of row i's key, of one word or more."""
-    hashed = mix(cell(data, i, word(key, 0)))
-    for c in range(1, key.shape[0]):
-        hashed = mix(hashed ^ cell(data, i, word(key, c)))
-    return hashed
 
 
 @njit(cache=True)
@@ -38,12 +28,12 @@ def _spread(data, key):  # type: ignore[no-untyped-def]
     shift = np.uint64(64 - bits)
     begins = np.zeros((1 << bits) + 1, np.int64)
     for i in range(n):
-        begins[np.int64((np.uint64(_hash(data, i, key)) ^ _TOP) >> shift) + 1] += 1
+        begins[np.int64((np.uint64(hash_row(data, i, key)) ^ _TOP) >> shift) + 1] += 1
     for piece in range(1 << bits):
         begins[piece + 1] += begins[piece]
     rest, places = begins.copy(), np.empty(n, np.uint32)
     for i in range(n):
-        piece = np.int64((np.uint64(_hash(data, i, key)) ^ _TOP) >> shift)
+        piece = np.int64((np.uint64(hash_row(data, i, key)) ^ _TOP) >> shift)
         places[rest[piece]] = i
         rest[piece] += 1
     return begins, places
@@ -74,14 +64,12 @@ def load_keyed(data, key, val, tail, columns):  # type: ignore[no-untyped-def]
         first, size = begins[number], begins[number + 1] - begins[number]
         for row in range(size):
             i = np.int64(places[first + row])
-            put(piece, row, 0, _hash(data, i, key))
+            put(piece, row, 0, hash_row(data, i, key))
             for c in range(source.shape[0]):
                 put(piece, row, 1 + c, cell(data, i, word(source, c)))
-        left, status = consolidate(piece[:size], columns)
+        trie, status = append_piece(piece[:size], columns, k, v, d, counts, trie)
         if status != 0:
-            counts[:] = 0
             break
-        trie = append_rows(left, k, v, d, counts, trie)
     return finish_trie(counts, trie), counts[N], status
 
 

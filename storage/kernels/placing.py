@@ -4,22 +4,19 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell, put, put_word, word
-from storage.kernels.hashing import mix, owner
+from storage.kernels.hashing import hash_row, owner
 
 
 @njit(cache=True)
 def split_rows(data, key, workers, note):  # type: ignore[no-untyped-def]
     """Group updates data[n, c] by the worker that owns the hash of their words `key` (`hashing.key_rows`), and put the
     row note[c], unless it is empty, behind each group: (rows, offsets[workers + 1]); stable within a group. O(n)."""
-    n, columns, k = data.shape[0], data.shape[1], key.shape[0]
+    n, columns = data.shape
     extra = 1 if note.shape[0] > 0 else 0
     owners = np.empty(n, np.int64)
     offsets = np.zeros(workers + 1, np.int64)
     for i in range(n):
-        hashed = np.int64(0)
-        for c in range(k):
-            hashed = mix(hashed ^ cell(data, i, word(key, c))) if c > 0 else mix(cell(data, i, word(key, 0)))
-        at = owner(hashed, workers)
+        at = owner(hash_row(data, i, key), workers)
         put_word(owners, i, at)
         put_word(offsets, at + 1, word(offsets, at + 1) + 1)
     for w in range(workers):
