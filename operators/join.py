@@ -19,7 +19,7 @@ from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from operators.kernels.rounds import split_rounds, touched_keys
 from operators.operator import Arranged, Buckets, Operator
-from operators.pieces import Gathered, parts, pieces
+from operators.pieces import KEYS, Gathered, parts, pieces
 from operators.planning.plan import JoinOp, Op, only_arranged
 from operators.scope import ScopeRun
 from storage.layer import Layer
@@ -86,8 +86,12 @@ class Join(Operator):
             return
         fold, at = self.scope.slice.fold, np.array(now, np.int64)
         whole = len(fresh.hashes) if isinstance(fresh, Layer) else 0
+        if isinstance(fresh, Layer) and other.trace.layers:
+            other.trace.expect(fresh.key_rows(), before=before)
         for part in parts(fresh):
             keys, runs = touched_keys(part, mine.key_width)
+            if len(keys) > KEYS:
+                other.trace.expect(keys, before=before)
             for first, stop in pieces(len(keys)):
                 histories = other.trace.select(keys[first:stop], fold=fold, before=before)
                 rows, status = pair_rows(

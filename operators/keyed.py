@@ -14,7 +14,7 @@ import numpy as np
 from operators.exchange import Round
 from operators.kernels.rounds import split_visits, visited_keys
 from operators.operator import Arranged, Buckets, Operator
-from operators.pieces import pieces
+from operators.pieces import KEYS, pieces
 from operators.planning.plan import KeyedOp
 from operators.scope import ScopeRun
 from storage.layer import Layer, keyed_columns
@@ -56,6 +56,10 @@ class Keyed(Operator):
         if keys is None:
             return
         at = np.array(now, np.int64)
+        if len(keys) > KEYS:
+            self.input.trace.expect(keys)
+            if self.trace is not None and not self.total:
+                self.trace.expect(keys)
         parts = [rows for first, stop in pieces(len(keys)) if len(rows := self._visit(keys[first:stop], at))]
         if parts:
             self.give(together(parts))

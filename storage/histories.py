@@ -17,6 +17,7 @@ from storage.kernels.histories import (
     SLOTS,
     STEPS,
     TRIES,
+    USED,
     WORDS,
     count_runs,
     count_unknown,
@@ -98,8 +99,8 @@ class Histories:
         """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
         `settled` layers and the steps behind them: matrices of `sealed` rows in all, and so many tries. See
         kernels.histories.select_keys."""
-        index, keyed = self._index, np.ascontiguousarray(keyed)
-        _, links, slots, used, rows = index[:COUNTS].tolist()
+        index = self._index
+        used = int(index[USED])
         if tries and index[TRIES] == 0:
             forget_blocks(self._slots, index)
         index[TRIES] = tries
@@ -108,18 +109,28 @@ class Histories:
             if used * self._arena.shape[1] * 8 > 4 * _REMEMBERED:
                 self._arena = np.empty((0, self._arena.shape[1]), np.int64)
             self._fold = fold
-        self._asked = True
-        # Rows that are in no link yet may each be a key's, and keys may all be new: counted when that is too many. What
-        # no step has is remembered for what layers have.
-        fresh, asked = sealed - rows, len(keyed) if settled > 0 and not tries else 0
-        if slots + fresh + asked > len(self._slots) or links + fresh > len(self._links):
-            self._widen(table, keyed[:asked], settled, before)
+        self.expect(table, keyed, settled, before, sealed, tries)
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
             self._heads, self._slots, self._links, self._arena, self._generation, index,
         )  # fmt: skip
         self._arena = arena
         return Selection(spans, arena), status
+
+    def expect(self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int) -> None:
+        """Have room for the keys of all steps up to number `before` of the table and for those of `keyed`; as `select`,
+        which asks for it first. O(keys and new rows), nothing where there is room.
+
+        Heads lie in the order of hashes, and a piece of many keys has those of a small part of their reach: in room
+        that is made for it alone those that follow would come to lie in one place.
+        """
+        self._asked = True
+        _, links, slots, _, rows = self._index[:COUNTS].tolist()
+        # Rows that are in no link yet may each be a key's, and keys may all be new: counted when that is too many. What
+        # no step has is remembered for what layers have.
+        fresh, asked = sealed - rows, len(keyed) if settled > 0 and not tries else 0
+        if slots + fresh + asked > len(self._slots) or links + fresh > len(self._links):
+            self._widen(table, keyed[:asked], settled, before)
 
     def serve(self, trace: int) -> None:
         """From now on it is asked by the trace of this number: forget what another one asked for. O(1)."""
@@ -156,9 +167,10 @@ class Histories:
         """Have room for the keys of all steps up to number `before` of the table and for those of `keyed`; what is
         there stays. O(new rows + keys, and what is there where room doubles)."""
         index = self._index
-        runs, *reach = count_runs(table, settled + int(index[STEPS]), before, self._key_width)
-        for hashed in (*reach, *keyed[:1, 0].tolist(), *keyed[-1:, 0].tolist()):
-            self._least, self._most = min(self._least, hashed), max(self._most, hashed)
+        runs, least, most = count_runs(table, settled + int(index[STEPS]), before, self._key_width)
+        self._least, self._most = min(self._least, least), max(self._most, most)
+        if len(keyed):
+            self._least, self._most = min(self._least, int(keyed[0, 0])), max(self._most, int(keyed[-1, 0]))
         used = int(index[LINKS])
         if used + runs > len(self._links):
             links, self._links = self._links, np.empty((_room(used + runs), LINK), np.int64)

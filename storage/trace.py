@@ -194,12 +194,20 @@ class Trace:
         """
         self._histories.serve(self._number)
         selection, status = self._histories.select(
-            self._table, keyed, len(self.layers), self.mark if before is None else before, fold, self._sealed,
+            self._table, np.ascontiguousarray(keyed), len(self.layers), self.mark if before is None else before, fold, self._sealed,
             self._tries,
         )  # fmt: skip
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
         return selection
+
+    def expect(self, keyed: Ints, *, before: int | None = None) -> None:
+        """Many keys, as for `select`, are going to be asked for by pieces, in their order: make room for all. O(keys)."""
+        self._histories.serve(self._number)
+        self._histories.expect(
+            self._table, np.ascontiguousarray(keyed), len(self.layers), self.mark if before is None else before,
+            self._sealed, self._tries,
+        )  # fmt: skip
 
     def advance_by(self, frontier: Antichain) -> Hold:
         """A reader that needs the times at or after `frontier` told apart: `since` stays before it while it is held.

@@ -9,7 +9,9 @@ import pytest
 
 from storage import histories as histories_module
 from storage import trace as trace_module
+from storage.kernels import histories as kernels
 from storage.kernels.hashing import key_rows, mix
+from storage.kernels.loading import unmix_words
 from storage.layer import keyed_rows
 from storage.trace import Trace
 from storage.updates import Ints, Updates
@@ -92,6 +94,31 @@ def test_steps_that_are_tries_are_read_up_to_the_mark(monkeypatch: pytest.Monkey
             for (begin, end), key in zip(found.spans.tolist(), keyed[:, 1].tolist(), strict=True):
                 history = {(val, time): diff for val, time, diff in found.entries[begin:end].tolist()}
                 assert history == {(v, t): n for (k, v, t), n in facts[before].items() if k == key and n}
+
+
+@pytest.mark.parametrize("part", [(0.0, 1.0), (0.5, 1.0), (0.25, 0.375)])
+def test_keys_that_come_by_pieces_spread_over_the_index(
+    part: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the room was made for the first piece, or the whole reach of hashes where a worker has a part of it: then
+    keys lay on top of one another, and looking one up went past thousands."""
+    monkeypatch.setattr(histories_module, "_ORDERED", 1 << 10)
+    low, high = (int((bound - 0.5) * 2**64) for bound in part)
+    hashes = np.sort(np.random.default_rng(7).integers(low, high, 1 << 13, dtype=np.int64))
+    keyed = np.column_stack((hashes, unmix_words(hashes)))
+    rows = np.column_stack((keyed, np.zeros((len(keyed), 2), np.int64), np.ones(len(keyed), np.int64)))
+    trace = Trace("t", 1, 1, 0)
+    trace.seal(rows, 0, 1)
+    trace.close_slice(1)
+    trace.expect(keyed)
+    for piece in np.array_split(keyed, 16):
+        trace.select(piece, fold=1)
+    histories = trace._histories
+    heads, index = histories._heads, histories._index
+    (places,) = np.nonzero(heads[:, 1] >> 32 == histories._generation)
+    homes = np.array([kernels._head(index, hashed) for hashed in heads[places, 0].tolist()])
+    assert len(places) == len(keyed)
+    assert ((places - homes) & (len(heads) - 1)).mean() < 2  # half of the places are taken: a half is expected
 
 
 def test_forks_share_room_and_nothing_else() -> None:
