@@ -11,34 +11,44 @@ from __future__ import annotations
 
 FIRST = 1 << 12
 """Updates a worker of the first slice, of which nothing is known yet."""
-LEAST, MOST = 1 << 11, 1 << 16
+LEAST, MOST = 1 << 11, 1 << 21
 """Bounds of a slice's updates a worker."""
-LEAST_ROWS, MOST_ROWS = 1 << 19, 1 << 21
-"""Bounds of the rows that a slice should seal: what caches hold with their index, and some hundred megabytes."""
+LEAST_ROWS, MOST_ROWS = 1 << 19, 1 << 24
+"""Bounds of the rows that a slice should seal: what caches hold with their index, and what is a gigabyte with it."""
+_BYTES = 1 << 9
+"""Bytes of a process's memory for each of them: a row and its part of the index take a quarter of that, about."""
+_GROWTH = 4
+"""How many times what a slice had the next one may have: rows may come of updates that came of few before."""
 
 
 class Pace:
     """How many updates the next slice of this worker should have. It concerns cost alone: answers do not depend on it.
 
-    fixed: this many, always; 0: what suits. `grain`: what it is a multiple of, the same on all workers.
+    fixed: this many, always; 0: what suits. `grain`: what it is a multiple of, the same on all workers. `share`: a
+    worker's part of the running slice's updates, about, where who cuts knows it. One worker may read them all, but what
+    they seal is spread over all workers. `rows`: the most that a slice should seal.
     """
 
-    __slots__ = ("fixed", "grain", "updates")
+    __slots__ = ("fixed", "grain", "rows", "share", "updates")
 
     def __init__(self, fixed: int = 0) -> None:
         self.fixed = fixed
         self.grain = fixed or LEAST
         self.updates = fixed or FIRST
+        self.share = 0
+        self.rows = MOST_ROWS
+
+    def keep_to(self, memory: int) -> None:
+        """Let slices be short enough for a process that should have so many bytes of memory."""
+        self.rows = min(MOST_ROWS, memory // _BYTES)
 
     def wants(self, taken: int) -> bool:
-        """Whether a slice of so many updates says something about slices of this length. One time alone may have any
-        number, all of which are in one slice; what such a load seals says nothing of what comes behind it."""
-        return not self.fixed and self.updates <= 2 * taken <= 4 * MOST
+        """Whether a slice of which this worker read so many updates says something about slices of its length. One
+        time alone may have any number, all in one slice; what such a load seals says nothing of what comes behind."""
+        return not self.fixed and self.updates <= 2 * (self.share or taken) <= 4 * self.updates
 
     def learn(self, taken: int, sealed: int, state: int) -> None:
-        """A slice of so many updates, more than none, sealed so many rows, before which the state had `state`.
-
-        What is wanted may double from slice to slice, as rows may come of updates that came of few before.
-        """
-        wanted = min(max(state, LEAST_ROWS), MOST_ROWS) * taken // max(sealed, 1)
-        self.updates = max(LEAST, min(wanted, MOST, 2 * self.updates) // self.grain * self.grain)
+        """A slice, of which this worker read so many updates, sealed so many rows here; before it the state had
+        `state`."""
+        wanted = min(max(state, LEAST_ROWS), self.rows) * (self.share or taken) // max(sealed, 1)
+        self.updates = max(LEAST, min(wanted, MOST, _GROWTH * self.updates) // self.grain * self.grain)

@@ -30,7 +30,9 @@ from storage.trace import Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
 LOAD = 1 << 17
-"""Updates of one slice, which can be of one time alone, from which memory is given back behind it."""
+"""Updates of one slice from which it is a load, if each source's have one time: memory is given back behind it."""
+MANY = 1 << 19
+"""Updates of one slice from which it is treated as a load, whatever their times."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (
@@ -229,7 +231,7 @@ class Worker:
 
     def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
         self.slice.lower, self.slice.upper = start, stop
-        taken = 0
+        taken, one_time = 0, True
         for name, data in sources.items():
             if start <= data[0, -2] and data[-1, -2] < stop:
                 part = data  # all of a small epoch
@@ -238,7 +240,9 @@ class Worker:
                 part = data[a:b]
             self.inputs[name].waiting = part if len(part) else None
             taken += len(part)
-        if taken > LOAD:
+            one_time = one_time and (len(part) == 0 or part[0, -2] == part[-1, -2])
+        loads = taken > MANY or (taken > LOAD and one_time)
+        if loads:
             for trace in self.state.traces.values():
                 trace.loads = True
         for operator in self.beginning:
@@ -248,7 +252,7 @@ class Worker:
             rounds = operator.pending()
             if rounds:
                 raise VisitLeft(operator=operator.op.name, rounds=str(sorted(rounds)[:5]))
-        if taken > LOAD:
+        if loads:
             for operator in self.operators:
                 operator.let_go()
             room.give_back()
@@ -262,7 +266,7 @@ class Worker:
             trace.close_slice(since)
         for queue in self.state.queues.values():
             queue.close_slice(stop)
-        if taken > LOAD:
+        if loads:
             room.give_back()
 
 

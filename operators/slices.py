@@ -28,6 +28,7 @@ def cut_by_count(
     sources: updates at depth 0, sorted by time.
     """
     workers, grain = exchange.workers, pace.grain
+    pace.share = 0
     if workers == 1 and sum(map(len, sources.values())) <= pace.updates:
         if any(map(len, sources.values())):
             yield lower, upper
@@ -43,6 +44,7 @@ def cut_by_count(
     cuts = np.sort(np.concatenate([np.frombuffer(part, np.int64)[1:] for part in gathered]))
     done = 0
     while lower < upper:
+        before = done
         # What is left takes so many slices; each takes the same part of it.
         left = -(-(len(cuts) + 1 - done) // workers)
         if left > 1:
@@ -52,6 +54,7 @@ def cut_by_count(
         done = min(done + left * workers, len(cuts) + 1)
         done = max(done, int(np.searchsorted(cuts, lower, side="right")) + 1)
         stop = min(upper, int(cuts[done - 1])) if done <= len(cuts) else upper
+        pace.share = (done - before) * grain // workers
         yield lower, stop
         lower = stop
 

@@ -41,6 +41,7 @@ def relieve(shards: Iterable[Shard], directory: StateDirectory) -> None:
         room.rebind(layer, opened[name], layer.ref.label)
     for trace in traces:
         trace.replace(list(trace.layers))
+        trace.let_go()
     room.release(
         (layer for trace in traces for layer in trace.layers),
         (column for trace in traces for merge in trace.merges for column in merge.columns),

@@ -198,6 +198,8 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
         state = adopt(plan, base.state, exchange, slice_updates=job.slice_updates)
         clock.end("adopt")
     worker = Worker(plan, exchange, state, slice_updates=job.slice_updates)
+    if job.memory_bytes is not None:
+        worker.pace.keep_to(job.memory_bytes)
     result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
     clock.end("dataflow")
     shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)

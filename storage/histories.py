@@ -39,7 +39,10 @@ after round stays below; who asks for all there are, as a load does, comes by pi
 _ORDERED = 1 << 14
 """Keys from which the index is laid out in the order of hashes, in which they come: it is beyond the caches then."""
 _KEPT = 1 << 26
-"""Bytes of room, for them or for the index, that are kept from slice to slice."""
+"""Bytes of room, for them or for a part of the index, that are kept from slice to slice in any case."""
+_USED = 4
+"""More is kept where the slice that ends used one part in so many: pages that come anew cost as much as what is done
+with them."""
 
 
 @dataclass(slots=True)
@@ -143,12 +146,18 @@ class Histories:
         if self._asked:
             self._asked = False
             self._generation += 1
+            _, links, slots, used, _ = self._index[:COUNTS].tolist()
             self._index[:COUNTS] = 0
-            room = self._heads.nbytes + self._slots.nbytes + self._links.nbytes
-            if room > _KEPT or self._generation == GENERATIONS:
+            if self._generation == GENERATIONS or _idle(links, self._links) or _idle(slots, self._slots):
                 self._empty()
-            if self._arena.nbytes > _KEPT:
+            if _idle(used, self._arena):
                 self._arena = np.empty((0, self._arena.shape[1]), np.int64)
+
+    def let_go(self) -> None:
+        """Forget the room, too."""
+        self.forget()
+        self._empty()
+        self._arena = np.empty((0, self._arena.shape[1]), np.int64)
 
     def _empty(self) -> None:
         """An index without room."""
@@ -190,6 +199,11 @@ class Histories:
             self._make(_room(count + more))
             spread_heads(heads, self._heads, self._generation, self._index)
             self._slots[:count] = slots[:count]
+
+
+def _idle(used: int, room: Ints) -> bool:
+    """Whether a slice has used little of much room."""
+    return room.nbytes > _KEPT and _USED * used < len(room)
 
 
 def _room(wanted: int) -> int:

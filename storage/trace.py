@@ -67,8 +67,8 @@ class Trace:
     `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a step a matrix
     or, where it is large, a trie: they are read where they lie and become a layer when the slice closes.
 
-    `loads`: whether the running slice is a load, one time's many updates. Then large steps become tries, of which no
-    histories are remembered: a load asks for each once a round, by pieces of the keys.
+    `loads`: whether the running slice is a load: very many updates, mostly of one time. Then large steps become tries,
+    of which no histories are remembered: a load asks for each once a round, by pieces of the keys.
     `_sealed` counts the rows of steps that are matrices, `_packed` the updates of those that are tries.
     `_small` counts the small layers at the end, which have `_loose` updates. `_at_rest`: nothing merges, and nothing
     will before layers come in.
@@ -194,20 +194,24 @@ class Trace:
         """
         self._histories.serve(self._number)
         selection, status = self._histories.select(
-            self._table, np.ascontiguousarray(keyed), len(self.layers), self.mark if before is None else before, fold, self._sealed,
-            self._tries,
+            self._table, np.ascontiguousarray(keyed), len(self.layers), self.mark if before is None else before, fold,
+            self._sealed, self._tries,
         )  # fmt: skip
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
         return selection
 
     def expect(self, keyed: Ints, *, before: int | None = None) -> None:
-        """Many keys, as for `select`, are going to be asked for by pieces, in their order: make room for all. O(keys)."""
+        """Many keys, as for `select`, will be asked for by pieces, in their order: make room for all. O(keys)."""
         self._histories.serve(self._number)
         self._histories.expect(
             self._table, np.ascontiguousarray(keyed), len(self.layers), self.mark if before is None else before,
             self._sealed, self._tries,
         )  # fmt: skip
+
+    def let_go(self) -> None:
+        """Give up the room that selections have. Not inside a slice."""
+        self._histories.let_go()
 
     def advance_by(self, frontier: Antichain) -> Hold:
         """A reader that needs the times at or after `frontier` told apart: `since` stays before it while it is held.

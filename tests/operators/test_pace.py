@@ -80,12 +80,20 @@ def test_a_slice_should_seal_as_many_rows_as_the_state_has() -> None:
     assert its.updates == pytest.approx(MOST_ROWS // 200, abs=LEAST)
 
 
+def test_a_slice_seals_less_where_memory_is_little() -> None:
+    its = Pace()
+    its.keep_to(1 << 28)
+    for _ in range(10):
+        its.learn(its.updates, 10 * its.updates, MOST_ROWS)
+    assert its.updates == pytest.approx((1 << 19) // 10, abs=LEAST)
+
+
 def test_slices_grow_step_by_step_and_shrink_at_once() -> None:
     its, seen = Pace(), []
     for _ in range(6):
-        its.learn(its.updates, its.updates, 0)
+        its.learn(its.updates, its.updates, MOST_ROWS)
         seen.append(its.updates)
-    assert seen == [FIRST << 1, FIRST << 2, FIRST << 3, FIRST << 4, MOST, MOST]
+    assert seen == [FIRST << 2, FIRST << 4, FIRST << 6, FIRST << 8, MOST, MOST]
     its.learn(its.updates, its.updates * LEAST_ROWS, 0)
     assert its.updates == LEAST
 
@@ -94,4 +102,25 @@ def test_what_is_fixed_or_says_nothing_is_not_learned_from() -> None:
     assert not Pace(9).wants(9)
     its = Pace()
     assert its.updates == FIRST
-    assert [its.wants(taken) for taken in (1, FIRST // 2, FIRST, 4 * MOST)] == [False, True, True, False]
+    assert [its.wants(taken) for taken in (1, FIRST // 2, FIRST, 3 * FIRST)] == [False, True, True, False]
+
+
+def test_a_worker_that_reads_nothing_wants_what_its_peers_want() -> None:
+    """Once it had nothing to learn from, and all slices were as short as its first."""
+    workers = [Pace(), Pace()]
+
+    def run(exchange: Threads, own: list[int], its: Pace) -> list[int]:
+        lengths = []
+        for lower, upper in cut_by_count(exchange, updates(own), 0, 1 << 16, its):
+            lengths.append(upper - lower)
+            taken = sum(lower <= time < upper for time in own)
+            if its.wants(taken):
+                its.learn(taken, upper - lower, MOST_ROWS)
+        return lengths
+
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(run, Threads.room(2), [list(range(1 << 16)), []], workers)
+    assert one == other
+    assert len(one) < 5
+    assert [its.updates for its in workers] == [workers[0].updates] * 2
+    assert workers[0].updates > FIRST

@@ -32,7 +32,7 @@ def test_pieces_of_any_size_give_the_same(name: str, monkeypatch: pytest.MonkeyP
     assert _answers(name) == expected
     # Nothing remembered from one piece to the next, and every slice given back like a load's.
     monkeypatch.setattr(histories, "_REMEMBERED", 64)
-    monkeypatch.setattr(runtime, "LOAD", 0)
+    monkeypatch.setattr(runtime, "MANY", 0)
     assert _answers(name) == expected
     # As a load's are, steps are tries, all but the smallest.
     monkeypatch.setattr(trace, "LARGE", 3)

@@ -121,6 +121,29 @@ def test_keys_that_come_by_pieces_spread_over_the_index(
     assert ((places - homes) & (len(heads) - 1)).mean() < 2  # half of the places are taken: a half is expected
 
 
+def test_room_stays_while_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories_module, "_KEPT", 1 << 10)
+    trace = Trace("t", 1, 0, 0)
+    keys = np.arange(1 << 12)
+    trace.seal(keyed_rows(Updates.of(keys[:, None], 0, 1), 1), 0, 1)
+    trace.close_slice(1)
+    keyed = asked(keys[:, None])
+
+    def room(part: Ints) -> list[int]:
+        trace.select(part, fold=1)
+        trace.close_slice(1)
+        histories = trace._histories
+        return [len(histories._slots), len(histories._arena)]
+
+    assert min(first := room(keyed)) >= len(keys)
+    assert room(keyed) == first  # of which more than a quarter is used
+    assert max(room(keyed[:64])) < 512
+    assert min(room(keyed)) >= len(keys)
+    trace.let_go()
+    assert [len(trace._histories._slots), len(trace._histories._arena)] == [0, 0]
+    assert len(trace.select(keyed, fold=1).entries) >= len(keys)
+
+
 def test_forks_share_room_and_nothing_else() -> None:
     first = Trace("t", 1, 1, 0)
     rows = keyed_rows(Updates.of([[key, key] for key in range(50)], 0, 1), 1)
