@@ -21,7 +21,7 @@ from storage.errors import CallerError, DiffOverflow
 from storage.kernels.status import OK
 from storage.layer import Layer
 from storage.texts import Heap, Texts
-from storage.updates import MIN_TIME, Ints, Updates, consolidate_rows
+from storage.updates import MIN_TIME, Ints, Updates, consolidate_rows, order_rows
 
 _LOG_LENGTH = 1024
 _INCARNATIONS = itertools.count(1)
@@ -61,9 +61,9 @@ def key_first(updates: Updates, schema: RowType, key: Sequence[str]) -> Updates:
 
 def by_time(updates: Updates) -> Updates:
     """The changes ordered by time, then by row."""
-    columns = [updates.data[:, i] for i in range(updates.width)]
-    order = np.lexsort([*columns[::-1], updates.time])
-    return Updates(np.ascontiguousarray(updates.data[order]), updates.width, updates.depth)
+    data = np.ascontiguousarray(updates.data)
+    order = order_rows(data, np.array([updates.width, *range(updates.width)], np.int64))
+    return Updates(data[order], updates.width, updates.depth)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -134,6 +134,8 @@ class Histories:
         fresh, asked = sealed - rows, len(keyed) if settled > 0 and not tries else 0
         if slots + fresh + asked > len(self._slots) or links + fresh > len(self._links):
             self._widen(table, keyed[:asked], settled, before)
+        if asked > _ORDERED:
+            self._make_arena()
 
     def serve(self, trace: int) -> None:
         """From now on it is asked by the trace of this number: forget what another one asked for. O(1)."""
@@ -171,6 +173,15 @@ class Histories:
         self._heads = np.zeros((2 * keys, HEAD), np.int64)
         self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
         lay_out(self._index, len(self._heads) if keys >= _ORDERED else 0, self._least, self._most)
+
+    def _make_arena(self) -> None:
+        """Have room for all that is remembered and what a piece has. Growing step by step would write to twice as many
+        pages; those that nobody writes to take nothing."""
+        used, width = int(self._index[USED]), self._arena.shape[1]
+        rows = (_REMEMBERED + _REMEMBERED // 4) // (8 * width)
+        if len(self._arena) < rows:
+            arena, self._arena = self._arena, np.empty((rows, width), np.int64)
+            self._arena[:used] = arena[:used]
 
     def _widen(self, table: Ints, keyed: Ints, settled: int, before: int) -> None:
         """Have room for the keys of all steps up to number `before` of the table and for those of `keyed`; what is

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell
+from storage.kernels.cells import cell, put
 from storage.kernels.consolidating import sort_order
 from storage.kernels.cursors import key_runs
 
@@ -28,10 +28,48 @@ def touched_keys(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return keys, runs
 
 
+@njit(cache=True, inline="always")
+def _order(keys, i, others, j, k):  # type: ignore[no-untyped-def]
+    """How key i compares with key j of `others`: below 0, 0 or above. The hash of one word is the key."""
+    for c in range(1 + k if k > 1 else 1):
+        if cell(keys, i, c) != cell(others, j, c):
+            return -1 if cell(keys, i, c) < cell(others, j, c) else 1
+    return 0
+
+
+@njit(cache=True)
+def _merge_runs(keys, starts, k):  # type: ignore[no-untyped-def]
+    """Merge sorted runs of keys, each with the one behind it: (keys, starts of the runs that are left and the end); a
+    key is once in each of them. O(keys)."""
+    out, begins = np.empty_like(keys), np.empty(starts.shape[0] // 2 + 1, np.int64)
+    runs, made, count = starts.shape[0] - 1, 0, 0
+    for first in range(0, runs, 2):
+        i, end = starts[first], starts[first + 1]
+        j, stop = end, starts[min(first + 2, runs)]
+        begins[made] = count
+        while i < end or j < stop:
+            if j == stop or (i < end and _order(keys, i, keys, j, k) <= 0):
+                at = i
+                i += 1
+            else:
+                at = j
+                j += 1
+            if count == begins[made] or _order(keys, at, out, count - 1, k) != 0:
+                for c in range(1 + k):
+                    put(out, count, c, cell(keys, at, c))
+                count += 1
+        made += 1
+    begins[made] = count
+    return out, begins
+
+
 @njit(cache=True)
 def visited_keys(rows: np.ndarray, scheduled: np.ndarray, k: int) -> np.ndarray:
-    """The keys `[hash | key (k)]` of keyed rows sorted by key and of `scheduled[n, 1 + k]`, in any order: each once,
-    sorted. O(rows + n log n)."""
+    """The keys `[hash | key (k)]` of keyed rows sorted by key and of `scheduled[n, 1 + k]`: each once, sorted.
+
+    What is scheduled comes in runs that are sorted, one of each piece of each step that scheduled it, and pieces follow
+    one another. O(n log runs).
+    """
     found, _ = touched_keys(rows, k)
     touched, n = found.shape[0], scheduled.shape[0]
     if n == 0:
@@ -39,19 +77,18 @@ def visited_keys(rows: np.ndarray, scheduled: np.ndarray, k: int) -> np.ndarray:
     keys = np.empty((touched + n, 1 + k), np.int64)
     keys[:touched] = found
     keys[touched:] = scheduled
-    # The hash of one word is the key.
-    order = sort_order(keys, np.arange(1 + k if k > 1 else 1))
-    out = np.empty_like(keys)
-    count = 0
+    starts = np.empty(touched + n + 1, np.int64)
+    runs = 0
     for i in range(touched + n):
-        new = count == 0
-        for c in range(1 + k):
-            out[count, c] = keys[order[i], c]
-            if not new and out[count, c] != out[count - 1, c]:
-                new = True
-        if new:
-            count += 1
-    return out[:count]
+        if i == 0 or _order(keys, i - 1, keys, i, k) > 0:
+            starts[runs] = i
+            runs += 1
+    starts[runs] = touched + n
+    starts = starts[: runs + 1]
+    while True:
+        keys, starts = _merge_runs(keys, starts, k)
+        if starts.shape[0] == 2:
+            return keys[: starts[1]]
 
 
 @njit(cache=True)
