@@ -54,7 +54,8 @@ def cut_by_count(
         done = min(done + left * workers, len(cuts) + 1)
         done = max(done, int(np.searchsorted(cuts, lower, side="right")) + 1)
         stop = min(upper, int(cuts[done - 1])) if done <= len(cuts) else upper
-        pace.share = (done - before) * grain // workers
+        if workers > 1:
+            pace.share = (min(done, len(cuts)) - before) * grain // workers
         yield lower, stop
         lower = stop
 

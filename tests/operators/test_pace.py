@@ -124,3 +124,14 @@ def test_a_worker_that_reads_nothing_wants_what_its_peers_want() -> None:
     assert len(one) < 5
     assert [its.updates for its in workers] == [workers[0].updates] * 2
     assert workers[0].updates > FIRST
+
+
+def test_small_epochs_of_several_workers_say_nothing() -> None:
+    workers = [Pace(), Pace()]
+
+    def run(exchange: Threads, own: list[int], its: Pace) -> bool:
+        its.updates = LEAST
+        return any(its.wants(len(own)) for _ in cut_by_count(exchange, updates(own), 0, 100, its))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(run, Threads.room(2), [list(range(50)), list(range(60))], workers)) == [False, False]
