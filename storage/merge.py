@@ -83,7 +83,7 @@ class Merge:
         older = self.older
         status = merge_piece(
             older.address, self.newer.address, older.key_width, older.val_width, older.depth,
-            self.since, fuel, self._state, *self._columns,
+            self.since, fuel, self._state, self._columns,
         )  # fmt: skip
         if status != 0:
             raise DiffOverflow(operation="adding")

@@ -65,7 +65,7 @@ def _at(table: np.ndarray, field: int, stride: int, i: int) -> int:
     return word(table, field) + 8 * i * word(table, stride)
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def _merge_entries(  # type: ignore[no-untyped-def]
     a, ha, stop_a, b, hb, stop_b, d, since, n, times, rounds, diffs
 ):
@@ -109,15 +109,10 @@ def _merge_entries(  # type: ignore[no-untyped-def]
     return n, False
 
 
-@njit(cache=True)
-def merge_piece(  # type: ignore[no-untyped-def]
-    a, b, k, v, d, since, fuel, state, hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs
-):
-    """Go on merging the tries `a` and `b` (rows of addresses) for about `fuel` updates of them.
-
-    The output arrays have room for both. state: int64[STATE_WORDS], zeros at first; state[DONE] is set at the end, when
-    key_offsets and val_offsets are closed. Returns OK or OVERFLOW. O(fuel), more only by the history of a single val.
-    """
+@njit(cache=True, forceinline=True)
+def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyped-def]
+    """`merge_piece`, compiled into it for widths that are known and for others."""
+    hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = columns
     keys_a, keys_b = word(a, KEYS), word(b, KEYS)
     hashes_a, hashes_b = word(a, HASHES), word(b, HASHES)
     vals_a, vals_b = word(a, VALS), word(b, VALS)
@@ -231,3 +226,19 @@ def merge_piece(  # type: ignore[no-untyped-def]
     state[MANY_ROUNDS] = 1 if many_rounds else 0
     state[MANY_DIFFS] = 1 if many_diffs else 0
     return 0
+
+
+@njit(cache=True)
+def merge_piece(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyped-def]
+    """Go on merging the tries `a` and `b` (rows of addresses) for about `fuel` updates of them.
+
+    columns: hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, with room for both. state:
+    int64[STATE_WORDS], zeros at first; state[DONE] is set at the end, when key_offsets and val_offsets are closed.
+    Returns OK or OVERFLOW. O(fuel), more only by the history of a single val.
+    """
+    if k == 1 and v == 1 and d <= 1:
+        # One word by one word, in a loop that is in no other: inner loops over so many words are unrolled.
+        if d == 1:
+            return _merge(a, b, 1, 1, 1, since, fuel, state, columns)
+        return _merge(a, b, 1, 1, 0, since, fuel, state, columns)
+    return _merge(a, b, k, v, d, since, fuel, state, columns)
