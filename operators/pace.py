@@ -14,7 +14,7 @@ FIRST = 1 << 12
 LEAST, MOST = 1 << 11, 1 << 21
 """Bounds of a slice's updates a worker."""
 LEAST_ROWS, MOST_ROWS = 1 << 19, 1 << 24
-"""Bounds of the rows that a slice should seal: what caches hold with their index, and what is a gigabyte with it."""
+"""Bounds of the rows that a slice should seal: what caches hold with their index, and a gigabyte or two with it."""
 _BYTES = 1 << 9
 """Bytes of a process's memory for each of them: a row and its part of the index take a quarter of that, about."""
 _GROWTH = 4

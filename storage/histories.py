@@ -97,7 +97,7 @@ class Histories:
         self._empty()
 
     def select(
-        self, table: Ints, keyed: Ints, settled: int, before: int, fold: int, sealed: int, tries: int
+        self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int, fold: int
     ) -> tuple[Selection, int]:
         """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
         `settled` layers and the steps behind them: matrices of `sealed` rows in all, and so many tries. See
@@ -110,7 +110,7 @@ class Histories:
         if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
             forget_blocks(self._slots, index)
             if used * self._arena.shape[1] * 8 > 4 * _REMEMBERED:
-                self._arena = np.empty((0, self._arena.shape[1]), np.int64)
+                self._arena = self._arena[:0].copy()
             self._fold = fold
         self.expect(table, keyed, settled, before, sealed, tries)
         spans, arena, status = select_keys(
@@ -153,13 +153,13 @@ class Histories:
             if self._generation == GENERATIONS or _idle(links, self._links) or _idle(slots, self._slots):
                 self._empty()
             if _idle(used, self._arena):
-                self._arena = np.empty((0, self._arena.shape[1]), np.int64)
+                self._arena = self._arena[:0].copy()
 
     def let_go(self) -> None:
         """Forget the room, too."""
         self.forget()
         self._empty()
-        self._arena = np.empty((0, self._arena.shape[1]), np.int64)
+        self._arena = self._arena[:0].copy()
 
     def _empty(self) -> None:
         """An index without room."""

@@ -192,22 +192,20 @@ class Trace:
         earlier slices read as time `fold`. `before`: only what was there at this mark. To be used before the next call.
         Raises DiffOverflow.
         """
-        self._histories.serve(self._number)
-        selection, status = self._histories.select(
-            self._table, np.ascontiguousarray(keyed), len(self.layers), self.mark if before is None else before, fold,
-            self._sealed, self._tries,
-        )  # fmt: skip
+        selection, status = self._histories.select(*self._asked(keyed, before), fold)
         if status != 0:
             raise DiffOverflow(operation=f"adding in {self.name}")
         return selection
 
     def expect(self, keyed: Ints, *, before: int | None = None) -> None:
         """Many keys, as for `select`, will be asked for by pieces, in their order: make room for all. O(keys)."""
+        self._histories.expect(*self._asked(keyed, before))
+
+    def _asked(self, keyed: Ints, before: int | None) -> tuple[Ints, Ints, int, int, int, int]:
+        """What the histories, which serve this trace then, want to know of it and of keys that it is asked for."""
         self._histories.serve(self._number)
-        self._histories.expect(
-            self._table, np.ascontiguousarray(keyed), len(self.layers), self.mark if before is None else before,
-            self._sealed, self._tries,
-        )  # fmt: skip
+        mark = self.mark if before is None else before
+        return self._table, np.ascontiguousarray(keyed), len(self.layers), mark, self._sealed, self._tries
 
     def let_go(self) -> None:
         """Give up the room that selections have. Not inside a slice."""
