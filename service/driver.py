@@ -8,7 +8,6 @@ starts another one.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import os
 import shutil
@@ -28,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from operators.language.app import App
 from operators.planning.plan import Plan
-from service import logs, trouble
+from service import logs
 from service.admission import Admission
 from service.broker import create_topics
 from service.epochs import Epochs
@@ -47,7 +46,7 @@ from service.spark import Stage, start_session
 from service.steering import Steering
 from service.trouble import STOPPED, Trouble
 from service.worker import Job
-from storage.errors import StorageError, VernierError
+from storage.errors import VernierError
 from storage.state import StateDirectory
 
 FAILURES_IN_A_ROW = 6
@@ -133,8 +132,16 @@ class Driver:
                 # A program that fails on its data does so in any process; Spark may go on.
                 faulty = isinstance(cause, ProgramFailed)
                 stop = faulty and self.settings.epoch.on_error == "stop"
-                self._tell(Trouble(epoch=reached + 1, reason=said, program=faulty, tries=failures,
-                                   since_ns=began_ns, stopped=stop))  # fmt: skip
+                self.runner.troubles.tell(
+                    Trouble(
+                        epoch=reached + 1,
+                        reason=said,
+                        program=faulty,
+                        tries=failures,
+                        since_ns=began_ns,
+                        stopped=stop,
+                    )
+                )
                 if stop:
                     raise ProgramStopped(reason=said) from error
                 if (failures >= FAILURES_IN_A_ROW and not faulty) or getattr(cause, "may_have_happened", False):
@@ -161,11 +168,6 @@ class Driver:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- inside -------------------------------------------------------------------------------------------------------
-
-    def _tell(self, told: Trouble) -> None:
-        """Leave word of a failure; that this fails as well must not hide it."""
-        with contextlib.suppress(StorageError):
-            trouble.tell(self.epochs.directory.blob, told)
 
     def _reached(self) -> int:
         return self.epochs.newest.epoch if self.epochs.newest else 0

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from service import trouble
 from service.epochlog import EpochLog
 from service.epochs import Epochs
 from service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
@@ -23,6 +22,7 @@ from service.lag import Offsets
 from service.letters import Letters
 from service.rendezvous import Attempt, Rendezvous
 from service.settings import Settings
+from service.trouble import Troubles
 from storage.errors import VernierError
 from storage.manifest import Manifest
 
@@ -69,7 +69,7 @@ class Runner:
         """Told of each epoch: how many messages it took from the sources' topics, and how long."""
         self._running = threading.Lock()
         self._stopping = False
-        self._troubled = True  # an earlier process may have left word
+        self.troubles = Troubles(epochs.directory.blob)
         self.go_on()
 
     def attach(self, stage: Stage) -> None:
@@ -105,9 +105,8 @@ class Runner:
                     self._letters.send(manifest)
                     self.epochs.collect()
                     wanted_in = self._wanted_in()
-                    self._well()
+                    self.troubles.over()
             except BaseException as problem:
-                self._troubled = True
                 # Spark tells the query's end in twenty lines, of which this is one.
                 self.failure = problem
                 raise
@@ -187,12 +186,6 @@ class Runner:
                 _log.exception("the commit of attempt %s failed", attempt.id)
             return
         self._committed[attempt.id] = manifest
-
-    def _well(self) -> None:
-        """A commit ends all trouble."""
-        if self._troubled:
-            trouble.clear(self.epochs.directory.blob)
-            self._troubled = False
 
     def _wanted_in(self) -> float | None:
         """When an epoch should follow even without input: at once, if updates wait for the arrival clock to move; when

@@ -7,19 +7,25 @@ lost, torn or left behind costs a message.
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from service.word import Word
 from storage.blob import Blob
+from storage.errors import StorageError
 
 FILE = "trouble.json"
 STOPPED = 3
-"""Exit status of a driver that stops as the settings say: another process would fail in the same way."""
+"""Exit status of a driver that stops because another process would fail in the same way."""
+
+_log = logging.getLogger("vernier.trouble")
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """An epoch that cannot be made. reason: the last attempt's own words. program: the program or its data are at
-    fault, not the machine. tries: how often in a row. since_ns: when it first failed. stopped: nobody tries again."""
+    fault, not the machine. tries: how often in a row. since_ns: when it first failed. stopped: the driver has ended and
+    nothing tries again; the reason then names the way out."""
 
     epoch: int
     reason: str
@@ -32,11 +38,41 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
         """One line for a person."""
         whose = "the program cannot make" if self.program else "the service cannot make"
         times = "once" if self.tries == 1 else f"{self.tries} times"
-        then = "it has stopped (epoch.on_error is stop)" if self.stopped else "it tries again"
+        then = "it tries again"
+        if self.stopped:
+            then = "it has stopped (epoch.on_error is stop)" if self.program else "it has stopped"
         return f"{whose} epoch {self.epoch}: it failed {times} ({self.reason}); {then}"
 
 
 _WORD = Word(FILE, Trouble)
+
+
+class Troubles:
+    """The driver's end of the file: one object writes it and takes it back, so that every trouble it has told ends with
+    the next commit, whichever part of the driver told it. Neither call raises."""
+
+    def __init__(self, state: Blob) -> None:
+        self._state = state
+        self._standing = True  # an earlier process may have left one
+
+    def tell(self, trouble: Trouble) -> None:
+        """Write it. A failure to do so must not hide the trouble itself."""
+        self._standing = True
+        try:
+            tell(self._state, trouble)
+        except StorageError as problem:
+            _log.warning("cannot tell of trouble in the state directory: %s", problem)
+
+    def over(self) -> None:
+        """An epoch was committed. A file that cannot be deleted now is deleted after a later commit."""
+        if not self._standing:
+            return
+        try:
+            clear(self._state)
+        except StorageError as problem:
+            _log.warning("cannot take trouble back in the state directory yet: %s", problem)
+            return
+        self._standing = False
 
 
 def tell(state: Blob, trouble: Trouble) -> None:

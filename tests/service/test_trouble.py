@@ -1,11 +1,10 @@
 """Word of a failure: what is told, and that telling it is no failure of its own."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from service import trouble
-from service.driver import Driver
+from service.trouble import Troubles
 from storage.blob import LocalBlob
 from storage.errors import StorageError
 
@@ -20,17 +19,46 @@ class Full(LocalBlob):
         raise StorageError
 
 
-def driver(blob: LocalBlob) -> Any:
-    """As much of a driver as telling needs."""
-    return SimpleNamespace(epochs=SimpleNamespace(directory=SimpleNamespace(blob=blob)))
+class Stubborn(LocalBlob):
+    """A device that deletes nothing for a while."""
+
+    stubborn = True
+
+    def delete(self, *args: Any, **kwargs: Any) -> Any:
+        """Fails while it is stubborn."""
+        if self.stubborn:
+            raise StorageError
+        return super().delete(*args, **kwargs)
 
 
 def test_a_failure_is_told_where_readers_look(tmp_path: Path) -> None:
-    Driver._tell(driver(LocalBlob(tmp_path)), TOLD)
+    Troubles(LocalBlob(tmp_path)).tell(TOLD)
     assert trouble.read(LocalBlob(tmp_path)) == TOLD
     assert "it failed 2 times (division by zero)" in TOLD.describe()
 
 
 def test_word_that_cannot_be_left_does_not_hide_the_failure(tmp_path: Path) -> None:
-    Driver._tell(driver(Full(tmp_path)), TOLD)
+    Troubles(Full(tmp_path)).tell(TOLD)
     assert trouble.read(LocalBlob(tmp_path)) is None
+
+
+def test_a_commit_ends_trouble_whoever_told_it(tmp_path: Path) -> None:
+    troubles = Troubles(LocalBlob(tmp_path))
+    trouble.tell(LocalBlob(tmp_path), TOLD)  # by an earlier process
+    troubles.over()
+    assert trouble.read(LocalBlob(tmp_path)) is None
+    # A query that Spark ended by itself fails in no epoch; the next epoch still takes it back.
+    troubles.tell(TOLD)
+    troubles.over()
+    assert trouble.read(LocalBlob(tmp_path)) is None
+
+
+def test_trouble_that_cannot_be_taken_back_is_taken_back_later(tmp_path: Path) -> None:
+    blob = Stubborn(tmp_path)
+    troubles = Troubles(blob)
+    troubles.tell(TOLD)
+    troubles.over()
+    assert trouble.read(blob) == TOLD
+    blob.stubborn = False
+    troubles.over()
+    assert trouble.read(blob) is None
