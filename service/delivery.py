@@ -15,6 +15,7 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
+from service.kafka.clients import Producer
 from storage.errors import StorageError
 
 _log = logging.getLogger("vernier.delivery")
@@ -77,7 +78,7 @@ class Delivery:
     def _connected(self) -> KafkaProducer:
         with self._lock:
             if self._producer is None:
-                self._producer = KafkaProducer(
+                self._producer = Producer(
                     **self._client,
                     acks="all",
                     enable_idempotence=True,

@@ -77,9 +77,11 @@ class ProgramStopped(CallerError):
 
 
 class LettersNotSent(StorageError):
-    """Dead letters of a committed epoch did not reach their topic; the next start sends them."""
+    """Dead letters of a committed epoch did not reach their topic; they are sent before the next epoch."""
 
-    message = "the dead letters of epoch {epoch} were not sent ({reason}); they are kept, and sent at the next start"
+    message = (
+        "the dead letters of epoch {epoch} were not sent ({reason}); they are kept, and sent before the next epoch"
+    )
     epoch: int
     reason: str
 

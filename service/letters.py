@@ -1,20 +1,26 @@
 """Letters: dead letters on their way to Kafka, each exactly once.
 
 An epoch's letters are in its segments before the epoch exists. After the commit they go out in one Kafka transaction,
-which also moves a consumer group's offset to the epoch's number: the next start asks the group how far it came, and
-sends what the newest epoch has and the group has not seen. Epochs wait for it, so there is never more than one to send.
+which also moves a consumer group's offset to the epoch's number. The next start, and the next epoch after a failure,
+reads that offset, and sends the newest epoch's letters if it is behind. Epochs wait for it, so there is never more than
+one to send.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
+from service.deadletter import DeadLetter
 from service.errors import LettersNotSent
+from service.kafka.clients import Producer
+from service.kafka.transactions import Transactions
 from service.settings import Settings, heartbeat_topic
 from service.shard import read_letters
 from storage.manifest import Manifest
@@ -39,72 +45,69 @@ class _Nulls(Serializer):  # type: ignore[misc]
 class Letters:
     """Sends the dead letters of committed epochs. app: names the transaction, so a second service fences the first."""
 
-    def __init__(self, settings: Settings, app: str, directory: StateDirectory) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        app: str,
+        directory: StateDirectory,
+        make: Callable[..., KafkaProducer] = Producer,
+    ) -> None:
         self._client = settings.kafka_client()
-        self._app, self._directory = app, directory
+        self._directory = directory
         self._group = f"{app}.dead-letters"
         self._mark = TopicPartition(heartbeat_topic(app), 0)
-        self._producer: KafkaProducer | None = None
+        self._transactions = Transactions(
+            self._client,
+            f"{app}.dead-letters",
+            make,
+            max_request_size=(64 << 20) + _ROOM,
+            value_serializer=_Nulls(),
+        )
+        self._unsent: Manifest | None = None
 
     def recover(self, newest: Manifest | None) -> None:
         """Send what the service that died after its last commit did not. Raises LettersNotSent."""
-        if newest is None or not newest.dead:
+        self._unsent = newest if newest is not None and newest.dead else None
+        self.settle()
+
+    def settle(self) -> None:
+        """Before the next epoch: send what the newest one's `send` did not. Raises LettersNotSent.
+
+        Only the newest manifest is asked for its letters at a start, so none may follow before they are out.
+        """
+        newest = self._unsent
+        if newest is None:
             return
         try:
-            # First fence and abort whatever a predecessor has under way; only then its mark is final.
-            self._connected()
+            # First fence and abort whatever is under way under our name; only then the mark is final.
+            self._transactions.open()
             if self._sent_until() < newest.epoch:
                 self.send(newest)
         except KafkaError as error:
             raise LettersNotSent(epoch=newest.epoch, reason=_named(error)) from error
+        self._unsent = None
 
     def send(self, manifest: Manifest) -> int:
-        """Send an epoch's letters; returns how many. Raises LettersNotSent; then none of them is visible."""
+        """Send an epoch's letters; returns how many. Raises LettersNotSent; then `settle` finds out which are there."""
         if not manifest.dead:
             return 0
+        self._unsent = manifest
         letters = []
         for ref in manifest.dead:
             letters += read_letters(self._directory.open(ref.segment).entry(ref.label))
-        producer = None
+        offsets = {self._mark: OffsetAndMetadata(manifest.epoch, "", -1)}
         try:
-            producer = self._connected()
-            producer.begin_transaction()
-            for letter in letters:
-                # The client writes no null header, so that becomes an empty one; all else is as it came.
-                headers = [(name, value or b"") for name, value in letter.kafka_headers()]
-                value = _NULL if letter.value is None else letter.value
-                producer.send(letter.dlq_topic, key=letter.key, value=value, headers=headers)
-            producer.send_offsets_to_transaction({self._mark: OffsetAndMetadata(manifest.epoch, "", -1)}, self._group)
-            producer.commit_transaction()
+            self._transactions.open()
+            self._transactions.commit(map(_record, letters), offsets, self._group)
         except KafkaError as error:
-            self.close()
             raise LettersNotSent(epoch=manifest.epoch, reason=_named(error)) from error
+        self._unsent = None
         _log.info("epoch %d: %d dead letters sent", manifest.epoch, len(letters))
         return len(letters)
 
     def close(self) -> None:
-        """Let go of the producer; an unfinished transaction is aborted by its successor."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.close(timeout=1)
-
-    def _connected(self) -> KafkaProducer:
-        if self._producer is None:
-            producer = KafkaProducer(
-                **self._client,
-                transactional_id=f"{self._app}.dead-letters",
-                acks="all",
-                max_request_size=(64 << 20) + _ROOM,
-                max_block_ms=30_000,
-                value_serializer=_Nulls(),
-            )
-            try:
-                producer.init_transactions()
-            except BaseException:
-                producer.close(timeout=1)
-                raise
-            self._producer = producer
-        return self._producer
+        """Drop the producer; an unfinished transaction is aborted by its successor."""
+        self._transactions.close()
 
     def _sent_until(self) -> int:
         """The newest epoch whose letters are out, 0 for none."""
@@ -115,6 +118,13 @@ class Letters:
             admin.close()
         mark = found.get(self._group, {}).get(self._mark)
         return 0 if mark is None else max(0, int(mark.offset))
+
+
+def _record(letter: DeadLetter) -> dict[str, Any]:
+    # The client writes no null header, so that becomes an empty one; all else is as it came.
+    headers = [(name, value or b"") for name, value in letter.kafka_headers()]
+    value = _NULL if letter.value is None else letter.value
+    return {"topic": letter.dlq_topic, "key": letter.key, "value": value, "headers": headers}
 
 
 def _named(error: BaseException) -> str:

@@ -100,6 +100,7 @@ class Runner:
                 self._heartbeat.began()
             wanted_in: float | None = None
             try:
+                self._letters.settle()
                 manifest = self._epoch(frame)
                 if manifest is not None:
                     self._letters.send(manifest)

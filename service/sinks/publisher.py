@@ -1,8 +1,9 @@
 """The publisher process: the changes of views to their output topics, each exactly once. `python -m service.sinks`
 
 It reads committed epochs alone, as the sidecar does, so no commit ever waits for it. What it has found goes out in one
-Kafka transaction, whose last message is where it has come to (position.py); a start fences whatever has the same name,
-and goes on from there. While the brokers are away it falls behind, and says so in `sinks.json` (told.py).
+Kafka transaction, whose last message is where it has come to (position.py). A start, and every transaction that was not
+seen to commit, fences whatever has the same name, and goes on from the position that Kafka then has. While the brokers
+are away it falls behind, and says so in `sinks.json` (told.py).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka import KafkaProducer
-from kafka.errors import InvalidProducerEpochError, KafkaError, ProducerFencedError
+from kafka.errors import KafkaError
 
 from service.broker import create_topics
 from service.errors import PublisherFenced
+from service.kafka.clients import Producer
+from service.kafka.transactions import Fenced, Transactions
 from service.sections import Sink
 from service.settings import Settings
 from service.sinks import position, told
@@ -46,11 +49,11 @@ class Publisher:
     """
 
     def __init__(
-        self, settings: Settings, state: StateDirectory, make: Callable[..., KafkaProducer] = KafkaProducer
+        self, settings: Settings, state: StateDirectory, make: Callable[..., KafkaProducer] = Producer
     ) -> None:
         self._settings, self._state, self._make = settings, state, make
         self._history = History(state)
-        self._producer: KafkaProducer | None = None
+        self._transactions: Transactions | None = None
         self._positions = Positions()
         self._sinks: dict[str, Outgoing] = {}
         self._problems: dict[str, str] = {}
@@ -84,7 +87,7 @@ class Publisher:
         """
         try:
             return self._turn()
-        except (ProducerFencedError, InvalidProducerEpochError) as error:
+        except Fenced as error:
             self.close()
             raise PublisherFenced(app=self._app) from error
         except BaseException:
@@ -92,11 +95,9 @@ class Publisher:
             raise
 
     def close(self) -> None:
-        """Let go of the producer; a transaction under way is aborted by the next one of this name."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            with contextlib.suppress(KafkaError):
-                producer.close(timeout=1)
+        """Drop the producer; a transaction under way is aborted by the next one of this name."""
+        if self._transactions is not None:
+            self._transactions.close()
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ class Publisher:
         newest = self._history.newest
         if newest is None:
             return 0
-        producer = self._connected()
+        transactions = self._connected()
         batch: list[Sent] = []
         after = dict(self._positions.views)
         for view, sink in self._wanted(newest.views).items():
@@ -120,11 +121,7 @@ class Publisher:
             self._tell(None)
             return 0
         positions = Positions(self._reached(after), after)
-        producer.begin_transaction()
-        for topic, message, headers in batch:
-            producer.send(topic, key=message.key, value=message.value, partition=message.partition, headers=headers)
-        producer.send(**position.record(newest.app, positions))
-        producer.commit_transaction()
+        transactions.commit([*map(_record, batch), position.record(newest.app, positions)])
         self._positions = positions
         self._history.forget(min(one.frontier for one in after.values()))
         self._tell(None)
@@ -176,26 +173,22 @@ class Publisher:
         found = create_topics(kafka.bootstrap, {topic: given.partitions}, config=config, replication=kafka.replication)
         return Outgoing(view, topic, given.format, found[topic], given.tells_progress, self._app)
 
-    def _connected(self) -> KafkaProducer:
-        """The producer, alone under its name, with the positions that its predecessor reached."""
-        if self._producer is None:
-            position.prepare(self._settings.kafka.bootstrap, self._app, self._settings.kafka.replication)
-            producer = self._make(
-                **self._settings.kafka_client(),
-                transactional_id=f"{self._app}.publisher",
-                acks="all",
+    def _connected(self) -> Transactions:
+        """Transactions of this app alone, with the positions that their predecessors reached."""
+        if self._transactions is None:
+            self._transactions = Transactions(
+                self._settings.kafka_client(),
+                f"{self._app}.publisher",
+                self._make,
                 linger_ms=5,
                 max_request_size=_LARGEST,
-                max_block_ms=30_000,
             )
-            try:
-                producer.init_transactions()
-                self._positions = position.read(self._settings.kafka_client(), self._app)
-            except BaseException:
-                producer.close(timeout=1)
-                raise
-            self._producer = producer
-        return self._producer
+        if not self._transactions.is_open:
+            position.prepare(self._settings.kafka.bootstrap, self._app, self._settings.kafka.replication)
+            self._transactions.open()
+            # Only now is the newest position final: a transaction whose commit got no answer is over.
+            self._positions = position.read(self._settings.kafka_client(), self._app)
+        return self._transactions
 
     def _tell(self, problem: str | None) -> None:
         """Leave word, not too often; that this fails must not stop anything."""
@@ -215,3 +208,9 @@ class Publisher:
         self._told_at = now
         with contextlib.suppress(StorageError, OSError):
             told.tell(self._state.blob, self._told)
+
+
+def _record(sent: Sent) -> dict[str, Any]:
+    topic, message, headers = sent
+    about = {"topic": topic, "key": message.key, "value": message.value, "partition": message.partition}
+    return {**about, "headers": headers}

@@ -19,7 +19,7 @@ from operators.exchange import Round, least
 from operators.planning.planner import compile_app
 from service.deadletter import DeadLetter
 from service.epochs import Epochs
-from service.errors import SparkFailed
+from service.errors import LettersNotSent, SparkFailed
 from service.keys import Keys
 from service.protocol import Assign, Hot, Report
 from service.rendezvous import Attempt, Rendezvous
@@ -75,6 +75,8 @@ class Log:
     partitions: list[list[bytes]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
     letters: list[tuple[int, int]] = field(default_factory=list)
     letters_until: int = 0
+    refusals: int = 0
+    """How often in a row sending dead letters fails."""
 
     def updates(self, partition: int, updates: list[tuple[int, int, int, int]]) -> None:
         """Append a message of (key, value, time, diff)."""
@@ -191,12 +193,22 @@ class SimLetters:
 
     def __init__(self, log: Log, directory: StateDirectory) -> None:
         self._log, self._directory = log, directory
+        self._unsent: Manifest | None = None
 
     def recover(self, newest: Manifest | None) -> None:
         if newest is not None and self._log.letters_until < newest.epoch:
             self.send(newest)
 
+    def settle(self) -> None:
+        """What is unsent is the newest epoch's, as production has it."""
+        unsent, self._unsent = self._unsent, None
+        self.recover(unsent)
+
     def send(self, manifest: Manifest) -> int:
+        if self._log.refusals:
+            self._log.refusals -= 1
+            self._unsent = manifest
+            raise LettersNotSent(epoch=manifest.epoch, reason="refused")
         letters: list[DeadLetter] = []
         for ref in manifest.dead:
             letters += read_letters(self._directory.open(ref.segment).entry(ref.label))
