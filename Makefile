@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test check bench bench-full image try-image docs golden kernels lock format clean
+.PHONY: help setup setup-run run test check bench bench-full image try-image docs golden kernels lock format clean
 
 PY := .venv/bin/python
 # JAVA_HOME and PYSPARK_PYTHON, as set-up found them
@@ -14,9 +14,12 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## .venv from the lock, jars in .jars, compiled kernels
-	@tools/setup.sh
+	@tools/setup.sh dev
 
-run: setup ## the live demonstration: broker, Spark, sidecar, producer, page
+setup-run: # the same without the tools of developers
+	@tools/setup.sh run
+
+run: setup-run ## the live demonstration: broker, Spark, sidecar, producer, page
 	@$(ENV) exec $(PY) -m service.demo $(ARGS)
 
 test: setup ## every test, two files at a time (ARGS="-k name" for some, one by one)

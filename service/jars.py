@@ -108,6 +108,11 @@ def kafka_jars() -> list[Path]:
     return _ready("kafka")
 
 
+def present() -> bool:
+    """Whether every set has been fetched; a few stats."""
+    return all(_whole(jars_dir() / which, locked(which)) for which in SETS)
+
+
 def _ready(which: Set) -> list[Path]:
     home = jars_dir()
     if not _whole(home / which, locked(which)):
@@ -133,7 +138,7 @@ def fetch(say: Callable[[str], None] = lambda line: None) -> None:
     network, disk full, an archive that is not served or not the locked one) and JavaMissing.
     """
     home = jars_dir()
-    if all(_whole(home / which, locked(which)) for which in SETS):
+    if present():
         return
     with _one_line_errors(home):
         home.mkdir(parents=True, exist_ok=True)
