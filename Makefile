@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup setup-run run test check bench bench-full image try-image docs golden kernels lock format clean
+.PHONY: help setup setup-run run test test-all test-programs check bench bench-full image try-image docs golden kernels lock format clean
 
 PY := .venv/bin/python
 # JAVA_HOME and PYSPARK_PYTHON, as set-up found them
@@ -22,8 +22,14 @@ setup-run: # the same without the tools of developers
 run: setup-run ## the live demonstration: broker, Spark, sidecar, producer, page
 	@$(ENV) exec $(PY) -m service.demo $(ARGS)
 
-test: setup ## every test, two files at a time (ARGS="-k name" for some, one by one)
-	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder)
+test: setup test-programs ## the tests to run all the time, two files at a time (ARGS="-k name" for some, one by one)
+	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" -n 2 --dist loadfile --no-loadscope-reorder)
+
+test-all: setup test-programs ## every test, with all random cases; what CI runs
+	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder)
+
+test-programs: # Chromium and Prometheus, which some tests ask; installed as root on Debian, else named
+	@tools/test-programs.sh
 
 check: setup ## format, lint, types, layers, duplicate code, lock
 	@tools/check.sh

@@ -1,8 +1,6 @@
-"""A browser for the tests that look at a page: the system's Chromium, installed where that is possible.
+"""A browser for the tests that look at a page: the system's Chromium.
 
-`chromium_path()` is the one place that knows where it is. A machine without it gets Debian's package `chromium` when
-the tests run as root there; anywhere else the tests fail and say what to install, because a page that nobody looked at
-is not tested.
+`chromium_path()` is the one place that knows where it is. Without a browser these tests fail and say what to install.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ def find() -> str | None:
 
 
 def chromium_path() -> str:
-    """Where the browser is, after installing it if need be; fails the test where that cannot be."""
+    """Where the browser is; fails the test where there is none."""
     return debian.program(find, "chromium", "Chromium", "name a browser in VERNIER_TEST_CHROMIUM")
 
 

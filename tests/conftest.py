@@ -1,13 +1,15 @@
-"""What every test gets: hypothesis profiles (tests/profiles.py), options and fixtures that are of use everywhere."""
+"""What every test gets: hypothesis profiles (tests/profiles.py), options, markers and shared fixtures."""
 
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import tests.profiles  # noqa: F401  (loads the profile)
+from service.broker import EmbeddedBroker
 
 # Spark's workers must be this interpreter, with these packages.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -17,6 +19,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_BY_FIXTURE = {"broker": "broker", "browser": "browser"}
+_BY_FOLDER = {"live": "live", "container": "container", "crash": "simulation"}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the project's own options."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
@@ -24,8 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files with long tests come first, so that none is left to one process at the end; skip what is marked nightly
-    unless it is asked for."""
+    """Mark tests by what they use; run files with long tests first, so that none is left for the end; skip
+    nightly tests unless --nightly is given."""
+    for item in items:
+        _mark(item)
     longest: dict[Path, float] = {}
     for item in items:
         allowed = item.get_closest_marker("timeout")
@@ -38,6 +46,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "nightly" in item.keywords:
                 item.add_marker(skip)
+
+
+def _mark(item: pytest.Item) -> None:
+    """Add the markers that follow from the fixtures of a test and from the folder that it is in."""
+    for fixture, marker in _BY_FIXTURE.items():
+        if fixture in getattr(item, "fixturenames", ()):
+            item.add_marker(marker)
+    for folder, marker in _BY_FOLDER.items():
+        if folder in item.path.parts:
+            item.add_marker(marker)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A running broker, shared by all tests of this process: use topic names of your own, and do not stop it."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

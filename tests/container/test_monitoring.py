@@ -38,8 +38,6 @@ QUIET = {
 }
 PATIENCE = 60
 
-pytestmark = pytest.mark.timeout(debian.INSTALL_SECONDS)
-
 
 def panels() -> list[dict[str, Any]]:
     """All panels that ask something."""

@@ -20,6 +20,7 @@ from storage.state import StateDirectory
 from tests.crash.faults import Crash, Fault, FaultyDisk
 from tests.crash.machines import DiskMachine, Machine, Process, StoreMachine
 from tests.crash.workload import EPOCHS, KEEP, Service, files, rows_in, rows_until, shape
+from tests.profiles import shorter
 
 Result = TypeVar("Result")
 
@@ -112,7 +113,7 @@ def test_crash_at_every_call_of_a_real_disk(tmp_path_factory: pytest.TempPathFac
 def test_two_crashes_in_a_row(kind: type[Machine]) -> None:
     """The recovery from a crash may crash as well, at any call."""
     expected, calls = unbroken(kind())
-    for seed in range(300 if kind is DiskMachine else 100):
+    for seed in range(shorter(300 if kind is DiskMachine else 100)):
         rng = random.Random(seed)
         machine = kind(seed)  # type: ignore[call-arg]
         acknowledged = run_until_crash(machine.process(Fault.CRASH_AFTER, rng.randint(1, calls)))

@@ -31,6 +31,7 @@ from storage.updates import MIN_TIME
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
 from tests.crash.simservice import DELAY, NAME, PARTITIONS, TOPIC, Log, SimService, program
+from tests.profiles import shorter
 
 STEPS = 30
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)
@@ -260,7 +261,7 @@ def run_all(seeds: Iterable[int], kind: Callable[[object], Machine] = DiskMachin
 @pytest.mark.parametrize("kind", [DiskMachine, StoreMachine])
 @pytest.mark.parametrize("first", [0, 20])
 def test_whatever_happens_answers_are_those_of_the_log(first: int, kind: Callable[[object], Machine]) -> None:
-    run_all(range(first, first + 20), kind)
+    run_all(range(first, first + shorter(20)), kind)
 
 
 @pytest.mark.parametrize("kind", [DiskMachine, StoreMachine])

@@ -13,8 +13,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from service.client import ServerError, connect
 from tests.live.service import PATIENCE, Feeder, Service, wait_for
 from tests.live.truth import Truth
+from tests.profiles import shorter
 
-KILLS = 10
+KILLS = shorter(10, 1)
 """Of each of the four kinds of process."""
 
 
@@ -61,10 +62,9 @@ def _check(truth: Truth, samples: dict[int, dict[str, set[tuple[int, ...]]]]) ->
             assert rows[view] == wanted[view], f"{view} as of {as_of}"
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.broker
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_sampled_answer_is_the_recomputed_one(tmp_path: Path, workers: int) -> None:
     truth = Truth()
     with Service(tmp_path, workers) as service:
@@ -141,7 +141,6 @@ def _refuse(service: Service, frontier: int) -> None:
     assert sum(float(line.rsplit(" ", 1)[1]) for line in counted) + sum("reject" in line for line in late) >= len(bad)
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.timeout(1500)

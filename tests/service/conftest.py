@@ -10,13 +10,6 @@ from service.broker import EmbeddedBroker
 from tests.service.driven import Service
 
 
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """One running broker for all tests that only need one; use topic names of your own, do not stop it."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
 @pytest.fixture
 def service(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[Service]:
     """A service that was not started yet."""

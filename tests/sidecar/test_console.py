@@ -15,12 +15,10 @@ from playwright.sync_api import Browser, expect
 from service.access import Access
 from service.settings import load
 from service.sidecar.app import STATIC
-from tests import chromium, debian
+from tests import chromium
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.consoles import SECOND, Console, begin, opened
-
-pytestmark = pytest.mark.timeout(debian.INSTALL_SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests import chromium, debian
+from tests import chromium
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.consoles import Console, begin, opened
 from tests.sidecar.process import running
-
-pytestmark = pytest.mark.timeout(debian.INSTALL_SECONDS)
 
 AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
 
