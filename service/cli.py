@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from service.commands import control, joining, kafka, programs, reading, states
+from service.commands import control, joining, kafka, programs, reading, sinks, states
 from service.commands.base import Enough, Group, debug_option
 
 INTERRUPTED = 130
@@ -24,7 +24,7 @@ _COMMANDS = (
     *(kafka.send, kafka.dlq),
     *(reading.query, reading.watch, reading.status),
     *(control.pause, control.resume, control.drain),
-    states.state,
+    *(states.state, sinks.sinks),
     joining.programs,
 )
 

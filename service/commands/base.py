@@ -129,8 +129,14 @@ def flags(pairs: Sequence[str]) -> dict[str, object]:
     return given
 
 
+BOOTSTRAP = click.option("--bootstrap", help="The brokers, host:port; default: the settings' kafka.bootstrap.")
+
+
 def kafka_settings(config: Path | None, pairs: Sequence[str], bootstrap: str | None) -> Settings:
-    """The settings, with --bootstrap in them. Raises BadSettings."""
+    """The settings, with --bootstrap, if it is given, in them. Raises BadSettings."""
     from service.settings import load
 
-    return load(config, flags(pairs) | {"kafka.bootstrap": bootstrap}).settings
+    given = flags(pairs)
+    if bootstrap is not None:
+        given["kafka.bootstrap"] = bootstrap
+    return load(config, given).settings

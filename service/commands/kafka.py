@@ -6,9 +6,7 @@ from pathlib import Path
 
 import click
 
-from service.commands.base import Asked, Command, Group, kafka_settings, with_settings, with_sidecar
-
-_bootstrap = click.option("--bootstrap", help="The brokers, host:port; default: the settings' kafka.bootstrap.")
+from service.commands.base import BOOTSTRAP, Asked, Command, Group, kafka_settings, with_settings, with_sidecar
 
 
 @click.command(cls=Command)
@@ -19,7 +17,7 @@ _bootstrap = click.option("--bootstrap", help="The brokers, host:port; default: 
     "--wait", type=click.FloatRange(0), metavar="S", help="With --source: until the views have them, so long."
 )
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Updates a second, at most.")
-@_bootstrap
+@BOOTSTRAP
 @click.option(
     "--format", "form", type=click.Choice(["vernier", "json"]), help="Default: what the settings say of the topic."
 )
@@ -83,7 +81,7 @@ _reason = click.option("--reason", help="Only letters refused for this reason.")
 @_sources
 @_reason
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@_bootstrap
+@BOOTSTRAP
 @with_settings
 def dlq_list(
     sources: tuple[str, ...],
@@ -115,7 +113,7 @@ def dlq_list(
 @_sources
 @_reason
 @click.option("--again", is_flag=True, help="Also what an earlier replay has dealt with.")
-@_bootstrap
+@BOOTSTRAP
 @with_settings
 def dlq_replay(
     sources: tuple[str, ...],

@@ -20,7 +20,7 @@ def state() -> None:
 _directory = click.argument("directory")
 
 
-def _opened(directory: str) -> StateDirectory:
+def open_state(directory: str) -> StateDirectory:
     """A state directory, or URI, with something in it; a mistyped path is not made into one."""
     from storage.errors import NothingCommitted
     from storage.place import Place
@@ -44,7 +44,7 @@ def state_list(directory: str) -> None:
     from service.display import state_text
     from storage.survey import survey
 
-    found = _opened(directory)
+    found = open_state(directory)
     click.echo(state_text(survey(found), found.segments()))
 
 
@@ -55,7 +55,7 @@ def state_verify(directory: str) -> None:
     from service.progress import on_terminal
     from storage.audit import audit
 
-    opened, show = _opened(directory), on_terminal()
+    opened, show = open_state(directory), on_terminal()
     try:
         found = audit(opened, lambda done, size: show.done("verifying", done, size, "B"))
     finally:
@@ -83,7 +83,7 @@ def state_copy(directory: str, target: str) -> None:
     from storage.place import Place
     from storage.state import StateDirectory
 
-    opened, show = _opened(directory), on_terminal()
+    opened, show = open_state(directory), on_terminal()
     try:
         copied = copy_newest(
             opened, StateDirectory(Place(target)), [FOLDER], lambda done, all_: show.done("copying", done, all_, "")
@@ -98,7 +98,7 @@ def state_copy(directory: str, target: str) -> None:
 @click.option("--keep", type=click.IntRange(2), default=64, show_default=True, help="Epochs that stay.")
 def state_gc(directory: str, keep: int) -> None:
     """Remove old epochs of DIRECTORY, and files that no epoch needs. The service must be stopped."""
-    owned = _opened(directory)
+    owned = open_state(directory)
     before = sum(owned.segments().values())
     with owned:
         found = owned.gc(keep)

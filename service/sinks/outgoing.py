@@ -98,9 +98,8 @@ def _vernier(sink: Outgoing, step: Step) -> Iterator[Message]:
     own = np.zeros(len(whole), np.int64)
     if sink.partitions > 1:
         own = _owners(step, sink.partitions)
-    texts = joined(
-        *_array(_columns(step, step.view.schema.names)), ',"', _integers(whole.time), '",', _integers(whole.diff), "]"
-    )
+    rows = _array(_columns(step, step.view.schema.names))
+    texts = joined("[", *rows, ',"', _integers(whole.time), '",', _integers(whole.diff), "]")
     # A snapshot that replaces what was there is no sum with it, so a source must not take it for one.
     instead = ',"restarts":true' if step.restarts else ""
     kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
@@ -133,7 +132,7 @@ def _statements(lower: int, upper: int, time: Ints) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Keyed:
+class Keyed:
     """Changes of keys, in the order of time. key: JSON text; before, after: of the row, None where there is none."""
 
     key: str
@@ -144,7 +143,7 @@ class _Keyed:
 
 def _upsert(sink: Outgoing, step: Step) -> Iterator[Message]:
     kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
-    for change in _by_key(sink, step):
+    for change in changes_by_key(step, sink.format):
         key = change.key.encode()
         value = None if change.after is None else change.after.encode()
         yield Message(murmur2(key) % 0x80000000 % sink.partitions, kind, key, value)
@@ -156,7 +155,7 @@ def _debezium(sink: Outgoing, step: Step) -> Iterator[Message]:
     about = {"connector": "vernier", "name": sink.app, "db": sink.app, "table": sink.view}
     about["snapshot"] = "true" if kind == "snapshot" else "false"
     fixed = json.dumps(about)[:-1]
-    for change in _by_key(sink, step):
+    for change in changes_by_key(step, sink.format):
         op = "r" if kind == "snapshot" else "d" if change.after is None else "c" if change.before is None else "u"
         ms, us = change.time // 1_000_000, change.time // 1_000
         at = f'"ts_ms": {ms}, "ts_us": {us}, "ts_ns": {change.time}'
@@ -169,8 +168,8 @@ def _debezium(sink: Outgoing, step: Step) -> Iterator[Message]:
     yield from sink.resolved(step)
 
 
-def _by_key(sink: Outgoing, step: Step) -> Iterator[_Keyed]:
-    """What becomes of each key at each time. Raises NotOneRow."""
+def changes_by_key(step: Step, form: str = "upsert") -> Iterator[Keyed]:
+    """What becomes of each key at each time. Raises NotOneRow, which names the format."""
     view, updates = step.view, step.changes
     if not len(updates):
         return
@@ -190,10 +189,23 @@ def _by_key(sink: Outgoing, step: Step) -> Iterator[_Keyed]:
     for start, end in zip(first.tolist(), stop.tolist(), strict=True):
         signs = diff[start:end].tolist()
         if signs not in ([1], [-1], [-1, 1]):
-            raise NotOneRow(view=view.name, key=keys[start], time=time[start], format=sink.format)
+            raise NotOneRow(view=view.name, key=keys[start], time=time[start], format=form)
         before = rows[start] if signs[0] < 0 else None
         after = rows[end - 1] if signs[-1] > 0 else None
-        yield _Keyed(keys[start], time[start], before, after)
+        yield Keyed(keys[start], time[start], before, after)
+
+
+def rows_as_arrays(step: Step) -> list[str]:
+    """The rows of a step's changes, as format `vernier` writes them."""
+    found: list[str] = joined(*_array(_columns(step, step.view.schema.names))).to_pylist()
+    return found
+
+
+def objects(step: Step, names: Sequence[str] | None = None) -> list[str]:
+    """The rows of a step's changes, or some columns of them, as the other formats write them."""
+    listed = step.view.schema.names if names is None else names
+    found: list[str] = joined(*_object(_columns(step, listed))).to_pylist()
+    return found
 
 
 # --- columns of text --------------------------------------------------------------------------------------------------
@@ -212,7 +224,7 @@ def _columns(step: Step, names: Iterable[str], order: Any = None) -> list[tuple[
 
 
 def _array(columns: Sequence[tuple[str, pa.LargeStringArray]]) -> list[Any]:
-    parts: list[Any] = ["[["]
+    parts: list[Any] = ["["]
     for number, (_, texts) in enumerate(columns):
         parts += [",", texts] if number else [texts]
     return [*parts, "]"]
