@@ -43,6 +43,10 @@ class WrongType(ProgramError):
     """Types that do not fit one another, or an argument of the wrong kind."""
 
 
+class WrongArguments(ProgramError, TypeError):
+    """A call whose arguments a method does not take; a TypeError, too, as Python's own is."""
+
+
 class NameClash(ProgramError):
     """Two columns, sources or views would share one name."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import xxhash
 
 from operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed, meant
+from operators.language.arguments import checked_methods
 from operators.language.collection import Collection
 from operators.language.duration import nanoseconds
 from operators.language.location import NOWHERE, Location, at_frame, here
@@ -34,6 +35,7 @@ class ViewDecl:
     where: Location = field(default=NOWHERE, compare=False)
 
 
+@checked_methods
 class App:
     """A program: sources that change, and views on what follows from them.
 

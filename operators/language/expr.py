@@ -58,6 +58,7 @@ _LEVEL = {
     "%": 5,
 }
 _ATOM, _PREFIX = 7, 6
+_COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 
 
 class Expr(Methods, Signs):
@@ -155,6 +156,9 @@ class Expr(Methods, Signs):
         raise no_expression_method(name, [method for method in dir(Expr) if not method.startswith("_")])
 
     def _binary(self, op: str, other: object, swapped: bool = False) -> Expr:
+        if other is None and op in _COMPARISONS:
+            instead = "is_null" if op == "==" else "is_not_null"
+            raise WrongType(problem=f"a comparison with None is never true; write {self.text(_ATOM)}.{instead}()")
         one, two = (as_expr(other), self) if swapped else (self, as_expr(other))
         return Binary(op, one, two)
 
@@ -457,6 +461,9 @@ def as_expr(value: object) -> Expr:
         return value
     if isinstance(value, type) or callable(value):
         raise WrongType(problem=f"{value!r} is no value for a column; did you mean to call it?")
+    elsewhere = getattr(value, "belongs_in", "")
+    if elsewhere:
+        raise WrongType(problem=f"{value!r} is no value for a column; {elsewhere}")
     return lit(cast(Scalar, value))
 
 

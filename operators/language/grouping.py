@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from operators.errors import NameClash, ProgramError, UnknownName, WrongType
+from operators.language.arguments import checked_methods
 from operators.language.evaluate import bind
 from operators.language.expr import Column, Expr, ExprLike, Literal, named
 from operators.language.functions import check_function
@@ -45,6 +46,7 @@ class Grouping(Linear):
 
     def group_by(self, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[Self]":
         """Group rows by columns or named values, for `.agg(...)`; nulls are one group. Without keys: all rows."""
+        self._check_texts(named_keys, "group_by")
         pairs = named(keys, named_keys, "group_by")
         for name, expr in pairs:
             check_name(name, "a key of group_by")
@@ -64,6 +66,7 @@ class Grouping(Linear):
         return self.group_by(*given).reduce(fn, returns=returns)
 
 
+@checked_methods
 class Grouped(Generic[C]):
     """A collection with its grouping keys; `.agg(...)` or `.reduce(...)` make a collection of it again."""
 

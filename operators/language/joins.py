@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from operators.errors import NameClash, ProgramError, WrongType, listed, meant
-from operators.language.expr import ExprLike, as_expr
+from operators.language.expr import Column, ExprLike, as_expr
 from operators.language.grouping import Grouping
 from operators.language.logical import Negate, Node, Union
 from operators.language.matching import HOW, Sides, once, same_rows
@@ -26,6 +26,7 @@ class Joins(Grouping):
         right_on: str | Sequence[str] | None = None,
         how: str = "inner",
         where: ExprLike = None,
+        suffix: str | None = None,
     ) -> Self:
         """Pairs of rows whose keys are equal; multiplicities multiply, null keys match nothing.
 
@@ -35,6 +36,7 @@ class Joins(Grouping):
         how: "inner"; "left", "right" and "full" add the rows of that side (of both) that no present row of the other
         one matches, as often as they are there, with nulls for the other side; "semi" keeps the rows of the left side
         that a present row of the right one matches, as often as they are there, "anti" those that none does.
+        suffix: added to the names of the right side's columns that the left side has, too (`where` sees them so).
         Raises NameClash when both sides have another column of one name, WrongType when key types differ.
         Cost: a change costs what its pairs do. All but "inner" also count the present rows of a key on the side whose
         presence matters; inside a loop they look through those of a changed key, unless they are distinct rows.
@@ -46,6 +48,11 @@ class Joins(Grouping):
         left_keys, right_keys = join_keys(on, left_on, right_on, "join")
         self._check_columns(left_keys, "the left side of the join")
         other._check_columns(right_keys, "the right side of the join")
+        if suffix is not None:
+            shared = () if on is None else right_keys
+            names = {name: name + suffix for name in other.columns if name in self.columns and name not in shared}
+            other = other._project([(names.get(name, name), Column(name)) for name in other.columns])
+            right_keys = tuple(names.get(name, name) for name in right_keys)
         if on is None and left_keys == right_keys and (how not in ("semi", "anti") or where is not None):
             raise NameClash(
                 problem=f"both keys are named {listed(left_keys)}; write on={list(left_keys)} and they come once"

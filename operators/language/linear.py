@@ -21,6 +21,7 @@ class Linear(Temporal):
 
     def select(self, *columns: str | Expr, **named_columns: str | ExprLike) -> Self:
         """One row for each row: the given columns and values, in order. Text names a column; multiplicities stay."""
+        self._check_texts(named_columns, "select")
         pairs = named(columns, named_columns, "select")
         if not pairs:
             raise ProgramError(problem=f"select needs at least one column (there are {listed(self.columns)})")
@@ -28,6 +29,7 @@ class Linear(Temporal):
 
     def with_columns(self, *columns: Expr, **named_columns: str | ExprLike) -> Self:
         """All columns, with the given ones added behind them or, where the name exists, put in their place."""
+        self._check_texts(named_columns, "with_columns")
         new = dict(named(columns, named_columns, "with_columns"))
         kept = [(name, new.pop(name, Column(name))) for name in self.columns]
         return self._project([*kept, *new.items()])

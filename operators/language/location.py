@@ -23,7 +23,7 @@ class Location:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 NOWHERE = Location("<unknown>", 0, "")

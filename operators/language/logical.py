@@ -243,6 +243,9 @@ class Aggregation:
     """One aggregate: `kind` as in aggregates.py; `expr` is what it looks at, None for count of rows; `more` are further
     arguments; `option` is what else it needs, and has a key() where str() does not say all of it."""
 
+    belongs_in: ClassVar[str] = 'an aggregate belongs in .group_by("key").agg(name=...)'
+    """Said where an aggregate stands for a value of each row."""
+
     kind: str
     expr: Expr | None = None
     more: tuple[Expr, ...] = ()

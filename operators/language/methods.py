@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from operators.errors import WrongType
+from operators.language.arguments import checked_methods
 
 if TYPE_CHECKING:
     from operators.language.expr import Expr, ExprLike
@@ -22,6 +23,7 @@ class Base:
         raise NotImplementedError
 
 
+@checked_methods
 class TextMethods(Base):
     """Of String, some also of Binary and List. Positions count from 1 and lengths are in code points, as in Spark."""
 
@@ -114,6 +116,7 @@ class TextMethods(Base):
         return self._call("reverse")
 
 
+@checked_methods
 class NumberMethods(Base):
     """Of Int64, Float64 and Decimal. Integers and decimals that leave their type raise an overflow."""
 
@@ -163,6 +166,7 @@ class NumberMethods(Base):
         return self._call("is_nan")
 
 
+@checked_methods
 class TimeMethods(Base):
     """Of Date and TimestampNs (in UTC); those of the clock are of TimestampNs alone. All but date_trunc give Int64."""
 
@@ -216,6 +220,7 @@ class TimeMethods(Base):
         return self._call("date_trunc", unit)
 
 
+@checked_methods
 class PartMethods(Base):
     """Of Struct and List."""
 
@@ -228,6 +233,7 @@ class PartMethods(Base):
         return self._call("get", index)
 
 
+@checked_methods
 class Methods(TextMethods, NumberMethods, TimeMethods, PartMethods):
     """All of them."""
 

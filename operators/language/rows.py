@@ -1,9 +1,10 @@
 """What all collections have, whatever can be done with them: a node of the logical plan, and errors that help."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NoReturn, Self
 
-from operators.errors import UnknownName, WrongType
+from operators.errors import UnknownColumn, UnknownName, WrongType
+from operators.language.arguments import checked_methods
 from operators.language.expr import Column, Expr, Nullability
 from operators.language.logical import Node, Project
 from operators.language.names import no_method
@@ -12,6 +13,10 @@ from operators.language.schema import RowType, check_name
 
 class Rows:
     """A multiset of rows that changes over time; the families of operators add methods to it (see Collection)."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        checked_methods(cls)
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -38,6 +43,15 @@ class Rows:
     def _check_columns(self, names: Iterable[str], what: str) -> None:
         for name in names:
             self.schema.field(name, what)
+
+    def _check_texts(self, values: Mapping[str, object], what: str) -> None:
+        """Raise UnknownColumn for a value given as text that names no column: often the text itself is meant."""
+        for name, value in values.items():
+            if isinstance(value, str) and value not in self.columns:
+                unknown = UnknownColumn.of(value, self.columns)
+                raise UnknownColumn(
+                    problem=f"{unknown.problem}; for the text itself write {what}({name}=lit({value!r}))"
+                )
 
     @classmethod
     def _methods(cls) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import BadValue, NameClash, UnknownColumn, WrongType
+from operators.errors import BadValue, NameClash, UnknownColumn, WrongType, meant
 from operators.language.decimals import Decimal
 from operators.language.parts import Composed, Slot, words_of
 from operators.language.structs import Struct
@@ -169,7 +169,7 @@ class RowType:
 
     def encode_rows(self, rows: Iterable[Sequence[Any] | Mapping[str, Any]], heap: Heap | None = None) -> Words:
         """Encode Python rows (tuples in column order or dicts); for tests and small inputs. Raises BadValue."""
-        table = [tuple(row[name] for name in self.names) if isinstance(row, Mapping) else tuple(row) for row in rows]
+        table = [self._in_order(row) if isinstance(row, Mapping) else tuple(row) for row in rows]
         for row in table:
             if len(row) != len(self.fields):
                 problem = f"the row {row!r} has {len(row)} values for the columns {', '.join(self.names)}"
@@ -179,6 +179,16 @@ class RowType:
             words = field.encode_python([row[i] for row in table], heap)
             out[:, field.offset : field.offset + field.words] = words
         return out
+
+    def _in_order(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values of a dict in column order; a nullable column that is left out is null. Raises BadValue."""
+        for name in row:
+            if name not in self.names:
+                raise BadValue(column=name, problem=f"there is no such column{meant(name, self.names)} ({self})")
+        for field in self.fields:
+            if field.name not in row and not field.nullable:
+                raise BadValue(column=field.name, problem=f"the row {dict(row)!r} has no value for it")
+        return tuple(row.get(name) for name in self.names)
 
     def decode(self, words: Words, heap: Heap | None = None) -> pa.RecordBatch:
         """Decode int64[n, width] to an Arrow record batch with this type's columns. heap: has the long texts."""

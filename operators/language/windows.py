@@ -25,25 +25,32 @@ class Windowing(Ordering):
         on: str | Expr,
         *,
         tumble: str | int | None = None,
-        hop: str | int | None = None,
+        length: str | int | None = None,
         every: str | int | None = None,
+        hop: str | int | None = None,
         session: str | int | None = None,
         by: Columns = (),
     ) -> Self:
         """The rows with the window of column `on` that they are in, as window_start and window_end (exclusive).
 
-        tumble="1m": windows one behind the other; hop="1m", every="10s": one begins every ten seconds, so a row comes
-        once for each of the windows that it is in; both begin at multiples of the step from 1970-01-01 or 0, and keep
-        multiplicities. session="5m": the rows of each key `by` that follow one another at most five minutes apart are
-        one window, from the first to five minutes after the last; present rows only. Rows whose `on` is null are in no
-        window. The columns have the type of `on`: TimestampNs, Int64 (durations are nanoseconds, or plain numbers) or
-        Date (whole days: numbers, or "1d"). Cost: tumbling and hopping windows are row-wise; a change of a session
-        costs O(rows of its key).
+        tumble="1m": windows one behind the other; length="1m", every="10s": one begins every ten seconds, so a row
+        comes once for each of the windows that it is in (hop= is an older name of length=); both begin at multiples of
+        the step from 1970-01-01 or 0, and keep multiplicities. session="5m": the rows of each key `by` that follow one
+        another at most five minutes apart are one window, from the first to five minutes after the last; present rows
+        only. Rows whose `on` is null are in no window. The columns have the type of `on`: TimestampNs, Int64 (durations
+        are nanoseconds, or plain numbers) or Date (whole days: numbers, or "1d"). Cost: tumbling and hopping windows
+        are row-wise; a change of a session costs O(rows of its key).
         """
         field = ordinal(self.schema.field(column_name(on, "window")), "window")
-        given = [name for name, value in (("tumble", tumble), ("hop", hop), ("session", session)) if value is not None]
-        if len(given) != 1 or (every is None) != (hop is None):
-            raise WrongType(problem='window takes tumble="1m", or hop="1m", every="10s", or session="5m", by=["key"]')
+        if length is not None and hop is not None:
+            raise WrongType(problem="length= and hop= of window are the same: give length= alone")
+        length = hop if length is None else length
+        sizes = (("tumble", tumble), ("length", length), ("session", session))
+        given = [name for name, value in sizes if value is not None]
+        if len(given) != 1 or (every is None) != (length is None):
+            raise WrongType(
+                problem='window takes tumble="1m", or length="1m", every="10s", or session="5m", by=["key"]'
+            )
         grouped = keys(by, self.schema, "by= of window")
         if grouped and session is None:
             raise WrongType(problem="by= is for sessions; tumbling and hopping windows do not depend on other rows")
@@ -53,11 +60,11 @@ class Windowing(Ordering):
             node = grouped_by(self.node, grouped, Sessions(field.name, span(session, field.type, "session")))
             names = (*self.columns, "window_start", "window_end")
             return self._of(Project(node, tuple((name, Column(name)) for name in names)))
-        size = span(tumble if hop is None else hop, field.type, given[0])
+        size = span(tumble if length is None else length, field.type, given[0])
         step = size if every is None else span(every, field.type, "every")
         if step > size or size > MOST_WINDOWS * step:
             raise WrongType(
-                problem=f"hop={hop!r}, every={every!r}: a window begins at least once in its length, "
+                problem=f"length={length!r}, every={every!r}: a window begins at least once in its length, "
                 f"and a row is in {MOST_WINDOWS} at most"
             )
         return self._of(Expand(self.node, Windows(field.name, size, step)))

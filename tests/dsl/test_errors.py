@@ -1,5 +1,6 @@
 """Wrong programs get their error when they are built: the user's line, what was found, what was meant."""
 
+import datetime
 import pickle
 import subprocess
 import sys
@@ -8,7 +9,16 @@ from pathlib import Path
 import pytest
 
 import vernier as vn
-from operators.errors import BadLoop, NameClash, ProgramError, UnknownColumn, UnknownName, WrongType
+from operators.errors import (
+    BadLoop,
+    BadValue,
+    NameClash,
+    ProgramError,
+    UnknownColumn,
+    UnknownName,
+    WrongArguments,
+    WrongType,
+)
 
 HEAD = """\
 import vernier as vn
@@ -30,7 +40,7 @@ sales = app.source("sales", Sale)
 """
 LINE = HEAD.count("\n") + 1
 
-WRONG, NO, TYPE = ProgramError, UnknownName, WrongType
+WRONG, NO, TYPE, ARGUMENTS = ProgramError, UnknownName, WrongType, WrongArguments
 
 CASES: list[tuple[str, type[ProgramError], str]] = [
     # columns
@@ -139,8 +149,32 @@ CASES: list[tuple[str, type[ProgramError], str]] = [
     ('edges.join(nodes, left_on="src", right_on="node", where=col("nod") > 1)', UnknownColumn, "did you mean 'node'?"),
     ('edges.join(vn, on="src")', TYPE, "join takes collections"),
     ('edges.join(nodes, left_on=col("src") + 1, right_on="node")', TYPE, "with_columns first"),
+    (
+        'edges.join(nodes, "src", "left")',
+        ARGUMENTS,
+        "by position, everything else by name: write how='left'",
+    ),
+    (
+        'edges.join(nodes, "src", kind="left")',
+        ARGUMENTS,
+        "join has no argument 'kind' (it is join(other, on=",
+    ),
+    # arguments
+    ("edges.top_k(3, by='src', desc=True)", ARGUMENTS, 'an order is part of by=: by=col("a").desc()'),
+    ("edges.top_k(3, by='src', partition_by='dst')", ARGUMENTS, "write within="),
+    ("sales.window('day', size='1d')", ARGUMENTS, 'write length="1m", every="10s" (it is window(on, tumble=, length='),
+    ("sales.window('day', length='2d', hop='2d', every='1d')", TYPE, "length= and hop= of window are the same"),
+    ("app.view('v', edges, keys=['src'])", ARGUMENTS, "did you mean 'key'?"),
+    ("vn.App('t', retan='5m')", ARGUMENTS, "App has no argument 'retan'; did you mean 'retain'?"),
+    ("edges.select(n=col('src').round(1, 2))", ARGUMENTS, "round takes digits by position"),
+    # values
+    ("edges.select(total=vn.sum('src'))", TYPE, 'an aggregate belongs in .group_by("key").agg(name=...)'),
+    ('edges.select(step="view")', UnknownColumn, "for the text itself write select(step=lit('view'))"),
+    ('sales.filter(col("note") == None)', TYPE, 'a comparison with None is never true; write col("note").is_null()'),
+    ('sales.filter(None != col("note"))', TYPE, 'write col("note").is_not_null()'),
+    ('sales.filter(col("day") > "2026-01-01")', TYPE, "a constant date is date(...)"),
     # orders
-    ("edges.top_k(3)", WRONG, "missing 1 required keyword-only argument: 'by'"),
+    ("edges.top_k(3)", ARGUMENTS, "top_k needs by= (it is top_k(n, by=, within=))"),
     ("edges.top_k(0, by='dst')", TYPE, "a number of rows from 1 to"),
     ("edges.top_k(1, by=[])", WRONG, 'top_k needs an order: by="column"'),
     ("edges.top_k(1, by='dist')", UnknownColumn, "did you mean 'dst'?"),
@@ -295,3 +329,27 @@ def test_importing_is_light() -> None:
     code = f"import sys, vernier; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_a_suffix_tells_the_columns_of_the_right_side_apart() -> None:
+    app = vn.load_program(
+        f"{HEAD}app.view('v', edges.join(edges, left_on='dst', right_on='src', suffix='_2'), key=['src', 'dst_2'])\n"
+    )
+    with vn.testing.run(app) as run:
+        run.update("edges", [((1, 2), 0, 1), ((2, 3), 0, 1)])
+        run.finish()
+        assert app.views["v"].node.schema.names == ("src", "dst", "src_2", "dst_2")
+        assert run.rows("v") == [(1, 2, 2, 3)]
+
+
+def test_rows_as_dicts_may_leave_nulls_out_and_nothing_else() -> None:
+    app = vn.load_program(f"{HEAD}app.view('v', sales, key='shop')\n")
+    row = {"shop": 1, "price": 2.5, "day": datetime.date(1970, 1, 4)}
+    with vn.testing.run(app) as run:
+        run.insert("sales", row, at=0)
+        run.finish()
+        assert run.rows("v") == [(1, 2.5, datetime.date(1970, 1, 4), None)]
+        with pytest.raises(BadValue, match="has no value for it"):
+            run.insert("sales", {"shop": 1}, at=1)
+        with pytest.raises(BadValue, match="no such column; did you mean"):
+            run.insert("sales", row | {"nots": 1}, at=1)

@@ -129,7 +129,7 @@ def test_windows_beyond_64_bits_are_an_error(window: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({}, 'window takes tumble="1m", or hop='),
+        ({}, 'window takes tumble="1m", or length='),
         ({"tumble": 5, "session": 5}, "window takes"),
         ({"hop": 5}, "window takes"),
         ({"tumble": 5, "every": 5}, "window takes"),

@@ -23,5 +23,5 @@ pauses = before.filter(col("previous").is_not_null()).select(
     "user", "window_start", pause=col("window_start") - col("previous")
 )
 app.view("pauses", pauses, key=["user", "window_start"])
-hours = clicks.window("at", hop="1h", every="20m").group_by("window_start").agg(clicks=vn.count())
+hours = clicks.window("at", length="1h", every="20m").group_by("window_start").agg(clicks=vn.count())
 app.view("hours", hours, key=["window_start"])

@@ -72,9 +72,22 @@ def common(bounds: Sequence[Bound], what: str) -> Type | None:
         met = kind if found is None else meeting(found, kind)
         if met is None:
             shown = "; ".join(str(b) for b in bounds)
-            raise WrongType(problem=f"{what} has values of different types ({shown}); cast one of them")
+            raise WrongType(problem=f"{what} has values of different types ({shown}); {_remedy(bounds)}")
         found = met
     return found
+
+
+def _remedy(bounds: Sequence[Bound]) -> str:
+    """What to write where types do not meet: a text beside times is most often a constant time."""
+    texts = [
+        bound.literal.value for bound in bounds if bound.literal is not None and isinstance(bound.literal.value, str)
+    ]
+    kinds = {bound.kind.name for bound in bounds if bound.kind is not None}
+    if texts and "TimestampNs" in kinds:
+        return f"a constant time is datetime(...), or lit({texts[0]!r}).cast(vn.TimestampNs)"
+    if texts and "Date" in kinds:
+        return f"a constant date is date(...), or lit({texts[0]!r}).cast(vn.Date)"
+    return "cast one of them"
 
 
 def narrowed(bound: Bound) -> Type | None:
