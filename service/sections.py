@@ -102,9 +102,11 @@ class Source(Section):
         files = {int(file.stem): file for file in self.schema_folder.glob("*.avsc") if file.stem.isdecimal()}
         return tuple((number, files[number].read_text("utf-8")) for number in sorted(files))
 
-    @field_validator("lateness")
+    @field_validator("lateness", mode="before")
     @classmethod
-    def _is_duration(cls, value: str | None) -> str | None:
+    def _is_duration(cls, value: object) -> object:
+        if isinstance(value, (int, float)) or (isinstance(value, str) and value.strip().replace(".", "").isdecimal()):
+            raise ValueError(f"{value} has no unit; write {value}s for seconds, {value}ms for milliseconds")
         if value is not None:
             _ms(value)
         return value

@@ -91,7 +91,7 @@ def _problem(
         hint = f": write {fits}={extra!r}" if fits else ""
         takes = listed(one.name for one in positional) or "nothing"
         return f"{name} takes {takes} by position, everything else by name{hint} ({usage})"
-    names = dict(zip((one.name for one in positional), given)) | kwargs
+    names = {**dict(zip((one.name for one in positional), given)), **kwargs}
     absent = [one for one in parameters if one.default is one.empty and one.name not in names]
     needed = [one for one in absent if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     return f"{name} needs {listed(map(_spelled, needed))} ({usage})" if needed else f"{name}: {said} ({usage})"

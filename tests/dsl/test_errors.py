@@ -347,7 +347,7 @@ def test_rows_as_dicts_may_leave_nulls_out_and_nothing_else() -> None:
     row = {"shop": 1, "price": 2.5, "day": datetime.date(1970, 1, 4)}
     with vn.testing.run(app) as run:
         run.insert("sales", row, at=0)
-        run.finish()
+        run.advance(1)
         assert run.rows("v") == [(1, 2.5, datetime.date(1970, 1, 4), None)]
         with pytest.raises(BadValue, match="has no value for it"):
             run.insert("sales", {"shop": 1}, at=1)

@@ -88,6 +88,15 @@ def test_durations_have_units(clean_environment: pytest.MonkeyPatch) -> None:
     assert (epoch.heartbeat_ms, epoch.timeout_ms) == (2_000, 5_000)
 
 
+@pytest.mark.parametrize("given", ["5", "5.5", 5])
+def test_a_lateness_without_unit_names_two(tmp_path: Path, given: object) -> None:
+    config = tmp_path / "settings.yaml"
+    config.write_text(json.dumps({"sources": {"edges": {"lateness": given}}}), "utf-8")
+    with pytest.raises(BadSettings, match=f"{given} has no unit; write {given}s for seconds") as refused:
+        load(config, {}, {})
+    assert "sources.edges.lateness" in str(refused.value)
+
+
 def test_secrets_are_shown_nowhere(tmp_path: Path) -> None:
     loaded = load(None, {}, {"VERNIER_KAFKA__SASL_PASSWORD": "hunter2", "VERNIER_KAFKA__SECURITY_PROTOCOL": "SASL_SSL"})
     told = "\n".join(loaded.lines()) + json.dumps(masked(loaded.settings)) + repr(loaded)
