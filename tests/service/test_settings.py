@@ -88,7 +88,7 @@ def test_durations_have_units(clean_environment: pytest.MonkeyPatch) -> None:
     assert (epoch.heartbeat_ms, epoch.timeout_ms) == (2_000, 5_000)
 
 
-@pytest.mark.parametrize("given", ["5", "5.5", 5])
+@pytest.mark.parametrize("given", ["5", "5.5", 5], ids=["text", "fraction", "number"])
 def test_a_lateness_without_unit_names_two(tmp_path: Path, given: object) -> None:
     config = tmp_path / "settings.yaml"
     config.write_text(json.dumps({"sources": {"edges": {"lateness": given}}}), "utf-8")
