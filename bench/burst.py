@@ -23,6 +23,7 @@ import httpx
 import psutil
 from kafka import KafkaProducer
 
+from bench.running import free_port
 from service.broker import EmbeddedBroker
 from service.client import connect
 from service.settings import load
@@ -137,7 +138,7 @@ def run(rate: float, times: float, seconds: float, calm: float, workers: int, fo
             "kafka.bootstrap": broker.bootstrap,
             "state.path": f"{folder}/state",
             "sources.events.format": "json",
-            "http.port": "8653",
+            "http.port": str(free_port()),
             **dict(pair.split("=", 1) for pair in sets),
         }
         supervisor = Supervisor(load(None, flags, {}), None, flags, say=lambda line: None)

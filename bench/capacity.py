@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from bench.running import serving
+from bench.running import free_port, serving
 from service.broker import EmbeddedBroker
 from service.producer import MovingGraph, produce
 from service.settings import Settings, load
@@ -81,7 +81,7 @@ def main() -> None:
             "kafka.embedded": "false",
             "kafka.bootstrap": broker.bootstrap,
             "state.path": f"{folder}/state",
-            "http.port": "8652",
+            "http.port": str(free_port()),
         }
         config = ROOT / "configs" / "demo.yaml"
         loaded = load(config, flags, {})

@@ -28,6 +28,7 @@ import httpx
 import numpy as np
 from kafka import KafkaProducer
 
+from bench.running import free_port
 from service.broker import EmbeddedBroker, create_topics
 from service.producer import BATCH_SECONDS, MovingGraph, Position, messages
 from service.settings import Settings, load
@@ -36,7 +37,6 @@ from service.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC = "graph"
-WARM_SECONDS = 20.0
 
 
 @dataclass
@@ -78,7 +78,7 @@ def sending(settings: Settings, rate: float) -> Iterator[Load]:
         thread.join()
 
 
-def serve(settings: Settings, flags: dict[str, str], rate: float, seconds: float) -> list[float]:
+def serve(settings: Settings, flags: dict[str, str], rate: float, seconds: float, warm: float) -> list[float]:
     """Milliseconds from each batch's sending to its visibility, through the whole service."""
     loaded = load(ROOT / "configs" / "demo.yaml", flags, {})
     ready = threading.Event()
@@ -91,7 +91,7 @@ def serve(settings: Settings, flags: dict[str, str], rate: float, seconds: float
             if not thread.is_alive():
                 raise SystemExit("bench: the service did not start")
         with sending(settings, rate) as sent:
-            time.sleep(WARM_SECONDS)
+            time.sleep(warm)
             began = time.time_ns()
             watch(f"{supervisor.url}/v1/views/histogram/changes", seconds, seen)
         reached = [frontier for frontier, _ in seen]
@@ -117,11 +117,11 @@ def watch(url: str, seconds: float, seen: list[tuple[int, int]]) -> None:
                 return
 
 
-def spin(settings: Settings, flags: dict[str, str], kind: str, rate: float, seconds: float) -> list[float]:
+def spin(settings: Settings, flags: dict[str, str], kind: str, rate: float, seconds: float, warm: float) -> list[float]:
     """Milliseconds from each batch's sending to the end of the foreachBatch that had its rows."""
     with sending(settings, rate) as sent:
-        began = time.time_ns() + int(WARM_SECONDS * 1e9)
-        command = [sys.executable, "-m", "bench.freshness", "--loop", kind, "--seconds", str(WARM_SECONDS + seconds)]
+        began = time.time_ns() + int(warm * 1e9)
+        command = [sys.executable, "-m", "bench.freshness", "--loop", kind, "--seconds", str(warm + seconds)]
         ran = subprocess.run(
             [*command, "--flags", json.dumps(flags)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -158,7 +158,7 @@ def loop(settings: Settings, kind: str, seconds: float) -> None:
             done[batch] = time.time_ns()
 
         door = DoorConfig({}, partitions={TOPIC: settings.workers})
-        query = start_query(open_stream(spark, settings, door, {}), epoch, Path(scratch) / "checkpoint")
+        query = start_query(open_stream(spark, settings, door, {}, None), epoch, Path(scratch) / "checkpoint")
         query.awaitTermination(int(seconds))
         batches = []
         for progress in query.recentProgress:
@@ -183,6 +183,7 @@ def main() -> None:
     """Read the arguments, print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60, help="of each of the three, after its warm-up")
+    parser.add_argument("--warm", type=float, default=20, help="seconds of each that do not count")
     parser.add_argument("--rate", type=float, default=1_000, help="changes a second")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--loop", choices=("read", "pass"), help=argparse.SUPPRESS)
@@ -199,13 +200,13 @@ def main() -> None:
                 "kafka.embedded": "false",
                 "kafka.bootstrap": broker.bootstrap,
                 "state.path": f"{folder}/state",
-                "http.port": "8651",
+                "http.port": str(free_port()),
             }
             settings = load(ROOT / "configs" / "demo.yaml", flags, {}).settings
             if name == "service":
-                found = serve(settings, flags, given.rate, given.seconds)
+                found = serve(settings, flags, given.rate, given.seconds, given.warm)
             else:
-                found = spin(settings, flags, name, given.rate, given.seconds)
+                found = spin(settings, flags, name, given.rate, given.seconds, given.warm)
         results[name] = {**summary(found), "load": round(os.getloadavg()[0], 1)}
         print(f"bench: {name} {results[name]}", file=sys.stderr, flush=True)
     results["ratio_to_read"] = round(results["service"]["p50_ms"] / results["read"]["p50_ms"], 2)

@@ -30,7 +30,6 @@ import psutil
 
 from bench.running import Running, demonstration
 
-WARM_SECONDS = 30.0
 SUBSCRIBER_BYTES = 1 << 20
 """Less than by default, so that a pause of seconds is enough to be too slow."""
 PHASES = "nothing,look_ups,streams,both,nothing_again,others"
@@ -103,9 +102,11 @@ class Phase:
 def wrk_command(
     folder: Path, url: str, paths: list[str], connections: int, seconds: float, body: str | None = None
 ) -> list[str]:
-    """How to run wrk with a script of ours, which is put into the folder; its last line is then JSON."""
+    """How to run wrk with a script of ours, which is put into the folder; its last line is then JSON. Without wrk
+    (on Debian `apt-get install wrk`) bench.clients asks, which is slower."""
     if shutil.which("wrk") is None:
-        raise SystemExit("bench: there is no wrk on the path; on Debian `apt-get install wrk`")
+        asked = ["--connections", str(connections), "--seconds", f"{seconds:g}", *(["--body", body] if body else [])]
+        return [sys.executable, "-m", "bench.clients", "ask", url, *asked, "--paths", *paths]
     script = folder / f"{time.monotonic_ns()}.lua"
     listed = "{" + ", ".join(json.dumps(path) for path in paths) + "}"
     quoted = "nil" if body is None else f"[==[{body}]==]"
@@ -179,16 +180,14 @@ def main() -> None:
     parser.add_argument("--subscribers", type=int, default=1_000)
     parser.add_argument("--slow", type=int, default=20, help="change streams that stop reading for half of the time")
     parser.add_argument("--phases", default=PHASES, help="some of them, in their order")
-    parser.add_argument("--port", type=int, default=8654)
+    parser.add_argument("--warm", type=float, default=30, help="seconds before the first phase")
     given = parser.parse_args()
     result: dict[str, Any] = {"bench": "load", "rate": given.rate, "seconds": given.seconds}
     with (
         tempfile.TemporaryDirectory(prefix="load-") as folder,
-        demonstration(
-            Path(folder), port=given.port, rate=given.rate, set_={"http.subscriber_bytes": str(SUBSCRIBER_BYTES)}
-        ) as running,
+        demonstration(Path(folder), rate=given.rate, set_={"http.subscriber_bytes": str(SUBSCRIBER_BYTES)}) as running,
     ):
-        time.sleep(WARM_SECONDS)
+        time.sleep(given.warm)
 
         def phase(name: str, begin: Callable[[Phase], None], seconds: float = given.seconds) -> None:
             one = Phase(running, seconds)

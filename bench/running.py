@@ -7,6 +7,7 @@ which they make can be counted, temporary ones too.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections import deque
@@ -135,6 +136,14 @@ def recount(changes: int) -> dict[str, dict[tuple[int, ...], int]]:
     }
 
 
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
 @contextmanager
 def serving(
     loaded: Loaded, config: Path | None, flags: Mapping[str, Any], more: Sequence[Callable[[Supervisor], Child]] = ()
@@ -156,7 +165,7 @@ def serving(
 
 @contextmanager
 def demonstration(
-    folder: Path, *, port: int, rate: float, workers: int = 2, retain: str | None = None, set_: Mapping[str, str] = {}
+    folder: Path, *, rate: float, workers: int = 2, retain: str | None = None, set_: Mapping[str, str] = {}
 ) -> Iterator[Running]:
     """Run it for as long as the block does. rate: changes a second; retain: history instead of the program's own."""
     os.chdir(ROOT)
@@ -176,7 +185,7 @@ def demonstration(
             "kafka.embedded": "false",
             "kafka.bootstrap": broker.bootstrap,
             "state.path": f"{folder}/state",
-            "http.port": str(port),
+            "http.port": free_port(),
             **set_,
         }
         loaded = load(CONFIG, flags, {})

@@ -45,7 +45,6 @@ NOISE = {
     "open": 10,
     "metrics_kb": 2.0,
 }
-WARM_SECONDS = 30
 _FIRST_NS = 10**18
 """The frontier is before this until there is data."""
 
@@ -228,21 +227,21 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1_000, help="changes a second")
     parser.add_argument("--retain", default="2m", help="history of the views")
     parser.add_argument("--every", type=float, default=5, help="seconds between samples")
-    parser.add_argument("--port", type=int, default=8653)
+    parser.add_argument("--warm", type=float, default=30, help="seconds before the first sample")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--series", type=Path, help="where all samples are written to, as JSON")
     given = parser.parse_args()
     plot_to, series_to = (path.absolute() if path else None for path in (given.plot, given.series))
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as folder,
-        demonstration(Path(folder), port=given.port, rate=given.rate, retain=given.retain) as running,
+        demonstration(Path(folder), rate=given.rate, retain=given.retain) as running,
     ):
         stop = threading.Event()
         followed = [Followed("histogram"), Followed("reach")]
         threads = [threading.Thread(target=one.run, args=(running.url, stop)) for one in followed]
         for thread in threads:
             thread.start()
-        time.sleep(WARM_SECONDS)
+        time.sleep(given.warm)
         sampler = Sampler(running, followed[0])
         while (left := given.seconds - (time.monotonic() - sampler.began)) > 0:
             sampler.sample()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import tempfile
 import time
 from contextlib import ExitStack
@@ -26,7 +25,7 @@ from kafka import KafkaProducer
 
 from bench.edges import write_words
 from bench.players import ROOT, Player, Spec
-from bench.running import serving
+from bench.running import free_port, serving
 from bench.stream import Ints, Stream, Sums, random_graph
 from service.broker import EmbeddedBroker, create_topics
 from service.client import Client, ServerError, connect
@@ -67,14 +66,6 @@ def fill(bootstrap: str, stream: Stream, updates: int, partitions: int) -> None:
         promise(at + 1, stop + 1)
     producer.flush()
     producer.close()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def frontier(client: Client) -> int:

@@ -1,5 +1,6 @@
 """A live service as a user has it: `vernier up` in processes of its own, real broker, real Spark, real files."""
 
+import contextlib
 import json
 import os
 import random
@@ -22,6 +23,15 @@ from tests.live.truth import Truth
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES, EDGES = 60, 110
+ROLES = ("worker", "daemon", "driver", "jvm", "sidecar", "publisher", "broker", "supervisor")
+_MODULES = {
+    "service.driver": "driver",
+    "service.sidecar": "sidecar",
+    "service.sinks": "publisher",
+    "kafka.Kafka": "broker",
+}
+_TAG = "SERVICE_UNDER_TEST"
+"""The variable by which a service's processes are found."""
 PATIENCE = 150.0
 """Seconds that anything may take before the test gives up; never part of a result."""
 
@@ -126,10 +136,23 @@ class Feeder(threading.Thread):
 
 
 class Service:
-    """`vernier up` on folders of its own. As a context manager it ends all that it started."""
+    """`vernier up` on folders of its own. As a context manager it ends all that it started.
 
-    def __init__(self, folder: Path, workers: int, **settings: Any) -> None:
-        self.folder, self.workers = folder, workers
+    program: instead of the demonstration's. settings: instead of those below. enter: what the process does before it
+    becomes `vernier up`, such as joining a control group.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        program: Path = ROOT / "configs" / "demo.py",
+        enter: Callable[[], None] | None = None,
+        patience: float = PATIENCE,
+        **settings: Any,
+    ) -> None:
+        self.folder, self.workers, self.program, self.enter = folder, workers, program, enter
+        self.patience = patience
         self.bootstrap = f"127.0.0.1:{free_port()}"
         self.url = f"http://127.0.0.1:{free_port()}"
         event = {"topic": "graph", "format": "vernier", "clock": "event"}
@@ -165,11 +188,19 @@ class Service:
 
     def start(self) -> None:
         """Start, and wait until every view answers."""
-        command = [sys.executable, "-m", "vernier", "up", str(ROOT / "configs" / "demo.py")]
+        self.launch()
+        wait_for(f"the service is up (see {self.folder}/up.log)", self.alive, self.patience)
+
+    def launch(self) -> None:
+        """Start, and wait for nothing."""
         self.process = subprocess.Popen(
-            [*command, "--config", str(self.config)], cwd=ROOT, stdout=self.output, stderr=self.output
+            [sys.executable, "-m", "vernier", "up", str(self.program), "--config", str(self.config)],
+            cwd=ROOT,
+            stdout=self.output,
+            stderr=self.output,
+            env={**os.environ, _TAG: str(self.folder)},
+            preexec_fn=self.enter,
         )
-        wait_for(f"the service is up (see {self.folder}/up.log)", self.alive)
 
     def alive(self) -> bool:
         """Whether the sidecar answers and knows a frontier."""
@@ -181,7 +212,7 @@ class Service:
         """Ctrl-C; kills what is left after a while."""
         if self.process is None:
             return
-        family = [*psutil.Process(self.process.pid).children(recursive=True)] if self.process.poll() is None else []
+        family = [process for process, role in self.family() if role != "supervisor"]
         self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(60)
@@ -197,15 +228,20 @@ class Service:
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def processes(self, role: str) -> list[psutil.Process]:
-        """The processes of a role: worker, driver, sidecar or broker."""
-        assert self.process is not None
+        """The processes of a role: one of `ROLES`."""
+        return [process for process, name in self.family() if name == role]
+
+    def family(self) -> list[tuple[psutil.Process, str]]:
+        """All processes of the service with their roles, `other` for those that have none.
+
+        They are known by their environment: a process whose parent was killed is nobody's child, but still here.
+        """
         found = []
-        for process in psutil.Process(self.process.pid).children(recursive=True):
-            try:
-                if role in _roles(process):
-                    found.append(process)
-            except psutil.Error:
-                continue
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(_TAG) == str(self.folder):
+                    mine = self.process is not None and process.pid == self.process.pid
+                    found.append((process, "supervisor" if mine else _role(process)))
         return found
 
     def kill(self, role: str, chance: random.Random) -> int:
@@ -246,11 +282,12 @@ class Service:
         return int(body["as_of"]), views
 
 
-def _roles(process: psutil.Process) -> set[str]:
+def _role(process: psutil.Process) -> str:
     line = process.cmdline()
     if "service.daemon" in line:
-        # The daemon's children, forked from it, are the workers; the daemon itself is not one.
+        # The daemon's children, forked from it, are the workers, which may outlive it; the daemon itself is the JVM's.
         parent = process.parent()
-        return {"worker"} if parent is not None and "service.daemon" in parent.cmdline() else set()
-    modules = {"service.driver": "driver", "service.sidecar": "sidecar", "kafka.Kafka": "broker"}
-    return {role for module, role in modules.items() if module in line}
+        return "daemon" if parent is not None and parent.name() == "java" else "worker"
+    if any("SparkSubmit" in part for part in line):
+        return "jvm"
+    return next((role for module, role in _MODULES.items() if module in line), "other")

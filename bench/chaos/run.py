@@ -1,0 +1,288 @@
+"""Run: a service under load and faults from its start to the comparison with the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.attack.hostile import AVRO
+
+from bench.chaos import topics
+from bench.chaos.disk import SmallDisk
+from bench.chaos.explode import explode
+from bench.chaos.faults import Fault, Trouble, disk_faults, schedule
+from bench.chaos.load import Load
+from bench.chaos.memory import Group, Peaks
+from bench.chaos.sources import SETTINGS, odd_settings
+from bench.chaos.truth import VIEWS, Truth
+from bench.chaos.verify import APP, ARRIVING, SINKS, Findings, check, check_letters, moved_up, updates_of
+from bench.chaos.watch import Watch
+from tests.live.service import ROOT, Service, wait_for
+
+PROGRAM = Path(__file__).with_name("program.py")
+DISK_MB = 1024
+READY_SECONDS = 60
+"""After the last fault the service must say that it is ready within this."""
+RECOVERY_SECONDS = 300
+"""A fault after which no answer comes for so long ends the run."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run. memory: bytes for the whole service; disk: whether it has a disk of its own."""
+
+    seconds: float
+    seed: int
+    memory: int | None = None
+    workers: int = 2
+    speed: float = 1.0
+    foreign: bool = True
+    """Whether hostile messages of all kinds come, too."""
+
+
+@dataclass
+class Report:
+    """What happened, and what of it must not happen."""
+
+    plan: Plan
+    findings: Findings = field(default_factory=Findings)
+    faults: Counter[str] = field(default_factory=Counter)
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """One line's worth."""
+        return {
+            "bench": "chaos",
+            "seed": self.plan.seed,
+            "seconds": self.plan.seconds,
+            "right": not self.findings.wrong,
+            "faults": dict(sorted(self.faults.items())),
+            "compared": dict(self.findings.compared),
+            **self.numbers,
+            "wrong": self.findings.wrong[:50],
+        }
+
+
+def run(plan: Plan, say: Say) -> Report:
+    """All of it. Whatever is wrong is in the report; its folder is kept then."""
+    report = Report(plan)
+    folder = Path(tempfile.mkdtemp(prefix="vernier-chaos-"))
+    os.environ["TMPDIR"] = str(folder / "tmp")
+    (folder / "tmp").mkdir()
+    try:
+        with SmallDisk(folder, DISK_MB) as disk, Group(f"vernier-chaos-{os.getpid()}", plan.memory) as group:
+            say(
+                f"in {folder}, state on {disk.kind or 'no disk of its own: it is never full'}, "
+                f"memory in {group.kind or 'no group: it is watched'}"
+            )
+            _run(plan, folder, disk, group, report, say)
+            if plan.memory is not None:
+                report.numbers["exploding_join"] = explode(folder / "explode", group, say)
+    except AssertionError as error:
+        report.findings.add(str(error))
+    except Exception as error:
+        report.findings.add("".join(traceback.format_exception(error)))
+    finally:
+        os.environ.pop("TMPDIR")
+        if report.findings.wrong or report.numbers.get("checked") is None:
+            say(f"logs and state are kept in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+def service_of(plan: Plan, folder: Path, disk: SmallDisk, group: Group) -> Service:
+    """The service under chaos, not started."""
+    program = folder / PROGRAM.name
+    shutil.copyfile(PROGRAM, program)  # a checkout may change while a run goes on
+    schema = folder / "odd.avsc"
+    schema.write_text(json.dumps(AVRO), "utf-8")
+    limited: dict[str, Any] = {"worker_memory_mb": 512} if plan.memory is not None else {}
+    return Service(
+        folder,
+        plan.workers,
+        program,
+        group.enter,
+        RECOVERY_SECONDS,
+        sources=SETTINGS | odd_settings(schema),
+        sinks=SINKS,
+        state={"path": str(disk.folder / "state")},
+        log={"directory": str(folder / "logs")},
+        epoch={"timeout_ms": 120_000},
+        **limited,
+    )
+
+
+def _run(plan: Plan, folder: Path, disk: SmallDisk, group: Group, report: Report, say: Say) -> None:
+    service = service_of(plan, folder, disk, group)
+    peaks = Peaks(group)
+    numbers, findings = report.numbers, report.findings
+    with service:
+        say(f"the service is up at {service.url}")
+        load = Load(service.bootstrap, plan.seed, plan.speed, plan.foreign)
+        watch = Watch(service, peaks, plan.seed)
+        load.start()
+        watch.start()
+        try:
+            wait_for("the first answers", lambda: watch.frontier > 0)
+            load.poisoning.set()
+            watch.aging = True
+            trouble = Trouble(service, disk, random.Random(f"victims {plan.seed}"))
+            _trouble(plan, trouble, load, watch, group, report, say)
+            last = time.monotonic()
+            wait_for("/readyz says yes after the last fault", lambda: _ready(service), READY_SECONDS)
+            numbers["ready_after_seconds"] = round(time.monotonic() - last, 1)
+            say(f"ready {numbers['ready_after_seconds']} s after the last fault; the load ends")
+            end = load.finish()
+            wait_for("all that was sent is final", lambda: watch.frontier >= end, RECOVERY_SECONDS)
+            wait_for("all of it is in the output topics", lambda: _published(service, end), RECOVERY_SECONDS)
+            watch.sample(end - 1)
+        finally:
+            watch.stopped.set()
+            load.stopping.set()
+            watch.join(60)
+        skewed = _skewed(service)
+        say("reading the topics")
+        present = topics.names(service.bootstrap)
+        inputs = topics.read(service.bootstrap, sorted(present & (SETTINGS.keys() | odd_settings(folder).keys())))
+        sinks = topics.read(service.bootstrap, [f"{APP}.{view}" for view in VIEWS])
+        letters = topics.read(service.bootstrap, sorted(name for name in present if name.endswith(".dlq")))
+        audit(service, findings)
+        began = time.monotonic()
+        service.stop()
+        numbers["stopped_in_seconds"] = round(time.monotonic() - began, 1)
+    outputs = {view: sinks[f"{APP}.{view}"] for view in VIEWS}
+    say(
+        f"comparing {sum(map(len, inputs.values()))} messages, {len(watch.samples)} samples, "
+        f"{sum(map(len, outputs.values()))} messages of output and {sum(map(len, letters.values()))} dead letters"
+    )
+    updates = moved_up(updates_of(inputs), outputs, skewed, findings)
+    check(Truth(updates), watch.samples, outputs, findings)
+    check_letters(inputs, letters, findings)
+    for problem in watch.wrong[:20]:
+        findings.add(problem)
+    if group.killed():
+        findings.add(f"the kernel killed {group.killed()} processes for memory")
+    if peaks.over:
+        findings.add(f"the service had {peaks.whole >> 20} MB, {(group.limit or 0) >> 20} are its limit")
+    numbers |= {
+        "messages": load.sent,
+        "hostile": load.hostile_sent,
+        "updates": len(updates),
+        "answers": {str(status): count for status, count in sorted(watch.statuses.items())},
+        "oldest_answer_seconds": round(watch.oldest, 1),
+        "longest_ending_seconds": round(trouble.longest_ending, 1),
+        "slowest_send_seconds": round(load.slowest, 1),
+        "skewed": skewed,
+        "memory": group.kind or "watched",
+        "memory_limit_mb": None if group.limit is None else group.limit >> 20,
+        "killed_for_memory": group.killed(),
+        "peak_mb": {"all at once": peaks.whole >> 20, "group, no files": peaks.grouped >> 20}
+        | {role: size >> 20 for role, size in sorted(peaks.of.items())},
+        "left_in_tmp": sorted(one.name for one in (folder / "tmp").iterdir())[:20],
+        "checked": True,
+    }
+
+
+def _trouble(plan: Plan, trouble: Trouble, load: Load, watch: Watch, group: Group, report: Report, say: Say) -> None:
+    """Fault after fault until the time is over; then whatever has no answers yet gets them."""
+    began = time.monotonic()
+    full = disk_faults(plan.seed, plan.seconds)
+    numbers = report.numbers
+    numbers["longest_recovery_seconds"] = 0.0
+    unanswered = 0
+    for fault in schedule(plan.seed, plan.seconds):
+        passed = time.monotonic() - began
+        if full and passed >= full[0][0]:
+            fault = full.pop(0)[1]
+        if passed + fault.seconds >= plan.seconds:
+            if fault.seconds and passed < plan.seconds:
+                continue  # too long for what is left; another one is shorter
+            break
+        _sound(trouble.service, load, watch)
+        at = time.monotonic()
+        say(
+            f"{passed:5.0f} s: {fault} ({len(watch.samples)} samples, {load.sent} messages, "
+            f"{load.hostile_sent} hostile, oldest answer {watch.oldest:.0f} s, {group.used() >> 20} MB)"
+        )
+        done = trouble.do(fault)
+        report.faults[f"{fault.kind} {fault.role}".strip() if done else f"nothing to {fault.kind}"] += 1
+        unanswered = 0 if fault.waits else unanswered + 1
+        if fault.waits or unanswered > 2:
+            _recovered(fault, trouble.service, load, watch)
+            took = time.monotonic() - at - fault.seconds
+            if took > numbers["longest_recovery_seconds"]:
+                numbers["longest_recovery_seconds"], numbers["longest_recovery_from"] = round(took, 1), str(fault)
+            unanswered = 0
+        threading.Event().wait(fault.pause)
+
+
+def _sound(service: Service, load: Load, watch: Watch) -> None:
+    process = service.process
+    if process is None or process.poll() is not None:
+        said = (service.folder / "up.log").read_text("utf-8", "replace").splitlines()
+        raise AssertionError(f"vernier up ended by itself: {said[-1] if said else 'without a word'}")
+    if load.failure is not None:
+        raise AssertionError(f"the load could not be sent: {load.failure!r}")
+    if watch.wrong:
+        raise AssertionError(watch.wrong[0])
+
+
+def _recovered(fault: Fault, service: Service, load: Load, watch: Watch) -> None:
+    now = time.time_ns()
+
+    def later() -> bool:
+        _sound(service, load, watch)
+        return watch.frontier > now
+
+    wait_for(f"answers go on after {fault}", later, RECOVERY_SECONDS)
+
+
+def audit(service: Service, findings: Findings) -> None:
+    """What the service's own tool finds: `vernier sinks verify`."""
+    command = [sys.executable, "-m", "vernier", "sinks", "verify", "--config", str(service.config)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if ran.returncode:
+        findings.add(f"vernier sinks verify: {ran.stdout[-1500:]} {ran.stderr[-500:]}")
+
+
+def _ready(service: Service) -> bool:
+    return httpx.get(f"{service.url}/readyz", timeout=5).status_code == 200
+
+
+def _published(service: Service, end: int) -> bool:
+    answer = httpx.get(f"{service.url}/v1/sinks", timeout=10)
+    if answer.status_code != 200:
+        return False
+    sinks = answer.json()["sinks"]
+    return len(sinks) == len(VIEWS) and all(int(sink["frontier"] or 0) >= end for sink in sinks.values())
+
+
+def _skewed(service: Service) -> dict[str, int]:
+    """Arrivals that were moved up to the frontier, by source."""
+    found = {}
+    for line in httpx.get(f"{service.url}/metrics", timeout=10).text.splitlines():
+        if line.startswith("vernier_source_late_updates_total{") and 'action="skewed"' in line:
+            name = line.split('source="')[1].split('"')[0]
+            found[name] = int(float(line.rsplit(" ", 1)[1]))
+    return {name: found.get(name, 0) for name in ARRIVING}
+
+
+def line(report: Report) -> str:
+    """The report as one line of JSON."""
+    return json.dumps(report.to_json())

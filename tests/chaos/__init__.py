@@ -1,0 +1,1 @@
+"""The chaos test, and tests of what it is made of."""
