@@ -32,6 +32,12 @@ class Fault:
     pause: float = 0
     waits: bool = True
 
+    @property
+    def starts(self) -> bool:
+        """Whether a new service starts. Until it is up, it ends when anything of it fails, as docs say, so the next
+        fault must wait; neither does it start on a disk without room."""
+        return self.kind == "restart" or (self.kind, self.role) == ("kill", "supervisor")
+
     def __str__(self) -> str:
         lasting = f" for {self.seconds:.0f} s" if self.seconds else ""
         return f"{self.kind}{f' {self.role}' if self.role else ''}{lasting}"
@@ -82,7 +88,7 @@ class Trouble:
             finally:
                 self._disk.free()
             return True
-        if fault.kind == "restart" or (fault.kind, fault.role) == ("kill", "supervisor"):
+        if fault.starts:
             self._end(signal.SIGTERM if fault.kind == "restart" else signal.SIGKILL)
             self.service.launch()
             return True

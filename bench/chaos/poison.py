@@ -7,9 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.attack.hostile import FORMATS, hostile_messages
-
 from bench.chaos.sources import ODD, SETTINGS, clicks
+from tests.attack.hostile import FORMATS, hostile_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ MESSAGES: tuple[Hostile, ...] = (
     Hostile("fraction", "orders", b'{"data":[1.5,2,null,null],"time":5}', reason="schema"),
     Hostile("members that are none", "orders", b'{"data":{"id":1,"who":2},"time":5}', reason="schema"),
     Hostile("empty", "orders", b"", reason="decode"),
-    Hostile("no value", "orders", None, reason="decode"),
+    Hostile("no value", "orders", None, b"key", reason="decode"),
     Hostile("a decimal that is a word", "orders", b'{"data":[1,2,null,"abc"],"time":5}', reason="schema"),
     Hostile("no op", "payments", _payment(op="x")),
     Hostile("created without after", "payments", _payment(after=None), reason="schema"),
@@ -70,7 +69,8 @@ def hostile(chance: random.Random, foreign: bool = True) -> Iterator[Hostile]:
             yield message
             if foreign:
                 forms.append(forms.pop(0))
-                key, value = chance.choice(hostile_messages(forms[0]))
+                # The client does not send a message of neither.
+                key, value = chance.choice([one for one in hostile_messages(forms[0]) if one != (None, None)])
                 yield Hostile(f"foreign {forms[0]}", f"{ODD}{forms[0]}", value, key)
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.attack.hostile import AVRO
 
 from bench.chaos import topics
 from bench.chaos.disk import SmallDisk
@@ -31,6 +30,7 @@ from bench.chaos.sources import SETTINGS, odd_settings
 from bench.chaos.truth import VIEWS, Truth
 from bench.chaos.verify import APP, ARRIVING, SINKS, Findings, check, check_letters, moved_up, updates_of
 from bench.chaos.watch import Watch
+from tests.attack.hostile import AVRO
 from tests.live.service import ROOT, Service, wait_for
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -209,6 +209,9 @@ def _trouble(plan: Plan, trouble: Trouble, load: Load, watch: Watch, group: Grou
     for fault in schedule(plan.seed, plan.seconds):
         passed = time.monotonic() - began
         if full and passed >= full[0][0]:
+            if unanswered:
+                _recovered(fault, trouble.service, load, watch)
+                unanswered = 0
             fault = full.pop(0)[1]
         if passed + fault.seconds >= plan.seconds:
             if fault.seconds and passed < plan.seconds:
@@ -223,7 +226,7 @@ def _trouble(plan: Plan, trouble: Trouble, load: Load, watch: Watch, group: Grou
         done = trouble.do(fault)
         report.faults[f"{fault.kind} {fault.role}".strip() if done else f"nothing to {fault.kind}"] += 1
         unanswered = 0 if fault.waits else unanswered + 1
-        if fault.waits or unanswered > 2:
+        if fault.waits or fault.starts or unanswered > 2:
             _recovered(fault, trouble.service, load, watch)
             took = time.monotonic() - at - fault.seconds
             if took > numbers["longest_recovery_seconds"]:

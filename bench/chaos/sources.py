@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tests.attack.hostile import FORMATS, KEY
 
 from bench.chaos.truth import Row, Update
+from tests.attack.hostile import FORMATS, KEY
 
 PARTITIONS = 2
 HOSTILE = "chaos-hostile"
