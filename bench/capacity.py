@@ -31,7 +31,7 @@ def visible(url: str) -> tuple[int, float]:
     """(updates that became visible so far, seconds that the answers are behind the clock)."""
     latency = httpx.get(f"{url}/v1/latency", timeout=30).json()
     frontier = int(httpx.get(f"{url}/v1/frontiers", timeout=30).json()["upper"][0])
-    return int(latency["views"]["histogram"]["count"]), (time.time_ns() - frontier) / 1e9
+    return int(latency["views"].get("histogram", {"count": 0})["count"]), (time.time_ns() - frontier) / 1e9
 
 
 def at_rate(settings: Settings, url: str, rate: float, seconds: float) -> dict[str, Any]:

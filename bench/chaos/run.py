@@ -37,7 +37,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 DISK_MB = 1024
 READY_SECONDS = 60
 """After the last fault the service must say that it is ready within this."""
-RECOVERY_SECONDS = 300
+RECOVERY_SECONDS = 600
 """A fault after which no answer comes for so long ends the run."""
 Say = Callable[[str], None]
 
@@ -276,9 +276,9 @@ def _published(service: Service, end: int) -> bool:
     return len(sinks) == len(VIEWS) and all(_reaches(sink["frontier"], end) for sink in sinks.values())
 
 
-def _reaches(frontier: list[str], end: int) -> bool:
-    """An empty frontier: everything is complete."""
-    return not frontier or int(frontier[0]) >= end
+def _reaches(frontier: list[str] | None, end: int) -> bool:
+    """None: nobody knows yet. An empty frontier: everything is complete."""
+    return frontier is not None and (not frontier or int(frontier[0]) >= end)
 
 
 def _skewed(service: Service) -> dict[str, int]:
