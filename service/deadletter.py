@@ -15,6 +15,9 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 message without the key that its format needs. late: a time before the frontier. overflow: a number outside its type.
 unknown_source: no source of that name or topic."""
 
+REPLAY_HEADER = "vernier-replay-of"
+"""The header of a message that `dlq replay` has sent again: the place that it had when it came for the first time, as
+topic/partition/offset."""
 _LONGEST = 120
 
 

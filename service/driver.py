@@ -91,6 +91,7 @@ class Driver:
         self.epochs.lag = self.lag
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
         self.letters.recover(self.epochs.newest)
+        self.letters.anew = self.epochs.anew and self.epochs.newest is not None
         self.heartbeat = Heartbeat(settings, self.app.name)
         self.runner = Runner(settings, self.epochs, self.letters, self.heartbeat)
         self.runner.took = self._took

@@ -12,12 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
 from service.deadletter import DeadLetter
+from service.dlq import SUFFIX, rebuilt_group
 from service.errors import LettersNotSent
 from service.kafka.clients import Producer
 from service.kafka.transactions import Transactions
@@ -54,7 +55,7 @@ class Letters:
     ) -> None:
         self._client = settings.kafka_client()
         self._directory = directory
-        self._group = f"{app}.dead-letters"
+        self._app, self._group = app, f"{app}.dead-letters"
         self._mark = TopicPartition(heartbeat_topic(app), 0)
         self._transactions = Transactions(
             self._client,
@@ -64,6 +65,8 @@ class Letters:
             value_serializer=_Nulls(),
         )
         self._unsent: Manifest | None = None
+        self.anew = False
+        """Whether the next epoch begins a state anew: it reads all messages again, so older letters count no more."""
 
     def recover(self, newest: Manifest | None) -> None:
         """Send what the service that died after its last commit did not. Raises LettersNotSent."""
@@ -89,6 +92,8 @@ class Letters:
 
     def send(self, manifest: Manifest) -> int:
         """Send an epoch's letters; returns how many. Raises LettersNotSent; then `settle` finds out which are there."""
+        if self.anew:
+            self._begin_anew(manifest.epoch)
         if not manifest.dead:
             return 0
         self._unsent = manifest
@@ -98,7 +103,7 @@ class Letters:
         offsets = {self._mark: OffsetAndMetadata(manifest.epoch, "", -1)}
         try:
             self._transactions.open()
-            self._transactions.commit(map(_record, letters), offsets, self._group)
+            self._transactions.commit((_record(letter, self._app) for letter in letters), offsets, self._group)
         except KafkaError as error:
             raise LettersNotSent(epoch=manifest.epoch, reason=_named(error)) from error
         self._unsent = None
@@ -108,6 +113,28 @@ class Letters:
     def close(self) -> None:
         """Drop the producer; an unfinished transaction is aborted by its successor."""
         self._transactions.close()
+
+    def _begin_anew(self, epoch: int) -> None:
+        """Mark where the letters of this state begin in the dead-letter topics (dlq.py passes over those before)."""
+        try:
+            consumer = KafkaConsumer(**self._client, group_id=None)
+            try:
+                topics = [topic for topic in consumer.topics() if topic.endswith(SUFFIX)]
+                parts = [TopicPartition(one, n) for one in topics for n in consumer.partitions_for_topic(one) or ()]
+                ends = consumer.end_offsets(parts) if parts else {}
+            finally:
+                consumer.close()
+            if ends:
+                admin = KafkaAdminClient(**self._client)
+                try:
+                    marks = {part: OffsetAndMetadata(end, "", -1) for part, end in ends.items()}
+                    admin.alter_group_offsets(rebuilt_group(self._app), marks)
+                finally:
+                    admin.close()
+        except KafkaError as error:
+            # Nothing is lost: letters from before are listed with those of now, of each message the newest.
+            _log.warning("epoch %d: older dead letters are not marked as such: %s", epoch, _named(error))
+        self.anew = False
 
     def _sent_until(self) -> int:
         """The newest epoch whose letters are out, 0 for none."""
@@ -120,9 +147,10 @@ class Letters:
         return 0 if mark is None else max(0, int(mark.offset))
 
 
-def _record(letter: DeadLetter) -> dict[str, Any]:
+def _record(letter: DeadLetter, app: str) -> dict[str, Any]:
     # The client writes no null header, so that becomes an empty one; all else is as it came.
     headers = [(name, value or b"") for name, value in letter.kafka_headers()]
+    headers.append(("vernier-app", app.encode()))
     value = _NULL if letter.value is None else letter.value
     return {"topic": letter.dlq_topic, "key": letter.key, "value": value, "headers": headers}
 

@@ -75,57 +75,89 @@ def dlq() -> None:
 
 _sources = click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 _reason = click.option("--reason", help="Only letters refused for this reason.")
+_letters = click.option("--letter", "letters", multiple=True, metavar="L", help="Only this one, as the list names it.")
 
 
 @dlq.command("list")
 @_sources
 @_reason
+@click.option("--all", "everything", is_flag=True, help="Also what was sent again, dropped or replaced.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @BOOTSTRAP
 @with_settings
 def dlq_list(
     sources: tuple[str, ...],
     reason: str | None,
+    everything: bool,
     form: str,
     bootstrap: str | None,
     config: Path | None,
     pairs: tuple[str, ...],
 ) -> None:
-    """Show the dead letters of all sources, or of some."""
+    """Show the open dead letters of all sources, or of some: of each message the newest letter."""
     from service.display import json_line, table
     from service.dlq import DeadLetters
 
     shown = []
+    names = ["letter", *(["state"] if everything else []), "reason", "topic", "partition", "offset", "detail"]
     with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as letters:
-        for letter in letters.read():
+        for letter, state in letters.read(everything=everything):
             if reason not in (None, letter.about.get("reason")):
                 continue
             if form == "json":
-                click.echo(json_line(letter.to_json()))
+                click.echo(json_line(letter.to_json() | {"state": state}))
             else:
-                about = [letter.about.get(what, "") for what in ("reason", "topic", "partition", "offset", "detail")]
-                shown.append([f"{letter.topic}/{letter.partition}/{letter.offset}", *about])
+                about = letter.about | {"letter": letter.place, "state": state}
+                shown.append([about.get(name, "") for name in names])
     if form == "table":
-        click.echo(table(["letter", "reason", "topic", "partition", "offset", "detail"], shown))
+        click.echo(table(names, shown))
 
 
 @dlq.command("replay")
 @_sources
 @_reason
-@click.option("--again", is_flag=True, help="Also what an earlier replay has dealt with.")
+@_letters
+@click.option("--again", is_flag=True, help="Also what an earlier replay has sent.")
 @BOOTSTRAP
 @with_settings
 def dlq_replay(
     sources: tuple[str, ...],
     reason: str | None,
+    letters: tuple[str, ...],
     again: bool,
     bootstrap: str | None,
     config: Path | None,
     pairs: tuple[str, ...],
 ) -> None:
-    """Send dead letters to the topics they came from, as they were."""
+    """Send open dead letters to the topics they came from, as they were."""
     from service.dlq import DeadLetters
 
-    with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as letters:
-        sent, passed = letters.replay(reason=reason, everything=again)
+    with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as found:
+        sent, passed = found.replay(reason=reason, letters=letters, again=again)
     click.echo(f"sent {sent} letters again, passed over {passed}")
+
+
+@dlq.command("drop")
+@_sources
+@_reason
+@_letters
+@click.option("--all", "everything", is_flag=True, help="All open letters.")
+@BOOTSTRAP
+@with_settings
+def dlq_drop(
+    sources: tuple[str, ...],
+    reason: str | None,
+    letters: tuple[str, ...],
+    everything: bool,
+    bootstrap: str | None,
+    config: Path | None,
+    pairs: tuple[str, ...],
+) -> None:
+    """Give open dead letters up: they are not listed and not sent again any more. Their topic keeps them."""
+    from service.dlq import DeadLetters
+
+    if not (reason or letters or everything):
+        raise click.UsageError("say which: --letter, --reason or --all")
+    with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as found:
+        dropped, passed = found.drop(reason=reason, letters=letters)
+    click.echo(f"dropped {dropped} letters, passed over {passed}")

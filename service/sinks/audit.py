@@ -9,7 +9,6 @@ service may run meanwhile.
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,9 +17,8 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaTimeoutError
 
+from service.kafka.reading import CommittedReader
 from service.sinks import position
 from service.sinks.history import Step, ViewType
 from service.sinks.outgoing import NotOneRow, changes_by_key, objects, rows_as_arrays
@@ -39,7 +37,6 @@ Kind = Literal["missing", "doubled", "wrong"]
 KINDS: tuple[Kind, ...] = ("missing", "doubled", "wrong")
 MOST = 1_000
 """Differences of a topic that are kept; all are counted."""
-_SILENT_SECONDS = 30.0
 _Place = tuple[int, int]
 """Partition and offset."""
 _Change = tuple[bytes, int]
@@ -173,30 +170,14 @@ class _Sent:
 
 def _messages(client: Mapping[str, Any], topic: str, read: Callable[[int], None]) -> tuple[list[_Sent], bool]:
     """The committed messages of a topic that are there now, and whether they begin at its first one."""
-    consumer = KafkaConsumer(**client, group_id=None, isolation_level="read_committed", enable_auto_commit=False)
-    try:
-        where = [TopicPartition(topic, one) for one in sorted(consumer.partitions_for_topic(topic) or ())]
-        if not where:
-            return [], True
-        consumer.assign(where)
-        begins, ends = consumer.beginning_offsets(where), consumer.end_offsets(where)
-        consumer.seek_to_beginning(*where)
-        found: list[_Sent] = []
-        heard = time.monotonic()
-        # The end counts markers of transactions, which no poll returns; positions pass them.
-        while any(consumer.position(one) < ends[one] for one in where):
-            got = consumer.poll(timeout_ms=500)
-            if got:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > _SILENT_SECONDS:
-                raise KafkaTimeoutError(f"topic {topic} was not read to its end: no message for {_SILENT_SECONDS:g} s")
-            for part, records in got.items():
-                found += [_sent(record) for record in records if record.offset < ends[part]]
+    found: list[_Sent] = []
+    with CommittedReader(client) as reader:
+        for records in reader.read(topic):
+            found += map(_sent, records)
             read(len(found))
-        found.sort(key=lambda one: one.place)
-        return found, not any(begins.values())
-    finally:
-        consumer.close()
+        begins = reader.first
+    found.sort(key=lambda one: one.place)
+    return found, not any(begins.values())
 
 
 def _sent(record: Any) -> _Sent:

@@ -6,19 +6,16 @@ positions is always the same moment: that is what makes it exactly once, whateve
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaTimeoutError
 
 from service.broker import create_topics
 from service.errors import StrangePositions
+from service.kafka.reading import CommittedReader
 
 _KEY = b"positions"
-_READ_SECONDS = 30.0
 _COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.cleanable.dirty.ratio": "0.1"}
 
 
@@ -59,22 +56,12 @@ def record(app: str, positions: Positions) -> dict[str, Any]:
 def read(client: Mapping[str, Any], app: str) -> Positions:
     """The newest positions that are committed. Whoever asks has fenced all other publishers, else they may move on.
 
-    Raises KafkaErrors, a timeout after half a minute included, and StrangePositions for what another release wrote.
+    Raises KafkaErrors, a timeout included, and StrangePositions for what another release wrote.
     """
-    consumer = KafkaConsumer(**client, group_id=None, isolation_level="read_committed", enable_auto_commit=False)
-    try:
-        where = TopicPartition(positions_topic(app), 0)
-        consumer.assign([where])
-        consumer.seek_to_beginning(where)
-        end, newest = consumer.end_offsets([where])[where], None
-        until = time.monotonic() + _READ_SECONDS
-        while consumer.position(where) < end:
-            if time.monotonic() > until:
-                raise KafkaTimeoutError(f"topic {where.topic} was not read to its end within {_READ_SECONDS:g} s")
-            for records in consumer.poll(timeout_ms=1_000).values():
-                newest = records[-1].value
-    finally:
-        consumer.close()
+    newest = None
+    with CommittedReader(client) as reader:
+        for records in reader.read(positions_topic(app)):
+            newest = records[-1].value
     if newest is None:
         return Positions()
     try:

@@ -11,6 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from service.broker import EmbeddedBroker
+from service.kafka.reading import CommittedReader
 from service.settings import Settings, load
 from service.sinks.publisher import Publisher
 from storage.state import StateDirectory
@@ -18,6 +19,9 @@ from storage.state import StateDirectory
 
 def committed(bootstrap: str, topic: str, level: str = "read_committed") -> list[Any]:
     """All records of a topic."""
+    if level == "read_committed":
+        with CommittedReader({"bootstrap_servers": bootstrap}) as reader:
+            return [record for records in reader.read(topic) for record in records]
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, isolation_level=level)
     try:
         where = [TopicPartition(topic, one) for one in sorted(consumer.partitions_for_topic(topic) or ())]
