@@ -137,12 +137,19 @@ class View(Operator):
         self.input = scope.operator(op.input)
         self.name = op.view
         self.changes: list[Ints] = []
+        self.gave = 0
+
+    def begin_epoch(self) -> None:
+        """Forget the changes of the epoch before."""
+        self.changes.clear()
+        self.gave = 0
 
     def step(self, now: Round) -> None:
         """Keep this slice's changes for the epoch's result."""
         self.out = self.input.out
         if self.out is not None:
             self.changes.append(self.out)
+            self.gave += len(self.out)
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {ArrangeOp: Arrange, ViewOp: View}

@@ -7,22 +7,29 @@ them is one as well, and running it at once gives what running it step by step d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
+from operators.budget import DOWNSTREAM, Yield
 from operators.failures import TimeOverflow
 from operators.language.evaluate import predicate, project
+from operators.language.tables import Crowded, allow
 from operators.passes import Pass, passes
-from operators.planning.plan import Compute, Expand, Keep, Move, Negated, Stage, Take
+from operators.planning.plan import Compute, Expand, Keep, Move, Negated, Op, Stage, Take
 from operators.scope import ScopeRun
 from storage.diff import multiply, negate
-from storage.updates import CLOSED, Ints
+from storage.updates import CLOSED, Ints, sort_columns, together
 
 Run = Callable[[Ints], Ints]
 
 
-def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRun) -> Run:
-    """A function of updates `[row (width) | tail columns: time, rounds, diff]` for all stages.
+_ALONE = Op(0, 0, 0, "chain")
+"""The operator of stages that run outside of a plan."""
+
+
+def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRun, op: Op = _ALONE) -> Run:
+    """A function of updates `[row (width) | tail columns: time, rounds, diff]` for all stages of the operator `op`.
 
     Runs of plain steps are one pass of a kernel over the rows (operators/passes.py). O(rows in and out).
     """
@@ -31,12 +38,57 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
         for part in passes(stages, width)
     ]
 
-    def run(data: Ints) -> Ints:
-        for part in parts:
+    def run(data: Ints, first: int = 0) -> Ints:
+        for place in range(first, len(parts)):
             if len(data) == 0:
                 break
-            data = part(data)
+            try:
+                data = parts[place](data)
+            except Crowded as crowded:
+                return split(data, place, crowded.rows)
         return data
+
+    def split(data: Ints, place: int, rows: int) -> Ints:
+        """A step would make too many rows of these: half of them at a time, through all steps behind it."""
+        given: list[Ints] = []
+        yields: list[Yield] = []
+
+        def go_on(data: Ints, rows: int) -> None:
+            if len(data) == 1:
+                keep(run(single(data, rows), place + 1), data, rows)
+                return
+            for half in np.array_split(data, 2):
+                try:
+                    keep(run(parts[place](half), place + 1), half, rows // 2)
+                except Crowded as crowded:
+                    go_on(half, crowded.rows)
+
+        def keep(made: Ints, of: Ints, rows: int) -> None:
+            if len(made) == 0:
+                return
+            if not yields:
+                yields.append(Yield(scope.budget, sort_columns(0, made.shape[1] - tail, tail - 2), op))
+            given.append(made)
+            yields[0].add(given, partial(sizes, of, rows))
+
+        def single(data: Ints, rows: int) -> Ints:
+            """One row that makes more than a piece: as many as there is memory for."""
+            while True:
+                size = 8 * (data.shape[1] + 1) * rows
+                scope.budget.check((1 + DOWNSTREAM) * size, op, partial(sizes, data, rows))
+                try:
+                    with allow(rows):
+                        return parts[place](data)
+                except Crowded as crowded:
+                    rows = 2 * crowded.rows
+
+        def sizes(data: Ints, rows: int) -> str:
+            step = parts[place]
+            what, shown = (step.name, step.shown(data)) if isinstance(step, _Expansion) else ("a step", "a row")
+            return f"{what} makes some {rows:,} rows of {len(data):,}, for example of {shown}"
+
+        go_on(data, rows)
+        return together(given) if given else data[:0]
 
     return run
 
@@ -86,7 +138,7 @@ def compile_stage(stage: Stage, tail: int, scope: ScopeRun) -> Run:
 
             return build
         case Expand():
-            return _expand(stage, scope)
+            return _Expansion(stage, scope)
         case Move():
             return _move(stage, tail)
         case Negated():
@@ -99,11 +151,16 @@ def compile_stage(stage: Stage, tail: int, scope: ScopeRun) -> Run:
             return flip
 
 
-def _expand(stage: Expand, scope: ScopeRun) -> Run:
-    table, in_width, width = stage.table.compile(stage.schema), stage.schema.width, stage.width
+class _Expansion:
+    """A step that makes any number of rows of each. It raises Crowded where that would be too many at once."""
 
-    def expand(data: Ints) -> Ints:
-        parent, words, factor, time = table(data[:, :in_width], scope.heap)
+    def __init__(self, stage: Expand, scope: ScopeRun) -> None:
+        self.name, self._schema, self._width = stage.table.name, stage.schema, stage.width
+        self._table, self._scope = stage.table.compile(stage.schema), scope
+
+    def __call__(self, data: Ints) -> Ints:
+        in_width, width = self._schema.width, self._width
+        parent, words, factor, time = self._table(data[:, :in_width], self._scope.heap)
         out = np.empty((len(parent), width + data.shape[1] - in_width), np.int64)
         out[:, :width] = words
         out[:, width:] = data[parent, in_width:]
@@ -113,7 +170,10 @@ def _expand(stage: Expand, scope: ScopeRun) -> Run:
             out[:, -1] = multiply(out[:, -1], factor)
         return out
 
-    return expand
+    def shown(self, data: Ints) -> str:
+        """The first row, as a person reads it."""
+        row = np.ascontiguousarray(data[:1, : self._schema.width])
+        return str(self._schema.decode_rows(row, self._scope.heap)[0])
 
 
 def _move(stage: Move, tail: int) -> Run:

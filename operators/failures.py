@@ -73,6 +73,49 @@ class JoinOverflow(CallerError):
     operator: str
 
 
+class EpochTooLarge(CallerError):
+    """An operator would need more memory than the worker may have.
+
+    operator, line: of the program; sizes: what it was at; more: bytes that it would need, beside the `held` ones of the
+    process, of which there may be `limit`. smaller: whether shorter slices may help, which the next attempt has.
+    """
+
+    operator: str
+    line: str
+    sizes: str
+    more: int
+    held: int
+    limit: int
+    smaller: bool = False
+
+    def describe(self) -> str:
+        """Says who, where, and how much of what."""
+        where = f" at {self.line}" if self.line else ""
+        return (
+            f"{self.operator}{where} needs more memory than its worker may have: {self.sizes}; it would take "
+            f"{self.more >> 20:,} MB more, the worker has {self.held >> 20:,} of {self.limit >> 20:,} MB; make the key "
+            "more selective, filter or aggregate before it, or give workers more memory (worker_memory_max_mb)"
+        )
+
+
+class MachineFull(CallerError):
+    """An operator needs memory that the worker may have, but the machine has not."""
+
+    operator: str
+    line: str
+    sizes: str
+    more: int
+    held: int
+
+    def describe(self) -> str:
+        """Says who, where, and how much of what."""
+        where = f" at {self.line}" if self.line else ""
+        return (
+            f"{self.operator}{where} needs more memory than the machine has left: {self.sizes}; it would take "
+            f"{self.more >> 20:,} MB more, the worker has {self.held >> 20:,} MB; free memory, or take another machine"
+        )
+
+
 class UserCodeFailed(CallerError):
     """A function of the program raised, or gave what it had not promised, while the dataflow ran.
 

@@ -9,21 +9,27 @@ layer. Source: seed 004 (join replayed in time order), DESIGN of differential da
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
 
+from operators.budget import PIECE, Yield
 from operators.chain import compile_chain
 from operators.exchange import Round
 from operators.failures import JoinOverflow
 from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from operators.kernels.rounds import split_rounds, touched_keys
-from operators.operator import Arranged, Buckets, Operator
+from operators.operator import Arranged, Buckets, Operator, shown_key
 from operators.pieces import KEYS, Gathered, parts, pieces
 from operators.planning.plan import JoinOp, Op, only_arranged
 from operators.scope import ScopeRun
 from storage.layer import Layer
-from storage.updates import Ints, together
+from storage.trace import Selection
+from storage.updates import Ints, sort_columns, together
+
+_HISTORIES = 4
+"""Rows of a piece for each change of the keys that it pairs, at least."""
 
 
 class Join(Operator):
@@ -31,14 +37,16 @@ class Join(Operator):
 
     def __init__(self, op: JoinOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
+        self.key = op.key
         self.left = cast(Arranged, scope.operator(op.left))
         self.right = cast(Arranged, scope.operator(op.right))
         sides = np.array([side for side, _ in op.columns], np.int64)
         self.index = np.array([index for _, index in op.columns], np.int64)
         self.origin_left = np.select([sides == 1, sides == 2], [FRESH, OTHER], KEY).astype(np.int64)
         self.origin_right = np.select([sides == 1, sides == 2], [OTHER, FRESH], KEY).astype(np.int64)
-        self.chain = compile_chain(op.stages, len(op.columns), self.depth + 2, scope) if op.stages else None
+        self.chain = compile_chain(op.stages, len(op.columns), self.depth + 2, scope, op) if op.stages else None
         self.buckets = Buckets()
+        self.given = Yield(scope.budget, sort_columns(0, op.width, self.depth), op)
         self.gathered = Gathered(again=only_arranged(scope.plan, op.id))
         self.mark_left = self.mark_right = 0
 
@@ -60,6 +68,7 @@ class Join(Operator):
         """Give what waited for this round and what fresh rows make for it; keep the rest for later rounds."""
         self.out = None
         self.gathered.begin()
+        self.given.begin()
         given = self.buckets.take(now)
         left = _fresh(self.left, now)
         right = _fresh(self.right, now)
@@ -94,24 +103,39 @@ class Join(Operator):
                 other.trace.expect(keys, before=before)
             for first, stop in pieces(len(keys)):
                 histories = other.trace.select(keys[first:stop], fold=fold, before=before)
-                rows, status = pair_rows(
-                    part, runs[first : stop + 1], mine.key_width, mine.val_width, mine.depth,
-                    histories.spans, histories.entries, other.val_width, other.depth, origin, self.index, at,
-                )  # fmt: skip
-                if status != 0:
-                    raise JoinOverflow(operator=self.op.name)
-                if self.chain is not None:
-                    rows = self.chain(rows)
-                if len(rows):
-                    self._sort_out(rows, other.depth, now, given)
+                own = runs[first : stop + 1]
+                # What is cut inside a key looks at the key's histories each time, so pieces are no smaller than these.
+                most = max(PIECE, _HISTORIES * (len(part) + len(histories.entries)))
+                at_key = done = 0
+                while at_key < stop - first:
+                    rows, status, at_key, done = pair_rows(
+                        part, own, mine.key_width, mine.val_width, mine.depth, histories.spans, histories.entries,
+                        other.val_width, other.depth, origin, self.index, at, at_key, done, most,
+                    )  # fmt: skip
+                    if status != 0:
+                        raise JoinOverflow(operator=self.op.name)
+                    if self.chain is not None:
+                        rows = self.chain(rows)
+                    if len(rows):
+                        sizes = partial(self._sizes, mine is self.left, keys[first:stop], own, histories)
+                        self._sort_out(rows, other.depth, now, given, sizes)
                 if given and max(whole, len(keys)) > stop - first:
                     self.gathered.gather(given, max(whole, len(keys)) / (stop - first))
 
-    def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints]) -> None:
+    def _sizes(self, left: bool, keys: Ints, runs: Ints, histories: Selection) -> str:
+        """The key of a piece that gives the most pairs, as a person reads it, and how many changes both sides have."""
+        fresh, old = np.diff(runs), np.diff(histories.spans[:, :2], axis=1)[:, 0]
+        worst = int(np.argmax(fresh.astype(np.float64) * old))
+        one, two = (fresh, old) if left else (old, fresh)
+        named = shown_key(self.key, keys[worst : worst + 1], self.scope.heap)
+        return f"the key {named} pairs {one[worst]:,} changes on the left with {two[worst]:,} on the right"
+
+    def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints], sizes: Callable[[], str]) -> None:
         """Give the pairs of this round; let those of later ones wait."""
         if self.depth == 0 or other_depth == 0:
             # What has no rounds meets fresh rows in theirs.
             given.append(rows)
+            self.given.add(given, sizes)
             return
         grouped, offsets, rounds = split_rounds(np.ascontiguousarray(rows), self.op.width + 1, self.depth)
         start = 0
@@ -120,8 +144,10 @@ class Join(Operator):
             start = stop
             if at == now:
                 given.append(part)
+                self.given.add(given, sizes)
             else:
                 self.buckets.put(at, part)
+                self.given.wait(part, sizes)
                 self.scope.note(at)
 
 

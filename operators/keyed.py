@@ -13,7 +13,7 @@ import numpy as np
 
 from operators.exchange import Round
 from operators.kernels.rounds import split_visits, visited_keys
-from operators.operator import Arranged, Buckets, Operator
+from operators.operator import Arranged, Buckets, Operator, shown_key
 from operators.pieces import KEYS, pieces
 from operators.planning.plan import KeyedOp
 from operators.scope import ScopeRun
@@ -96,9 +96,7 @@ class Keyed(Operator):
 
     def key_of(self, keys: Ints, index: int) -> str:
         """A key of this step as a person reads it: "src=1, dst=2"."""
-        words = np.ascontiguousarray(keys[index : index + 1, 1 : 1 + self.key_width])
-        (row,) = self.key.decode_rows(words, self.scope.heap)
-        return ", ".join(f"{name}={value!r}" for name, value in zip(self.key.names, row, strict=True))
+        return shown_key(self.key, keys[index : index + 1], self.scope.heap)
 
     def _keys(self, now: Round) -> Ints | None:
         """The keys to visit, `[hash | key]` distinct and sorted, or None."""

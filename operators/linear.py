@@ -36,7 +36,7 @@ class Linear(Operator):
     def __init__(self, op: LinearOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = scope.operator(op.input)
-        self.chain = compile_chain(op.stages, self.input.op.width, self.depth + 2, scope)
+        self.chain = compile_chain(op.stages, self.input.op.width, self.depth + 2, scope, op)
 
     def step(self, now: Round) -> None:
         """Send the input's updates through all stages."""

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from operators.adopt import adopt
+from operators.budget import Budget
 from operators.exchange import Exchange, Single, Threads
 from operators.failures import ExchangeBroken
 from operators.planning.plan import Plan
@@ -19,20 +20,21 @@ class LocalEngine:
     """Runs a plan epoch by epoch on `workers` threads. A context manager, or call `close()`.
 
     `heap` has the contents of long texts: put those of the input there before an epoch (`RowType.encode(…, heap)`), and
-    decode the changes with it. After an epoch that raised, the state is between two epochs and the engine must not be
-    used any more.
+    decode the changes with it. budget: what this process may hold, None for the most of what the machine has; an epoch
+    beyond it raises EpochTooLarge. After an epoch that raised, the state is between two epochs and the engine must not
+    be used any more.
     """
 
-    def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = 0) -> None:
+    def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = 0, budget: Budget | None = None) -> None:
         if workers < 1:
             raise ValueError(f"a dataflow needs at least one worker, not {workers}")
         self.plan = plan
-        self._slice_updates = slice_updates
+        self._slice_updates, self._budget = slice_updates, budget
         self.heap = Heap()
         self._texts = _has_texts(plan)
         self._rooms = Threads.room(workers) if workers > 1 else []
         exchanges: list[Exchange] = list(self._rooms) or [Single()]
-        self.workers = [Worker(plan, exchange, slice_updates=slice_updates) for exchange in exchanges]
+        self.workers = [Worker(plan, exchange, slice_updates=slice_updates, budget=budget) for exchange in exchanges]
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-worker") if workers > 1 else None
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> dict[str, Updates]:
@@ -55,7 +57,7 @@ class LocalEngine:
 
         def one(worker: Worker) -> Worker:
             state = adopt(plan, worker.state, worker.exchange, slice_updates=self._slice_updates)
-            return Worker(plan, worker.exchange, state, slice_updates=self._slice_updates)
+            return Worker(plan, worker.exchange, state, slice_updates=self._slice_updates, budget=self._budget)
 
         self.workers = [one(self.workers[0])] if self._pool is None else list(self._pool.map(one, self.workers))
         self.plan = plan

@@ -7,21 +7,24 @@ state and work do not grow with the left side's past. Outside loops alone, where
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
 
 from operators.arrange import exchange_updates
+from operators.budget import PIECE, Yield
 from operators.exchange import Round
 from operators.failures import JoinOverflow
 from operators.kernels.lookup import pair_at
 from operators.kernels.rounds import touched_keys
-from operators.operator import Arranged, Operator
+from operators.operator import Arranged, Operator, shown_key
 from operators.planning.plan import LookupOp, Op
 from operators.scope import ScopeRun
 from storage.kernels.hashing import key_rows
 from storage.layer import keyed_columns
-from storage.updates import consolidate_rows
+from storage.trace import Selection
+from storage.updates import Ints, consolidate_rows, sort_columns, together
 
 
 class Lookup(Operator):
@@ -29,6 +32,8 @@ class Lookup(Operator):
 
     def __init__(self, op: LookupOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
+        self.lookup = op
+        self.given = Yield(scope.budget, sort_columns(0, op.width, 0), op)
         self.left = scope.operator(op.left)
         self.right = cast(Arranged, scope.operator(op.right))
         self.key, self.val = np.array(op.key, np.int64), np.array(op.val, np.int64)
@@ -54,12 +59,27 @@ class Lookup(Operator):
         found = self.right.trace.select(keys, fold=self.scope.slice.fold)
         if len(found.entries) == 0:
             return
-        out, status = pair_at(
-            rows, runs, len(self.key), len(self.val), found.spans, found.entries, self.right.val_width, self.index
-        )
-        if status != 0:
-            raise JoinOverflow(operator=self.op.name)
-        self.out = out if len(out) else None
+        given: list[Ints] = []
+        self.given.begin()
+        done = 0
+        while done < len(rows):
+            out, status, done = pair_at(
+                rows, runs, len(self.key), len(self.val), found.spans, found.entries, self.right.val_width, self.index,
+                done, PIECE,
+            )  # fmt: skip
+            if status != 0:
+                raise JoinOverflow(operator=self.op.name)
+            if len(out):
+                given.append(out)
+                self.given.add(given, partial(self._sizes, keys, runs, found))
+        self.out = together(given) if given else None
+
+    def _sizes(self, keys: Ints, runs: Ints, found: Selection) -> str:
+        """The key that finds the most rows, as a person reads it, and how many rows look for how many."""
+        left, right = np.diff(runs), np.diff(found.spans[:, :2], axis=1)[:, 0]
+        worst = int(np.argmax(left.astype(np.float64) * right))
+        named = shown_key(self.lookup.by, keys[worst : worst + 1], self.scope.heap)
+        return f"{left[worst]:,} rows of the key {named} look at {right[worst]:,} changes"
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {LookupOp: Lookup}

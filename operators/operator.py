@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from operators.exchange import Round
+from operators.language.schema import RowType
 from operators.planning.plan import Op
 from storage.layer import Layer
+from storage.texts import Heap
 from storage.trace import Trace
 from storage.updates import Ints
 
@@ -72,6 +76,13 @@ class Operator:
     def pending(self) -> list[Round]:
         """Rounds that this operator still holds work for (none may be left after a slice)."""
         return []
+
+
+def shown_key(key: RowType, keyed: Ints, heap: Heap) -> str:
+    """A key `[hash | key words …]` as a person reads it: "src=1, dst=2"; "()" for the one that all rows have."""
+    words = np.ascontiguousarray(keyed[:, 1 : 1 + key.width])
+    (row,) = key.decode_rows(words, heap)
+    return ", ".join(f"{name}={value!r}" for name, value in zip(key.names, row, strict=True)) or "()"
 
 
 class Arranged(Protocol):

@@ -26,10 +26,11 @@ class Pace:
 
     fixed: this many, always; 0: what suits. `grain`: what it is a multiple of, the same on all workers. `share`: a
     worker's part of the running slice's updates, about, where who cuts knows it. One worker may read them all, but what
-    they seal is spread over all workers. `rows`: the most that a slice should seal.
+    they seal is spread over all workers. `rows`: the most that a slice should seal. `most`: the most updates that it
+    should have.
     """
 
-    __slots__ = ("fixed", "grain", "rows", "share", "updates")
+    __slots__ = ("fixed", "grain", "most", "rows", "share", "updates")
 
     def __init__(self, fixed: int = 0) -> None:
         self.fixed = fixed
@@ -37,10 +38,19 @@ class Pace:
         self.updates = fixed or FIRST
         self.share = 0
         self.rows = MOST_ROWS
+        self.most = MOST
 
     def keep_to(self, memory: int) -> None:
         """Let slices be short enough for a process that should have so many bytes of memory."""
         self.rows = min(MOST_ROWS, memory // _BYTES)
+
+    def shorten(self, taken: int) -> bool:
+        """A slice of which this worker read so many updates took too much memory: from now on slices are as short as
+        they may be. Whether they were not."""
+        shorter = not self.fixed and self.most > LEAST and max(taken, self.share) > LEAST
+        if shorter:
+            self.updates = self.most = LEAST
+        return shorter
 
     def wants(self, taken: int) -> bool:
         """Whether a slice of which this worker read so many updates says something about slices of its length. One
@@ -51,4 +61,4 @@ class Pace:
         """A slice, of which this worker read so many updates, sealed so many rows here; before it the state had
         `state`."""
         wanted = min(max(state, LEAST_ROWS), self.rows) * (self.share or taken) // max(sealed, 1)
-        self.updates = max(LEAST, min(wanted, MOST, _GROWTH * self.updates) // self.grain * self.grain)
+        self.updates = max(LEAST, min(wanted, self.most, _GROWTH * self.updates) // self.grain * self.grain)

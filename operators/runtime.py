@@ -17,8 +17,9 @@ from typing import Any, cast
 import numpy as np
 
 from operators import arrange, follow, hold, join, linear, lookup, loop, reduce, slices, upsert, watch, waves
+from operators.budget import PIECE, Budget
 from operators.exchange import Exchange, Single
-from operators.failures import DelayedCycleDidNotSettle, VisitLeft
+from operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
 from operators.operator import Operator, Slice
 from operators.pace import Pace
 from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp
@@ -102,7 +103,7 @@ class EpochResult:
 class Worker:
     """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go
     back. slice_updates: 0 for what suits (operators/pace.py). only: the operators that run, where not all of them do
-    (operators/adopt.py)."""
+    (operators/adopt.py). budget: what the worker's process may hold, None for the most of what the machine has."""
 
     def __init__(
         self,
@@ -112,6 +113,7 @@ class Worker:
         *,
         slice_updates: int = 0,
         only: Collection[int] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.plan = plan
         self.exchange: Exchange = Single() if exchange is None else exchange
@@ -119,10 +121,11 @@ class Worker:
         self.slice_updates = slice_updates
         self.pace = Pace(slice_updates) if slice_updates else self.state.pace
         self.slice = Slice()
+        self.budget = Budget() if budget is None else budget
         scopes: list[ScopeRun] = []
         for spec in plan.scopes:
             parent = None if spec.parent is None else scopes[spec.parent]
-            scopes.append(ScopeRun(plan, spec.id, parent, self.exchange, self.state, self.slice))
+            scopes.append(ScopeRun(plan, spec.id, parent, self.exchange, self.state, self.slice, self.budget))
         self.root = scopes[0]
         self.operators: list[Operator] = []
         for op in plan.ops:
@@ -150,11 +153,13 @@ class Worker:
         sources = {name: _by_time(updates) for name, updates in inputs.items() if len(updates)}
         result = EpochResult({})
         for view in self.views.values():
-            view.changes.clear()
+            view.begin_epoch()
         merged = sum(trace.merged for trace in self.state.traces.values())
         for start, stop in self._cuts(sources, lower, upper):
             self._run_slice(start, stop, sources)
             result.slices += 1
+            if result.slices > 1:
+                self._check_changes()
         self.state.upper = upper
         for probe in self.plan.probes:
             probe.frontier = upper
@@ -175,6 +180,13 @@ class Worker:
             "operators": {name: [counters.seconds, counters.updates_out] for name, counters in self.counters.items()},
         }
         return result
+
+    def _check_changes(self) -> None:
+        """The changes of all views are there until the epoch ends."""
+        view = max(self.views.values(), key=lambda one: one.gave, default=None)
+        if view is not None and view.gave > PIECE:
+            size = sum(one.gave * 8 * (one.op.width + 2) for one in self.views.values())
+            self.budget.check(size, view.op, lambda: f"it has {view.gave:,} changes in an epoch")
 
     def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[tuple[int, int]]:
         """The epoch's slices, the same on all workers; each must have run before the next is asked for."""
@@ -247,7 +259,12 @@ class Worker:
                 trace.loads = True
         for operator in self.beginning:
             operator.begin_slice()
-        self.root.run(())
+        try:
+            self.root.run(())
+        except EpochTooLarge as error:
+            # One time is never cut, however much it brings.
+            error.smaller = not one_time and self.pace.shorten(taken)
+            raise
         for operator in self.holding:
             rounds = operator.pending()
             if rounds:

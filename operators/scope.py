@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from operators.budget import DOWNSTREAM, PIECE, Budget
 from operators.exchange import Exchange, Round
 from operators.operator import Slice
 from operators.planning.plan import Plan
@@ -14,6 +16,10 @@ from storage.trace import Trace
 
 if TYPE_CHECKING:
     from operators.operator import Operator
+
+
+def _given(rows: int) -> str:
+    return f"it gives {rows:,} rows at once"
 
 
 class State(Protocol):
@@ -39,12 +45,14 @@ class ScopeRun:
         exchange: Exchange,
         state: State,
         slice_: Slice,
+        budget: Budget,
     ) -> None:
         spec = plan.scopes[index]
         self.plan, self.spec, self.parent = plan, spec, parent
         self.depth = spec.depth
         self.exchange, self.traces, self.queues, self.slice = exchange, state.traces, state.queues, slice_
         self.heap: Heap = state.heap
+        self.budget = budget
         self.operators: list[Operator] = []
         self.by_id: dict[int, Operator] = {} if parent is None else parent.by_id
         self.scopes: dict[int, ScopeRun] = {} if parent is None else parent.scopes
@@ -85,10 +93,15 @@ class ScopeRun:
         clock = time.perf_counter
         started = clock()
         for operator in self.operators[first:last]:
-            operator.step(now)
+            try:
+                operator.step(now)
+            except MemoryError as error:
+                raise self.budget.refused(operator.op) from error
             out, counters = operator.out, operator.counters
             if out is not None:
                 counters.updates_out += len(out)
+                if len(out) > PIECE:
+                    self.budget.check(DOWNSTREAM * out.nbytes, operator.op, partial(_given, len(out)))
             counters.steps += 1
             ended = clock()
             counters.seconds += ended - started

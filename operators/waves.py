@@ -9,13 +9,16 @@ Sources: seeds 001 and 004; DESIGN, "integer proxies".
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
+from operators.budget import DOWNSTREAM, PIECE
 from operators.failures import MultiplicityOverflow
 from operators.kernels.waves import gather_wave, plan_waves, settle_wave, visits_after
 from operators.keyed import Keyed
-from operators.logic import Groups
+from operators.language.tables import Crowded, allow
+from operators.logic import Groups, Produced
 from operators.operator import Operator
 from operators.planning.plan import Op, WaveOp
 from operators.scope import ScopeRun
@@ -42,15 +45,22 @@ class Waves(Keyed):
         visits = visits_after(keys, self.key_width, inputs.spans, inputs.entries, v, now)
         parts: list[Ints] = []
         kept, kept_counts = np.empty((0, w), np.int64), np.empty(0, np.int64)
-        first = 0
+        first, most = 0, WAVE_ROWS
         while first < len(groups):
             places, offsets, vals, counts, status, fault = gather_wave(
-                inputs.spans, inputs.entries, v, now, fold, groups, first, WAVE_ROWS
+                inputs.spans, inputs.entries, v, now, fold, groups, first, most
             )
             self._check(status, keys, fault)
             wave = groups[first : first + len(places)]
-            asked = keys[wave[places >= 0, 0], 1 : 1 + self.key_width]
-            made = self.logic(Groups(np.ascontiguousarray(asked), offsets, vals, counts, self.scope.heap, self.texts))
+            asked = np.ascontiguousarray(keys[wave[places >= 0, 0], 1 : 1 + self.key_width])
+            wanted = Groups(asked, offsets, vals, counts, self.scope.heap, self.texts)
+            try:
+                made = self.logic(wanted)
+            except Crowded as crowded:
+                if len(places) > 1:
+                    most = max(1, len(vals) // 8)
+                    continue
+                made = self._alone(wanted, crowded.rows, partial(self._sizes, keys, wave, parts))
             goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
             rows, kept, kept_counts, status, fault = settle_wave(
                 keys, self.key_width, wave, places, made.offsets, np.ascontiguousarray(made.rows), made.counts,
@@ -60,10 +70,28 @@ class Waves(Keyed):
             self._check(status, keys, fault)
             if len(rows):
                 parts.append(rows)
+            if first or len(rows) > PIECE:
+                # A wave's groups may have become anything, long texts too.
+                size = 8 * sum(part.size for part in parts)
+                self.scope.budget.check(DOWNSTREAM * size, self.op, partial(self._sizes, keys, wave, parts))
             first += len(places)
         if not parts:
             return np.empty((0, 0), np.int64), visits
         return together(parts), visits
+
+    def _alone(self, wanted: Groups, rows: int, sizes: Callable[[], str]) -> Produced:
+        """What the logic says of one group of which it makes more than a piece of rows, if there is memory for that."""
+        while True:
+            self.scope.budget.check((1 + DOWNSTREAM) * 8 * (self.val_width + 2) * rows, self.op, sizes)
+            try:
+                with allow(rows):
+                    return self.logic(wanted)
+            except Crowded as crowded:
+                rows = 2 * crowded.rows
+
+    def _sizes(self, keys: Ints, wave: Ints, parts: list[Ints]) -> str:
+        rows = sum(map(len, parts))
+        return f"the groups of a step have given {rows:,} rows so far, now that of {self.key_of(keys, wave[-1, 0])}"
 
     def _check(self, status: int, keys: Ints, fault: int) -> None:
         if status != 0:

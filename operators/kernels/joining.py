@@ -102,7 +102,7 @@ def _fact_ends(rows, first, stop, start, last, time, ends):  # type: ignore[no-u
 
 @njit(cache=True)
 def pair_rows(  # type: ignore[no-untyped-def]
-    fresh, runs, k, vf, fresh_depth, spans, entries, vo, entry_depth, origin, index, now
+    fresh, runs, k, vf, fresh_depth, spans, entries, vo, entry_depth, origin, index, now, key, done, most
 ):
     """Join fresh keyed rows, all at round `now`, with the other side's histories.
 
@@ -111,12 +111,18 @@ def pair_rows(  # type: ignore[no-untyped-def]
     `[origin/index columns | lub of times | lub of now and the entry's rounds | product of diffs]`, not consolidated.
     A pair of facts gives one row for each time at which the product of their multiplicities changes. Keys with long
     histories on both sides are replayed in time order against accumulated values, so the cost follows the output.
-    Returns (rows, status).
+
+    It begins at the key number `key`, of which `done` fresh rows (where it replays: changes of both sides) were paired
+    before, and stops behind about `most` rows. Returns (rows, status, key, done): where the next call goes on, which is
+    the number of keys at the end; on overflow, at which key. A key that is replayed costs each call a look at its
+    histories.
     """
     width = origin.shape[0]
     depth = now.shape[0]
     guess = 0
-    for q in range(runs.shape[0] - 1):
+    for q in range(key, runs.shape[0] - 1):
+        if guess >= 1 << 16:
+            break
         guess += (runs[q + 1] - runs[q]) * (cell(spans, q, 1) - cell(spans, q, 0))
     out = np.empty((min(guess, 1 << 16), width + depth + 2), np.int64)
     ends_e = np.empty(64, np.int64)
@@ -124,21 +130,30 @@ def pair_rows(  # type: ignore[no-untyped-def]
     time_f = 1 + k + vf
     diff_f = time_f + 1 + fresh_depth
     diff_e = vo + 1 + entry_depth
-    for q in range(runs.shape[0] - 1):
+    for q in range(key, runs.shape[0] - 1):
         f0, f1, e0, e1 = runs[q], runs[q + 1], cell(spans, q, 0), cell(spans, q, 1)
         n, m = f1 - f0, e1 - e0
         if n == 0 or m == 0:
             continue
+        if count >= most:
+            return out[:count], 0, q, 0
+        before = done if q == key else 0
         paired = n * m <= _REPLAY * (n + m) or n < 8 or m < 8
-        # A pair of facts gives at most a row for each change of either.
-        if paired and count + 2 * n * m > out.shape[0]:
+        # A pair of facts gives at most a row for each change of either. What is more than a piece grows as it comes.
+        large = 2 * n * m > most
+        if paired and not large and count + 2 * n * m > out.shape[0]:
             out = more_rows(out, count + 2 * n * m)
         if n == 1 or m == 1:
-            for f in range(f0, f1):
+            for f in range(f0 + before, f1):
+                if large:
+                    if count >= most:
+                        return out[:count], 0, q, f - f0
+                    if count + m > out.shape[0]:
+                        out = more_rows(out, count + m)
                 for e in range(e0, e1):
                     diff, wrapped = multiply(cell(fresh, f, diff_f), cell(entries, e, diff_e))
                     if wrapped:
-                        return out[:0], OVERFLOW
+                        return out[:0], OVERFLOW, q, 0
                     time = max(cell(fresh, f, time_f), cell(entries, e, vo))
                     _emit(out, count, fresh, f, k, vf, entries, e, origin, index, time, now, vo + 1, entry_depth, diff)
                     count += 1
@@ -147,11 +162,17 @@ def pair_rows(  # type: ignore[no-untyped-def]
             if m > ends_e.shape[0]:
                 ends_e = np.empty(2 * m, np.int64)
             facts_e = _fact_ends(entries, e0, e1, 0, diff_e, vo, ends_e)
-            first = f0
+            first = f0 + before
             while first < f1:
                 last = first + 1
                 while last < f1 and _same_val(fresh, last, 1 + k, vf):
                     last += 1
+                if large:
+                    if count >= most:
+                        return out[:count], 0, q, first - f0
+                    # With each fact of the other side no more rows than both have changes.
+                    if count + (last - first) * facts_e + m > out.shape[0]:
+                        out = more_rows(out, count + (last - first) * facts_e + m)
                 start = e0
                 for fact in range(facts_e):
                     stop = ends_e[fact]
@@ -166,17 +187,17 @@ def pair_rows(  # type: ignore[no-untyped-def]
                         while i < last and cell(fresh, i, time_f) == time:
                             have_f, wrapped = add_checked(have_f, cell(fresh, i, diff_f))
                             if wrapped:
-                                return out[:0], OVERFLOW
+                                return out[:0], OVERFLOW, q, 0
                             i += 1
                         while j < stop and cell(entries, j, vo) == time:
                             have_e, wrapped = add_checked(have_e, cell(entries, j, diff_e))
                             if wrapped:
-                                return out[:0], OVERFLOW
+                                return out[:0], OVERFLOW, q, 0
                             j += 1
                         after, wrapped = multiply(have_f, have_e)
                         change, beyond = add_checked(after, -product)
                         if wrapped or beyond:
-                            return out[:0], OVERFLOW
+                            return out[:0], OVERFLOW, q, 0
                         if change != 0:
                             _emit(
                                 out, count, fresh, first, k, vf, entries, start, origin, index,
@@ -228,18 +249,21 @@ def pair_rows(  # type: ignore[no-untyped-def]
         order_e = _time_order(entries[e0:e1, vo].copy())
         i, j = 0, 0
         while i < n or j < m:
+            if count >= most:
+                return out[:count], 0, q, i + j
+            told = i + j >= before
             take_f = j >= m or (i < n and fresh[f0 + order_f[i], time_f] <= entries[e0 + order_e[j], vo])
             if take_f:
                 f = f0 + order_f[i]
                 fact = fact_f[order_f[i]]
                 i += 1
                 change = cell(fresh, f, diff_f)
-                if count + live_e > out.shape[0]:
+                if told and count + live_e > out.shape[0]:
                     out = more_rows(out, count + live_e)
-                for p in range(live_e):
+                for p in range(live_e if told else 0):
                     diff, wrapped = multiply(change, acc_e[list_e[p]])
                     if wrapped:
-                        return out[:0], OVERFLOW
+                        return out[:0], OVERFLOW, q, 0
                     _emit(
                         out, count, fresh, f, k, vf, entries, head_e[list_e[p]], origin, index,
                         cell(fresh, f, time_f), now, vo + 1, entry_depth, diff,
@@ -247,18 +271,18 @@ def pair_rows(  # type: ignore[no-untyped-def]
                     count += 1
                 live_f, wrapped = _accumulate(acc_f, list_f, place_f, live_f, fact, change)
                 if wrapped:
-                    return out[:0], OVERFLOW
+                    return out[:0], OVERFLOW, q, 0
             else:
                 e = e0 + order_e[j]
                 fact = fact_e[order_e[j]]
                 j += 1
                 change = cell(entries, e, diff_e)
-                if count + live_f > out.shape[0]:
+                if told and count + live_f > out.shape[0]:
                     out = more_rows(out, count + live_f)
-                for p in range(live_f):
+                for p in range(live_f if told else 0):
                     diff, wrapped = multiply(acc_f[list_f[p]], change)
                     if wrapped:
-                        return out[:0], OVERFLOW
+                        return out[:0], OVERFLOW, q, 0
                     _emit(
                         out, count, fresh, head_f[list_f[p]], k, vf, entries, e, origin, index,
                         cell(entries, e, vo), now, vo + 1, entry_depth, diff,
@@ -266,5 +290,5 @@ def pair_rows(  # type: ignore[no-untyped-def]
                     count += 1
                 live_e, wrapped = _accumulate(acc_e, list_e, place_e, live_e, fact, change)
                 if wrapped:
-                    return out[:0], OVERFLOW
-    return out[:count], 0
+                    return out[:0], OVERFLOW, q, 0
+    return out[:count], 0, runs.shape[0] - 1, 0

@@ -10,20 +10,23 @@ from storage.kernels.status import OVERFLOW
 
 @njit(cache=True)
 def pair_at(  # type: ignore[no-untyped-def]
-    fresh, runs, k, v, spans, entries, w, index
+    fresh, runs, k, v, spans, entries, w, index, start, most
 ):
     """Rows `[columns | time | diff]` of fresh keyed rows `[hash | key (k) | val (v) | time | diff]`, sorted by key.
 
     runs: int64[keys + 1], the runs of equal keys; key i's history is entries[spans[i, 0] : spans[i, 1]], `[val (w) |
     time | diff]` sorted by (val, time). A pair's diff is the row's times what the val adds up to at the row's time.
-    index: int64[columns], positions in key, fresh val and other val side by side. Returns (rows, status). O(fresh rows
-    of a key x its history).
+    index: int64[columns], positions in key, fresh val and other val side by side. It begins at the fresh row `start`
+    and stops behind about `most` rows. Returns (rows, status, the fresh row at which the next call goes on). O(fresh
+    rows of a key x its history).
     """
     width = index.shape[0]
-    out = np.empty((fresh.shape[0] + 16, width + 2), np.int64)
+    out = np.empty((fresh.shape[0] - start + 16, width + 2), np.int64)
     count = 0
-    for r in range(runs.shape[0] - 1):
-        for f in range(runs[r], runs[r + 1]):
+    for r in range(np.searchsorted(runs, start, side="right") - 1, runs.shape[0] - 1):
+        for f in range(max(start, runs[r]), runs[r + 1]):
+            if count >= most:
+                return out[:count], 0, f
             time, diff = fresh[f, 1 + k + v], fresh[f, 2 + k + v]
             e = spans[r, 0]
             while e < spans[r, 1]:
@@ -33,7 +36,7 @@ def pair_at(  # type: ignore[no-untyped-def]
                     if entries[e, w] <= time:
                         held, wrapped = add_checked(held, entries[e, w + 1])
                         if wrapped:
-                            return out[:0], OVERFLOW
+                            return out[:0], OVERFLOW, f
                     e += 1
                     same = e < spans[r, 1]
                     if same:
@@ -45,7 +48,7 @@ def pair_at(  # type: ignore[no-untyped-def]
                     continue
                 product, wrapped = multiply(diff, held)
                 if wrapped:
-                    return out[:0], OVERFLOW
+                    return out[:0], OVERFLOW, f
                 if count == out.shape[0]:
                     grown = np.empty((2 * count, width + 2), np.int64)
                     grown[:count] = out
@@ -56,4 +59,4 @@ def pair_at(  # type: ignore[no-untyped-def]
                 out[count, width] = time
                 out[count, width + 1] = product
                 count += 1
-    return out[:count], 0
+    return out[:count], 0, fresh.shape[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,12 @@ from operators.language.evaluate import Heap
 from operators.language.functions import check_function, function_key, function_location, function_name
 from operators.language.location import NOWHERE, Location
 from operators.language.schema import RowType
-from operators.language.tables import Expanded, Expansion, TableFunction
+from operators.language.tables import Crowded, Expanded, Expansion, TableFunction, crowd
 from operators.language.types import Words
 from storage.errors import CallerError
+
+_BLOCK = 1 << 16
+"""Rows that are taken of a function at once."""
 
 
 class RowFunction(TableFunction):
@@ -57,7 +61,16 @@ class RowFunction(TableFunction):
             for i, values in enumerate(row.decode_rows(rows, heap)):
                 before, given = len(out), made(*values)
                 try:
-                    out.extend(self.function(given))
+                    rest = iter(self.function(given))
+                    # In blocks, so that one that never ends does not take all memory before it is noticed.
+                    full = True
+                    while full:
+                        taken = len(out)
+                        out.extend(islice(rest, _BLOCK))
+                        full = len(out) == taken + _BLOCK
+                        crowd(len(out))
+                except Crowded:
+                    raise
                 except Exception as error:
                     raise self._failed(given, f"{type(error).__name__}: {error}") from error
                 counts[i] = len(out) - before

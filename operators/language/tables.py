@@ -7,7 +7,9 @@ row-wise steps. `flat_map` takes them, and functions of the program (operators/l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -38,6 +40,41 @@ class Expanded(NamedTuple):
 Expansion = Callable[[Words, Heap], Expanded]
 
 
+class Crowded(Exception):
+    """A call would make more rows than `PIECE`; who called it gives fewer rows at once. rows: so many, or more."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
+PIECE = 1 << 20
+"""Rows that a call should make at most, about."""
+
+
+class _Allowed(threading.local):
+    rows = PIECE
+
+
+_allowed = _Allowed()
+
+
+@contextmanager
+def allow(rows: int) -> Iterator[None]:
+    """Let calls of this thread make so many rows at once: for a single row that makes more than a piece."""
+    before, _allowed.rows = _allowed.rows, rows
+    try:
+        yield
+    finally:
+        _allowed.rows = before
+
+
+def crowd(rows: int) -> None:
+    """A call is about to make so many rows. Raises Crowded."""
+    if rows > _allowed.rows:
+        raise Crowded(rows)
+
+
 class TableFunction:
     """What a linear operator makes of a row; immutable. `waits`: its rows may come later than their input."""
 
@@ -59,7 +96,7 @@ class TableFunction:
         raise NotImplementedError
 
     def compile(self, row: RowType) -> Expansion:
-        """A function of rows int64[n, width]; vectorised."""
+        """A function of rows int64[n, width]; vectorised. It raises Crowded where that would make too many at once."""
         raise NotImplementedError
 
 
@@ -223,7 +260,9 @@ def _times(expr: Expr, row: RowType, missing: int) -> Callable[[Words, Heap], Wo
 
 
 def spread(counts: Words) -> tuple[Words, Words]:
-    """For counts int64[n]: the parent of each of their sum's items, and the item's place within its parent."""
+    """For counts int64[n]: the parent of each of their sum's items, and the item's place within its parent. Raises
+    Crowded."""
+    crowd(int(counts.sum()))
     parent = np.repeat(np.arange(len(counts)), counts)
     first = np.cumsum(counts) - counts
     return parent, np.arange(len(parent)) - first[parent]

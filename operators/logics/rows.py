@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from operators.errors import BadValue
 from operators.failures import UserCodeFailed
 from operators.language.functions import function_key, function_location, function_name
 from operators.language.schema import RowType
+from operators.language.tables import Crowded, crowd
 from operators.logic import Groups, Logic, LogicSpec, Produced
 
 if TYPE_CHECKING:  # these bring numba, which a program that is only built can do without
@@ -20,6 +22,9 @@ if TYPE_CHECKING:  # these bring numba, which a program that is only built can d
 
 RowFunction = Callable[[tuple[Any, ...], list[tuple[tuple[Any, ...], int]]], Iterable[Any]]
 """`fn(key, [(row, multiplicity), ...])` gives rows, or (row, multiplicity) pairs."""
+
+_BLOCK = 1 << 16
+"""Rows that are taken of a function at once."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class ReduceRows(LogicSpec):
                 for row, count in self._call(keys[group], pairs[start:stop]):
                     made.append(row)
                     counts.append(count)
+                crowd(len(made))
                 offsets.append(len(made))
             words = self._encode(made, groups.heap)
             return Produced(np.array(offsets, np.int64), words, np.array(counts, np.int64))
@@ -58,8 +64,18 @@ class ReduceRows(LogicSpec):
 
     def _call(self, key: tuple[Any, ...], rows: list[tuple[tuple[Any, ...], int]]) -> list[tuple[tuple[Any, ...], int]]:
         """What the function gives for one key, as (row, multiplicity); a failure of it is told with its input."""
+        given: list[tuple[tuple[Any, ...], int]] = []
         try:
-            return [_pair(one, len(self.returns.fields)) for one in self.function(key, rows) if one is not None]
+            rest, width, full = iter(self.function(key, rows)), len(self.returns.fields), True
+            # In blocks, so that a function that never ends does not take all memory before it is noticed.
+            while full:
+                block = list(islice(rest, _BLOCK))
+                given += [_pair(one, width) for one in block if one is not None]
+                full = len(block) == _BLOCK
+                crowd(len(given))
+            return given
+        except Crowded:
+            raise
         except Exception as error:
             raise self._failed((key, rows[:3]), f"{type(error).__name__}: {error}") from error
 

@@ -43,8 +43,9 @@ def _into_join(planner: Planner, join: JoinOp, stages: list[Stage], width: int, 
     for memo in [memo for memo, op_id in planner.memo.items() if op_id == join.id]:
         del planner.memo[memo]
     name = f"{join.name} → {chain_name(stages)}"
-    op = JoinOp(len(planner.ops), join.scope, width, name, join.left, join.right, join.columns)
+    op = JoinOp(len(planner.ops), join.scope, width, name, join.left, join.right, join.columns, join.key)
     op.stages = tuple(fuse([*join.stages, *stages]))
+    op.line = join.line
     return planner.add(op, meaning)
 
 

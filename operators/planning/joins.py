@@ -39,9 +39,11 @@ def build_join(
     memo = ("join", *sides, tuple(columns), node.scope)
     if memo not in planner.memo:
         label = "join on " + on_keys(node)
+        by = node.left.schema.take(node.left_on)
         op = JoinOp(
-            len(planner.ops), planner.scope(node.scope), len(columns), label, sides[0], sides[1], tuple(columns)
+            len(planner.ops), planner.scope(node.scope), len(columns), label, sides[0], sides[1], tuple(columns), by
         )
+        op.line = str(node.where)
         planner.memo[memo] = planner.add(op, meaning or planner.meaning(node))
     return planner.memo[memo]
 
@@ -117,7 +119,9 @@ def build_lookup(planner: Planner, node: Lookup) -> int:
     right = arrange(planner, pairs.right, pairs.right.scope, keys[1], vals[1])
     first = (0, len(keys[0]), len(keys[0]) + len(vals[0]))
     index = tuple(first[side] + at for side, at in columns)
-    op = LookupOp(len(planner.ops), 0, len(index), f"lookup on {on_keys(pairs)}", left, right, keys[0], vals[0], index)
+    by = pairs.left.schema.take(pairs.left_on)
+    label = f"lookup on {on_keys(pairs)}"
+    op = LookupOp(len(planner.ops), 0, len(index), label, left, right, keys[0], vals[0], index, by)
     op.carried = texts_among((*keys[0], *vals[0]), planner.ops[left].texts)
     return planner.add(op, planner.meaning(node))
 

@@ -73,7 +73,7 @@ Stage = Take | Keep | Compute | Negated | Expand | Move
 class Op:
     """An operator. id: its place in the plan; scope: where it runs; width: words of its rows; name: for people; part:
     the words by whose hash its rows are placed on workers, or None where that is not known; texts: at which words of
-    its rows a text begins (storage/texts.py)."""
+    its rows a text begins (storage/texts.py); line: of the program, "file:line", for errors."""
 
     id: int
     scope: int
@@ -81,6 +81,7 @@ class Op:
     name: str
     part: Words | None = field(default=None, init=False)
     texts: Words = field(default=(), init=False)
+    line: str = field(default="", init=False)
 
 
 @dataclass
@@ -131,12 +132,13 @@ class UpsertOp(ArrangeOp):
 
 @dataclass
 class JoinOp(Op):
-    """Pairs two arrangements with the same key. columns: for each word of a pair (side, position): 0 key, 1 left val, 2
-    right val. stages: what becomes of the pairs, in the same pass."""
+    """Pairs two arrangements with the same key, whose columns are `key`. columns: for each word of a pair (side,
+    position): 0 key, 1 left val, 2 right val. stages: what becomes of the pairs, in the same pass."""
 
     left: int
     right: int
     columns: tuple[tuple[int, int], ...]
+    key: RowType
     stages: tuple[Stage, ...] = ()
 
 
@@ -144,13 +146,15 @@ class JoinOp(Op):
 class LookupOp(Op):
     """Pairs changes of the left side, by key words `key` with the words `val`, with what the right arrangement holds at
     their time. columns: for each output word its place in key, val and the right side's val, side by side. exchange:
-    left rows must move to their key's owner; carried: at which words of key and val a text begins."""
+    left rows must move to their key's owner; carried: at which words of key and val a text begins; by: the columns of
+    the key."""
 
     left: int
     right: int
     key: Words
     val: Words
     columns: Words
+    by: RowType
     exchange: bool = True
     carried: Words = ()
 

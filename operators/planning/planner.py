@@ -58,7 +58,7 @@ def compile_app(app: App, *, keep_sources: bool = False, upserts: Mapping[str, S
 
 class Planner:
     """Builds a program's plan, each structure once. `uses` counts the users of each; `prints` names what each operator
-    computes."""
+    computes; `line`: of the program, of the node that is being built."""
 
     def __init__(
         self, app: App, *, keep_sources: bool = False, upserts: Mapping[str, Sequence[str]] | None = None
@@ -75,6 +75,7 @@ class Planner:
         self.arrangements: dict[str, ArrangementPlan] = {}
         self.holds: dict[str, HoldPlan] = {}
         self.probes: list[Probe] = []
+        self.line = ""
         roots = [*(view.node for view in app.views.values()), *app.required]
         self.delayed = app.variables
         self.uses = count_uses([*roots, *(node.body for node in self.delayed)])
@@ -124,6 +125,7 @@ class Planner:
         trace = op.trace if isinstance(op, (ArrangeOp, KeyedOp)) else None
         if trace is not None and any(other.trace == trace for other in self._keepers()):
             raise TraceNamedTwice(trace=trace, operator=op.name)
+        op.line = op.line or self.line
         self.ops.append(op)
         self.scopes[op.scope].ops.append(op.id)
         self.prints[op.id] = print_
@@ -162,7 +164,9 @@ class Planner:
         """The operator that gives the rows of `node`, in the node's own scope."""
         key = ("node", *identity(node))
         if key not in self.memo:
+            above, self.line = self.line, str(node.where)
             self.memo[key] = self._make(node)
+            self.line = above
             self.ops[self.memo[key]].texts = node.schema.text_words
         return self.memo[key]
 
