@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from operators.budget import Budget
 from operators.exchange import Exchange
 from operators.failures import NeedsHistory
 from operators.planning.plan import (
@@ -75,7 +76,9 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
     return Adoption(kept, tuple(fresh), dropped, frozenset(needed), sources)
 
 
-def adopt(plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: int = 0) -> WorkerState:
+def adopt(
+    plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: int = 0, budget: Budget | None = None
+) -> WorkerState:
     """The state for `plan`, complete up to the same frontier; `state` stays as it is. Collective over all workers.
 
     Raises NeedsHistory (on all workers alike), and what the new operators raise on the rows that are there.
@@ -89,7 +92,7 @@ def adopt(plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: 
         inputs = {name: _rows(old.traces[trace], words, now) for name, (trace, words) in adoption.sources.items()}
         for trace, _ in adoption.sources.values():
             old.heap.attach(layer.texts for layer in old.traces[trace].layers)
-        worker = Worker(plan, exchange, fresh, slice_updates=slice_updates, only=adoption.operators)
+        worker = Worker(plan, exchange, fresh, slice_updates=slice_updates, only=adoption.operators, budget=budget)
         worker.run_epoch(now, state.upper, inputs)
         for name in adoption.fresh:
             if name in fresh.traces:

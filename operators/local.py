@@ -56,7 +56,7 @@ class LocalEngine:
         """Go on with another plan from the state that is there (operators/adopt.py). Raises NeedsHistory."""
 
         def one(worker: Worker) -> Worker:
-            state = adopt(plan, worker.state, worker.exchange, slice_updates=self._slice_updates)
+            state = adopt(plan, worker.state, worker.exchange, slice_updates=self._slice_updates, budget=self._budget)
             return Worker(plan, worker.exchange, state, slice_updates=self._slice_updates, budget=self._budget)
 
         self.workers = [one(self.workers[0])] if self._pool is None else list(self._pool.map(one, self.workers))

@@ -44,13 +44,14 @@ class Pace:
         """Let slices be short enough for a process that should have so many bytes of memory."""
         self.rows = min(MOST_ROWS, memory // _BYTES)
 
-    def shorten(self, taken: int) -> bool:
-        """A slice of which this worker read so many updates took too much memory: from now on slices are as short as
-        they may be. Whether they were not."""
-        shorter = not self.fixed and self.most > LEAST and max(taken, self.share) > LEAST
-        if shorter:
+    def shorten(self) -> None:
+        """From now on slices are as short as they may be."""
+        if not self.fixed:
             self.updates = self.most = LEAST
-        return shorter
+
+    def cuttable(self, taken: int) -> bool:
+        """Whether a slice of which this worker read so many updates could have been shorter."""
+        return not self.fixed and self.most > LEAST and max(taken, self.share) > LEAST
 
     def wants(self, taken: int) -> bool:
         """Whether a slice of which this worker read so many updates says something about slices of its length. One

@@ -263,7 +263,7 @@ class Worker:
             self.root.run(())
         except EpochTooLarge as error:
             # One time is never cut, however much it brings.
-            error.smaller = not one_time and self.pace.shorten(taken)
+            error.smaller = not one_time and self.pace.cuttable(taken)
             raise
         for operator in self.holding:
             rounds = operator.pending()

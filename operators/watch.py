@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
 from operators.arrange import exchange_updates
+from operators.calls import Call, running
 from operators.exchange import Round
 from operators.failures import NotEmpty, UserCodeFailed
 from operators.operator import Operator
@@ -73,14 +75,21 @@ class Inspect(Operator):
     def _show(self, data: Ints) -> None:
         op, width = self.inspect, self.op.width
         rows = op.schema.decode_rows(np.ascontiguousarray(data[:, :width]), self.scope.heap)
-        for row, (time, *rounds, diff) in zip(rows, data[:, width:].tolist(), strict=True):
+        name = getattr(op.function, "__name__", repr(op.function))
+        with running(Call(op.name, op.where, name)) as call:
+            self._call(zip(rows, data[:, width:].tolist(), strict=True), name, call)
+
+    def _call(self, changes: Iterable[tuple[Any, Any]], name: str, call: Call) -> None:
+        op = self.inspect
+        for row, (time, *rounds, diff) in changes:
+            call.given = row
             try:
                 op.function(row, (time, *rounds) if rounds else time, diff)
             except Exception as error:
                 raise UserCodeFailed(
                     operator=op.name,
                     where=op.where,
-                    function=getattr(op.function, "__name__", repr(op.function)),
+                    function=name,
                     sample=f"{row} at {time} ({diff:+d})",
                     cause=f"{type(error).__name__}: {error}",
                 ) from error

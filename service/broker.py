@@ -133,6 +133,8 @@ class EmbeddedBroker:
         deadline = time.monotonic() + timeout_seconds
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._refuse_second()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir(mode=0o700)
         tries = 1 if self._wanted_port or self._port else 5
         while True:
             self._choose_ports()
@@ -184,6 +186,10 @@ class EmbeddedBroker:
     @property
     def _log_dir(self) -> Path:
         return self.data_dir / "log"
+
+    @property
+    def _scratch(self) -> Path:
+        return self.data_dir / "tmp"
 
     @property
     def _config(self) -> Path:
@@ -255,6 +261,9 @@ class EmbeddedBroker:
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",  # starts sooner; the broker is not what a demonstration waits for
             "-Xshare:auto",
+            # The native libraries that it unpacks; those of a broker that was killed go with the next start.
+            f"-Djava.io.tmpdir={self._scratch}",
+            "-XX:-UsePerfData",
             "-Djava.awt.headless=true",
             "-Dlog4j2.level=WARN",
             *options,
@@ -333,6 +342,7 @@ class EmbeddedBroker:
                 process.kill()
                 process.wait()
             (self.data_dir / "broker.pid").unlink(missing_ok=True)
+            shutil.rmtree(self._scratch, ignore_errors=True)
         if watcher is not None:  # it has seen the broker's end and leaves by itself
             if watcher.stdin is not None:
                 watcher.stdin.close()

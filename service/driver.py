@@ -102,12 +102,21 @@ class Driver:
         )
         self.epochs.limit = self.admission.limit
         self._running: Query | None = None
-        self._scratch = Path(tempfile.mkdtemp(prefix="vernier-"))
+        self._scratch = Path(tempfile.mkdtemp(prefix="d-"))
         self.spark: SparkSession | None = None
 
     def stop(self) -> None:
-        """Ask `run` to finish the epoch and return; safe in a signal handler and from any thread."""
+        """Ask `run` to finish the epoch and return; safe in a signal handler and from any thread.
+
+        An epoch that takes more than `epoch.stop_ms` is given up; the next start makes it.
+        """
+        if self._stop.is_set():
+            return
         self._stop.set()
+        seconds = self.settings.epoch.stop_ms / 1000
+        late = threading.Timer(seconds, self.runner.abandon, [f"the service stops, and it took {seconds:g} s more"])
+        late.daemon = True
+        late.start()
 
     def run(self) -> None:
         """Run queries until `stop`. Raises SparkFailed and StorageErrors when another process should try."""
@@ -132,7 +141,9 @@ class Driver:
                 began_ns = time.time_ns() if failures == 1 else began_ns
                 # A program that fails on its data does so in any process; Spark may go on.
                 faulty = isinstance(cause, ProgramFailed)
-                stop = faulty and self.settings.epoch.on_error == "stop"
+                never = isinstance(cause, ProgramFailed) and cause.final
+                stop = never or (faulty and self.settings.epoch.on_error == "stop")
+                why = "it would fail in the same way again" if never else "epoch.on_error is stop"
                 self.runner.troubles.tell(
                     Trouble(
                         epoch=reached + 1,
@@ -141,10 +152,11 @@ class Driver:
                         tries=failures,
                         since_ns=began_ns,
                         stopped=stop,
+                        why=why,
                     )
                 )
                 if stop:
-                    raise ProgramStopped(reason=said) from error
+                    raise ProgramStopped(reason=said, why=why) from error
                 if (failures >= FAILURES_IN_A_ROW and not faulty) or getattr(cause, "may_have_happened", False):
                     raise SparkFailed(problem=f"the query failed {failures} times in a row, now: {said}") from error
                 longest = self.settings.epoch.retry_ms / 1000 if faulty else 5.0
@@ -298,6 +310,8 @@ class Driver:
             seconds=self.settings.epoch.timeout_ms / 1000,
             **self._planning,
             memory_bytes=self.settings.memory_bytes,
+            most_bytes=self.settings.most_bytes,
+            call_seconds=self.settings.epoch.function_ms / 1000,
             spill=self.settings.spill_folder,
         )
 

@@ -59,21 +59,23 @@ class EpochFailed(InvariantError):
 
 
 class ProgramFailed(CallerError):
-    """The program, or the data it got, cannot make this epoch; repeating changes nothing."""
+    """The program, or the data it got, cannot make this epoch; repeating changes nothing. final: nor does it later."""
 
     message = "epoch {epoch} cannot be made: {reason}"
     epoch: int
     reason: str
+    final: bool = False
 
 
 class ProgramStopped(CallerError):
-    """The program failed on its data and the settings say to stop then."""
+    """The program failed on its data, and either the settings say to stop then or trying again is of no use."""
 
     message = (
-        "{reason}; stopped, because epoch.on_error is stop: nothing is lost and answers stay readable; "
+        "{reason}; stopped, because {why}: nothing is lost and answers stay readable; "
         "mend the program or its data and start again"
     )
     reason: str
+    why: str = "epoch.on_error is stop"
 
 
 class LettersNotSent(StorageError):

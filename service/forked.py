@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Any
 
+from operators.budget import SHARE, Budget
 from operators.planning.plan import Plan
 from operators.runtime import Worker
 from service.exchange import Exchange
@@ -28,6 +29,7 @@ from service.keys import Keys
 from service.mailbox import Mailbox
 from storage import room
 from storage.errors import InvariantError, VernierError
+from storage.memory import usable_bytes
 from storage.texts import Heap, Texts, needed
 from storage.updates import Updates
 
@@ -181,7 +183,9 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, the
     pipe.send(mailbox.address)
     peers: list[str] = pipe.recv()
     room.keep()
-    worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS))
+    # The workers share what the machine has.
+    budget = Budget(int(SHARE * usable_bytes()) // len(peers))
+    worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS), budget=budget)
     views = plan.views.items()
     while True:
         message = pipe.recv()

@@ -14,7 +14,7 @@ import time
 from service.channel import connect
 from service.errors import AttemptCancelled, DeadlinePassed, DriverGone, ProtocolBroken
 from service.keys import Keys
-from service.protocol import Assign, Cancel, Failed, Hello, Hot, Message, Open, Report, Wire
+from service.protocol import Assign, Cancel, Failed, Hello, Hot, Message, Open, Report, Stuck, Wire
 
 CONNECT_SECONDS = 10
 
@@ -72,9 +72,13 @@ class Link:
         """Hand in the work."""
         self._send(report)
 
-    def failed(self, attempt: str, error: str, *, caller: bool) -> None:
+    def failed(self, attempt: str, error: str, *, caller: bool, final: bool = False) -> None:
         """Say why there is no work to hand in."""
-        self._send(Failed(attempt, error, caller))
+        self._send(Failed(attempt, error, caller, final))
+
+    def stuck(self, attempt: str, said: str, seconds: float) -> None:
+        """Say what the worker waits for; from any thread."""
+        self._send(Stuck(attempt, said, seconds))
 
     def _send(self, message: Message) -> None:
         try:

@@ -2,14 +2,13 @@
 
 State is on disk and memory is a cache of it, so a worker may give back what it has written: layers go on from their
 segments, and the pages of all mapped columns leave the process. What the next epochs touch comes back, a page at a
-time. What an epoch itself needs (its updates, its slices, the layers it makes) cannot give way; the limit is held
-between epochs.
+time. What an epoch itself needs (its updates, its slices, the layers it makes) cannot give way; this limit is held
+between epochs, that within one is operators/budget.py.
 """
 
 from __future__ import annotations
 
 import gc
-import resource
 from collections.abc import Iterable
 
 from service.shard import Shard
@@ -17,15 +16,6 @@ from storage import room
 from storage.manifest import HIGHEST, LOWEST
 from storage.segment import Segment
 from storage.state import StateDirectory
-
-
-def resident_bytes() -> int:
-    """This process's resident memory now; its peak where the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def relieve(shards: Iterable[Shard], directory: StateDirectory) -> None:

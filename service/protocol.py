@@ -128,14 +128,25 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
-    """A worker cannot do its part. caller: the program or its data are at fault, so trying again is of no use."""
+    """A worker cannot do its part. caller: the program or its data are at fault, so trying again is of no use; final:
+    nor is trying again later."""
 
     attempt: str
     error: str
     caller: bool
+    final: bool = False
 
 
-Message = Hello | Open | Assign | Cancel | Report | Failed
+class Stuck(msgspec.Struct, tag="stuck", frozen=True):
+    """A function of the program has not come back for so many seconds; the attempt goes on. said: which, and its
+    input."""
+
+    attempt: str
+    said: str
+    seconds: float
+
+
+Message = Hello | Open | Assign | Cancel | Report | Failed | Stuck
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

@@ -21,7 +21,20 @@ from dataclasses import dataclass, field
 from service.channel import Channel, Identity
 from service.errors import ProtocolBroken
 from service.keys import Keys
-from service.protocol import LARGEST_FRAME, LARGEST_HELLO, Assign, Cancel, Failed, Hello, Hot, Open, Report, Start, Wire
+from service.protocol import (
+    LARGEST_FRAME,
+    LARGEST_HELLO,
+    Assign,
+    Cancel,
+    Failed,
+    Hello,
+    Hot,
+    Open,
+    Report,
+    Start,
+    Stuck,
+    Wire,
+)
 
 HELLO_SECONDS = 10
 STRANGERS = 64
@@ -43,10 +56,17 @@ class Attempt:
     reports: list[Report] = field(default_factory=list)
     reason: str | None = None
     caller: bool = False
+    final: bool = False
     opened_seconds: float = 0.0
     _opens: dict[int, tuple[_Peer, Open]] = field(default_factory=dict)
     _peers: list[_Peer] = field(default_factory=list)
     _got: dict[int, Report] = field(default_factory=dict)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the workers that are on this host, once all have come."""
+        here = socket.gethostname()
+        return [peer.hello.pid for peer in self._peers if peer.hello.host == here]
 
 
 @dataclass(eq=False)
@@ -61,7 +81,7 @@ class Rendezvous:
     """The server. `complete` is called with an attempt when its last report is in, on the thread that received it.
 
     host: the address to listen on, which workers reach. encrypted: whether it is TLS, and the exchange CURVE, too.
-    keys: what workers need to be let in.
+    keys: what workers need to be let in. stuck: gets what a worker says of a function that does not come back.
     """
 
     def __init__(
@@ -76,6 +96,7 @@ class Rendezvous:
         self._identity = Identity() if encrypted else None
         self.keys = Keys.plain() if self._identity is None else Keys.sealed(self._identity.pem)
         self._complete = complete
+        self.stuck: Callable[[Attempt, str, float], None] = lambda attempt, said, seconds: None
         self._lock = threading.Lock()
         self._current: Attempt | None = None
         self._wires: set[Wire] = set()
@@ -92,12 +113,12 @@ class Rendezvous:
             self._current = attempt
         return attempt
 
-    def cancel(self, attempt: Attempt, reason: str, *, caller: bool = False) -> bool:
+    def cancel(self, attempt: Attempt, reason: str, *, caller: bool = False, final: bool = False) -> bool:
         """End an attempt that is not complete yet; tells its workers. False when it had ended already."""
         with self._lock:
             if attempt.ended.is_set() or len(attempt._got) == attempt.workers:
                 return False
-            attempt.reason, attempt.caller = reason, caller
+            attempt.reason, attempt.caller, attempt.final = reason, caller, final
             attempt.ended.set()
             peers = {peer.wire: peer for peer in [*attempt._peers, *(peer for peer, _ in attempt._opens.values())]}
         for wire in peers:
@@ -181,7 +202,11 @@ class Rendezvous:
             case Failed():
                 attempt = self._named(message.attempt)
                 if attempt is not None:
-                    self.cancel(attempt, message.error, caller=message.caller)
+                    self.cancel(attempt, message.error, caller=message.caller, final=message.final)
+            case Stuck():
+                attempt = self._named(message.attempt)
+                if attempt is not None and not attempt.ended.is_set():
+                    self.stuck(attempt, message.said, message.seconds)
             case _:
                 raise ProtocolBroken(problem=f"a worker sent {type(message).__name__}")
 

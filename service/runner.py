@@ -22,7 +22,8 @@ from service.lag import Offsets
 from service.letters import Letters
 from service.rendezvous import Attempt, Rendezvous
 from service.settings import Settings
-from service.trouble import Troubles
+from service.silent import Silent
+from service.trouble import Trouble, Troubles
 from storage.errors import VernierError
 from storage.manifest import Manifest
 
@@ -67,7 +68,9 @@ class Runner:
         self.log = EpochLog()
         self.took: Callable[[int, float], None] = lambda messages, seconds: None
         """Told of each epoch: how many messages it took from the sources' topics, and how long."""
+        self.rendezvous.stuck = self._stuck
         self._running = threading.Lock()
+        self._attempt: Attempt | None = None
         self._stopping = False
         self.troubles = Troubles(epochs.directory.blob)
         self.go_on()
@@ -81,6 +84,13 @@ class Runner:
         self._stopping = True
         with self._running:
             pass
+
+    def abandon(self, reason: str) -> None:
+        """End the attempt that runs, if one does, because the service stops: its epoch is made by the next start."""
+        self._stopping = True
+        running = self._attempt
+        if running is not None and self._stage is not None and self.rendezvous.cancel(running, reason):
+            self._stage.cancel()
 
     def go_on(self) -> None:
         """Let epochs begin again after `stop`, when another stage is attached or programs have changed."""
@@ -123,7 +133,7 @@ class Runner:
         number, reason = start.epoch, ""
         tries = self._settings.epoch.attempts
         for _ in range(tries):
-            attempt = self.rendezvous.begin(start)
+            attempt = self._attempt = self.rendezvous.begin(start)
             began = time.perf_counter()
             reason = self._try(frame, attempt)
             manifest = self._committed.pop(attempt.id, None)
@@ -137,7 +147,7 @@ class Runner:
             self.epochs.failed()
             self.log.failed(number, attempt, reason)
             if attempt.caller:
-                raise ProgramFailed(epoch=number, reason=reason)
+                raise ProgramFailed(epoch=number, reason=reason, final=attempt.final)
             if self._stopping:
                 raise Stopping()
         raise EpochFailed(epoch=number, attempts=tries, reason=reason)
@@ -151,6 +161,7 @@ class Runner:
         watch = threading.Timer(seconds, self._give_up, (stage, attempt, seconds))
         watch.daemon = True
         watch.start()
+        silent = Silent(attempt, self._settings.epoch.function_ms / 1000, self._stuck)
         spark = ""
         try:
             if not stage.run(frame, attempt.id):
@@ -160,6 +171,7 @@ class Runner:
             spark = str(error)
         finally:
             watch.cancel()
+            silent.cancel()
         if not spark:
             # Every worker reported before its task ended, but the last report may still be on its way to our thread.
             attempt.ended.wait(REPORT_SECONDS)
@@ -170,6 +182,15 @@ class Runner:
             raise self._problem
         # Workers know the cause better than Spark, which sees only that a process ended.
         return "" if attempt.reports else attempt.reason or spark
+
+    def _stuck(self, attempt: Attempt, said: str, seconds: float) -> None:
+        """A function of the program does not come back: say so, and wait on."""
+        reason = f"for {seconds:.3g} s a worker has been in {said}"
+        _log.warning("epoch %d is not done: %s", attempt.start.epoch, reason)
+        now = time.time_ns()
+        self.troubles.tell(
+            Trouble(epoch=attempt.start.epoch, reason=reason, program=True, tries=1, since_ns=now, running=True)
+        )
 
     def _give_up(self, stage: Stage, attempt: Attempt, seconds: float) -> None:
         if self.rendezvous.cancel(attempt, f"it took more than {seconds:g} s"):

@@ -51,7 +51,9 @@ class Kafka(Section):
     data: Path | None = Field(
         default=None, description="where the embedded broker keeps its log; default: beside the state"
     )
-    heap_mb: int = Field(default=384, ge=64, description="Java heap of the embedded broker")
+    heap_mb: int | None = Field(
+        default=None, ge=64, description="Java heap of the embedded broker; null: by the memory there is, 384 at most"
+    )
     replication: int = Field(default=-1, description="of topics that the service creates; -1: as the brokers have it")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
@@ -152,6 +154,10 @@ class State(Section):
         default=None, description="where segments of a URI are copied to; default: among the temporary folders"
     )
     cache_mb: int = Field(default=CACHE_BYTES >> 20, ge=1, description="what these copies may take")
+    scratch: Path | None = Field(
+        default=None,
+        description="for short-lived files (Spark's, sockets, native libraries); default: beside the state",
+    )
     keep: int = Field(default=64, ge=2, description="epochs whose manifests stay for readers that follow")
     rebuild: bool = Field(
         default=False,
@@ -184,6 +190,11 @@ class Epoch(Section):
     """How epochs run."""
 
     attempts: int = Field(default=4, ge=1, description="tries of one epoch before the query is started anew")
+    stop_ms: int = Field(
+        default=4_000,
+        ge=0,
+        description="how long the running epoch may go on when the service stops; then it is given up",
+    )
     on_error: Literal["retry", "stop"] = Field(
         default="retry", description="when the program fails on its data: try again, or stop and keep answering"
     )
@@ -192,6 +203,11 @@ class Epoch(Section):
     )
     timeout_ms: int = Field(
         default=300_000, ge=1_000, description="how long one attempt may take, compilation included"
+    )
+    function_ms: int = Field(
+        default=30_000,
+        ge=50,
+        description="how long a call of a function of the program takes until it is named; it goes on",
     )
     heartbeat_ms: int = Field(
         default=500, ge=10, description="silence after which the service makes an epoch by itself"
@@ -209,15 +225,36 @@ class Epoch(Section):
         description="updates a worker that go through the dataflow together; 0: as many as suit the state",
     )
 
-    _durations = field_validator("timeout_ms", "heartbeat_ms", "retry_ms", "target_ms", mode="before")(_ms)
+    _durations = field_validator(
+        "timeout_ms", "function_ms", "stop_ms", "heartbeat_ms", "retry_ms", "target_ms", mode="before"
+    )(_ms)
+
+
+def java_bytes(text: str) -> int:
+    """The bytes of a size as Java and Spark write it: 1g, 512m. Raises ValueError."""
+    unit = {"k": 10, "m": 20, "g": 30, "t": 40}.get(text.strip().lower().removesuffix("b")[-1:])
+    digits = text.strip().lower().removesuffix("b")[: -1 if unit else None]
+    if not digits.isdecimal():
+        raise ValueError(f"{text!r} is no size of a Java heap; write 1g or 512m")
+    # Spark takes a number without a unit for mebibytes.
+    return int(digits) << (unit or 20)
 
 
 class Spark(Section):
     """The engine."""
 
     master: str | None = Field(default=None, description="default: local[workers]")
-    driver_memory: str = "1g"
+    driver_memory: str | None = Field(
+        default=None, description="Java heap of the driver, like 1g; null: by the memory there is, 1g at most"
+    )
     conf: dict[str, str] = Field(default={}, description="added to Spark's configuration; wins over what we set")
+
+    @field_validator("driver_memory")
+    @classmethod
+    def _is_size(cls, value: str | None) -> str | None:
+        if value is not None:
+            java_bytes(value)
+        return value
 
 
 class Http(Section):

@@ -26,9 +26,25 @@ from operators.language.duration import nanoseconds
 from service import masking
 from service.cores import usable_cores
 from service.formats.avro import Schemas, read_schema
-from service.sections import Epoch, Exchange, Http, Kafka, Log, Otel, Publish, Section, Sink, Source, Spark, State
+from service.sections import (
+    Epoch,
+    Exchange,
+    Http,
+    Kafka,
+    Log,
+    Otel,
+    Publish,
+    Section,
+    Sink,
+    Source,
+    Spark,
+    State,
+    java_bytes,
+)
+from service.shares import Shares, divide
 from service.sources import DoorConfig, SourceConfig
 from storage.errors import CallerError
+from storage.memory import usable_bytes
 
 PREFIX = "VERNIER_"
 ELSEWHERE = frozenset(
@@ -69,6 +85,11 @@ class Settings(BaseSettings):
     worker_memory_mb: int | None = Field(
         default=None, ge=128, description="resident memory that a worker keeps to between epochs; null: as it comes"
     )
+    worker_memory_max_mb: int | None = Field(
+        default=None,
+        ge=256,
+        description="memory that a worker may take within an epoch; null: its share of what machine or container have",
+    )
     max_message_bytes: int = Field(default=8 << 20, ge=1024, description="longer messages are dead letters")
 
     @field_validator("workers")
@@ -96,6 +117,31 @@ class Settings(BaseSettings):
     def memory_bytes(self) -> int | None:
         """What a worker keeps to."""
         return None if self.worker_memory_mb is None else self.worker_memory_mb << 20
+
+    @property
+    def shares(self) -> Shares:
+        """How the memory of this machine, or of the container, is divided."""
+        heap = self.kafka.heap_mb
+        return divide(
+            usable_bytes(),
+            self.workers,
+            broker=self.kafka.embedded,
+            driver_heap=None if self.spark.driver_memory is None else java_bytes(self.spark.driver_memory),
+            broker_heap=None if heap is None else heap << 20,
+        )
+
+    @property
+    def most_bytes(self) -> int | None:
+        """What a worker may take within an epoch; None where that is for its own machine to say."""
+        if self.worker_memory_max_mb is not None:
+            return self.worker_memory_max_mb << 20
+        if not (self.spark.master or "local").startswith("local"):
+            return None
+        share = self.shares.worker
+        if self.memory_bytes is None:
+            return share
+        # An epoch's own needs come on top of what is kept between epochs.
+        return min(share, max(2 * self.memory_bytes, self.memory_bytes + (512 << 20)))
 
     @property
     def spill_folder(self) -> str | None:
@@ -139,6 +185,14 @@ class Settings(BaseSettings):
     def log_directory(self) -> Path:
         """Where processes log."""
         return self.log.directory or self.state.beside / "logs"
+
+    @property
+    def scratch_root(self) -> Path:
+        """Where a run has its scratch folder (service/scratch.py)."""
+        if self.state.scratch is not None:
+            return self.state.scratch
+        folder = self.state.place.folder
+        return self.state.beside / "scratch" if folder is None else folder.with_name(f"{folder.name}.scratch")
 
     @property
     def broker_data(self) -> Path:

@@ -55,12 +55,16 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
         # Epochs are short and the cores are the workers': quick code at once beats perfect code in five minutes.
         "-XX:TieredStopAtLevel=1",
         "-XX:+UseSerialGC",
+        # What Java unpacks and notes goes where the rest of the run's files are, and away with them.
+        f'"-Djava.io.tmpdir={scratch}"',
+        "-XX:-UsePerfData",
     ]
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")
     wanted = {
         "spark.app.name": f"vernier-{app}",
         "spark.master": settings.spark.master or f"local[{settings.workers}]",
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
-        "spark.driver.memory": settings.spark.driver_memory,
+        "spark.driver.memory": f"{settings.shares.driver_heap >> 20}m",
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.driver.host": settings.exchange.host,
         "spark.driver.bindAddress": settings.exchange.host,
@@ -69,7 +73,8 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": str(_socket_fits(scratch)).lower(),
+        "spark.python.unix.domain.socket.dir": str(scratch),
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "service.daemon",
         "spark.task.maxFailures": "1",
@@ -205,6 +210,11 @@ class Stage:
     def _tasks(self, frame: Any) -> Any:
         """The workers' stage over a frame, as an RDD: its count has no way back through SQL to pay for."""
         return frame.mapInArrow(self._expression, True, None).queryExecution().toRdd()
+
+
+def _socket_fits(folder: Path) -> bool:
+    """Whether Spark's sockets can lie in a folder: their paths have a bound of 107 bytes. If not, TCP is used."""
+    return len(os.fsencode(folder / f".{'0' * 36}.sock")) <= 107
 
 
 def _private(settings: Settings) -> dict[str, str]:

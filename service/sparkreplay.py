@@ -97,6 +97,7 @@ class SparkEngine:
             door=door,
             slice_updates=settings.epoch.slice_updates,
             seconds=settings.epoch.timeout_ms / 1000,
+            most_bytes=settings.most_bytes,
         )
         runner.attach(Stage(spark, job, workers))
         # A stage that does nothing: starts the Python processes, and Spark loads its classes for the first time.

@@ -32,6 +32,7 @@ from service.jars import kafka_jars, spark_jars
 from service.java import find_java
 from service.leash import command
 from service.probe import address, alive, check_certificate
+from service.scratch import Scratch
 from service.settings import Loaded, Settings
 from service.sinks.told import FENCED, forget
 from service.trouble import STOPPED
@@ -39,6 +40,9 @@ from storage.state import FOLDERS, StateDirectory
 
 LEAST_FREE_BYTES = 256 << 20
 LARGEST_LOG = 32 << 20
+STOP_SECONDS = 10
+"""How long it may take to stop all processes, whatever they do. Nothing is lost by ending one."""
+_BROKER_SECONDS = 2.5
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 _STEADY_SECONDS = 30
 _POLL_SECONDS = 0.1
@@ -51,8 +55,9 @@ Say = Callable[[str], None]
 class Child:
     """A process of the service. module, arguments: what it runs. ready: whether it does its work; asked until it is.
 
-    stop_seconds: how long it may take to stop by itself. last: it starts when all others are ready. final: the exit
-    status after which it is left alone, because another process would end in the same way.
+    stop_seconds: how long it may take to stop by itself. environment: beside the supervisor's own. last: it starts when
+    all others are ready. final: the exit status after which it is left alone, because another process would end in the
+    same way.
     """
 
     name: str
@@ -63,6 +68,7 @@ class Child:
     stop_seconds: float = 30
     last: bool = False
     final: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
     was_ready: bool = False
     deaths: int = 0
     left: bool = False
@@ -85,22 +91,32 @@ class Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which stops everything in order
+                env={**os.environ, **self.environment},
             )
         self._since = time.monotonic()
 
-    def stop(self) -> None:
-        """Ask the process to stop and wait for it; end it if it does not."""
+    def ask(self) -> None:
+        """Ask the process to stop."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Ask the process to stop and wait for it; end it if it does not, with all that it has started. seconds: how
+        long it may take, if not `stop_seconds`."""
+        self.ask()
         process, self.process = self.process, None
         if process is None:
             return
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(self.stop_seconds)
-            except subprocess.TimeoutExpired:
-                _log.warning("%s did not stop within %.0f s and is ended", self.name, self.stop_seconds)
-                process.kill()
-                process.wait()
+        seconds = self.stop_seconds if seconds is None else seconds
+        try:
+            process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            _log.warning("%s did not stop in time and is ended", self.name)
+            # Its session: what it has started goes as well.
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
@@ -166,6 +182,9 @@ class Supervisor:
     broker: EmbeddedBroker | None = None
     children: list[Child] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
+    _hurry: threading.Event = field(default_factory=threading.Event)
+    _scratch: Scratch | None = None
+    _starting: EmbeddedBroker | None = None
 
     @property
     def settings(self) -> Settings:
@@ -184,6 +203,7 @@ class Supervisor:
         """
         try:
             self._check()
+            self._take_scratch()
             self._start()
             told = False
             while not self._stop.wait(_POLL_SECONDS):
@@ -200,8 +220,13 @@ class Supervisor:
             self._end()
 
     def stop(self) -> None:
-        """Ask `run` to stop everything; safe in a signal handler."""
+        """Ask `run` to stop everything; safe in a signal handler. Asked again, it ends what has not stopped yet."""
+        if self._stop.is_set():
+            self._hurry.set()
         self._stop.set()
+        starting = self._starting.pid if self._starting is not None else None
+        if starting is not None:
+            os.kill(starting, signal.SIGKILL)
 
     def passed_on(self) -> list[str]:
         """The arguments that give a child these settings."""
@@ -237,14 +262,32 @@ class Supervisor:
         if settings.kafka.embedded:
             kafka_jars()
 
+    def _take_scratch(self) -> None:
+        root = self.settings.scratch_root
+        try:
+            self._scratch = Scratch(root)
+        except OSError as error:
+            said = f"state.scratch: cannot use {root}: {error.strerror}"
+            raise ProcessFailed(name="driver", status=2, said=said, log="") from error
+
     def _start(self) -> None:
         settings = self.settings
         if settings.kafka.embedded:
             self.say("broker: starting")
             port = int(settings.kafka.bootstrap.rpartition(":")[2])
-            self.broker = EmbeddedBroker(settings.broker_data, port, heap_mb=settings.kafka.heap_mb)
-            self.broker.start()
+            self.broker = EmbeddedBroker(settings.broker_data, port, heap_mb=settings.shares.broker_heap >> 20)
+            self._starting = self.broker
+            try:
+                self.broker.start()
+            except BrokerError:
+                if self._stop.is_set():
+                    return
+                raise
+            finally:
+                self._starting = None
             self.say(f"broker: ready on {settings.kafka.bootstrap}")
+        if self._stop.is_set():
+            return
         logs = settings.log_directory
         logs.mkdir(parents=True, exist_ok=True)
         head = StateDirectory(settings.state.place)
@@ -257,7 +300,6 @@ class Supervisor:
                 logs / "driver.log",
                 # The first commit of this driver: it has read, computed and written. One that is to make none says so.
                 lambda: head.head() != before or _waits(control.standing(head.blob), driver),
-                stop_seconds=settings.epoch.timeout_ms / 1000,
                 final=STOPPED,
             ),
             Child(
@@ -271,6 +313,9 @@ class Supervisor:
             *([self._publisher(logs)] if settings.publish.views != "none" else []),
             *(make(self) for make in self.extra),
         ]
+        if self._scratch is not None:
+            for child in self.children:
+                child.environment = {"TMPDIR": str(self._scratch.path.absolute())}
         if settings.publish.views == "none":
             forget(settings.state.place.open())
 
@@ -295,14 +340,24 @@ class Supervisor:
             self._stop.wait(1)
 
     def _end(self) -> None:
-        # Whoever sends first, then the driver, then who only reads.
-        for child in [*self.children[2:], *self.children[:2]]:
+        """Stop everything within STOP_SECONDS. Whoever sends first, then all others at once; the broker last."""
+        deadline = time.monotonic() + STOP_SECONDS - _BROKER_SECONDS
+        ordered = [*self.children[2:], *self.children[:2]]
+        for child in ordered:
             if child.running:
                 self.say(f"{child.name}: stopping")
-            child.stop()
+                child.ask()
+        while any(child.running for child in ordered) and time.monotonic() < deadline and not self._hurry.is_set():
+            self._hurry.wait(_POLL_SECONDS / 2)
+        for child in ordered:
+            child.stop(0)
         if self.broker is not None:
             self.say("broker: stopping")
-            self.broker.stop()
+            if self._hurry.is_set():
+                self.broker.kill()
+            self.broker.stop(_BROKER_SECONDS)
+        if self._scratch is not None:
+            self._scratch.close()
 
 
 def _waits(standing: control.Standing, before: str) -> bool:

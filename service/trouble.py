@@ -25,7 +25,8 @@ _log = logging.getLogger("vernier.trouble")
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """An epoch that cannot be made. reason: the last attempt's own words. program: the program or its data are at
     fault, not the machine. tries: how often in a row. since_ns: when it first failed. stopped: the driver has ended and
-    nothing tries again; the reason then names the way out."""
+    nothing tries again; the reason then names the way out, and `why` says, for a program, what it stopped for.
+    running: the epoch has not failed, it goes on; the reason is what it waits for."""
 
     epoch: int
     reason: str
@@ -33,14 +34,18 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     tries: int
     since_ns: int
     stopped: bool = False
+    why: str = "epoch.on_error is stop"
+    running: bool = False
 
     def describe(self) -> str:
         """One line for a person."""
+        if self.running:
+            return f"epoch {self.epoch} is not done: {self.reason}"
         whose = "the program cannot make" if self.program else "the service cannot make"
         times = "once" if self.tries == 1 else f"{self.tries} times"
         then = "it tries again"
         if self.stopped:
-            then = "it has stopped (epoch.on_error is stop)" if self.program else "it has stopped"
+            then = f"it has stopped ({self.why})" if self.program else "it has stopped"
         return f"{whose} epoch {self.epoch}: it failed {times} ({self.reason}); {then}"
 
 

@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from operators.adopt import adopt
+from operators.budget import Budget
+from operators.failures import EpochTooLarge
 from operators.planning.plan import Plan
 from operators.runtime import EpochResult, Worker
 from service.door import Admitted, Advanced, Door
@@ -34,14 +37,16 @@ from service.exchange import Exchange
 from service.keys import Keys
 from service.link import Link
 from service.mailbox import Mailbox
-from service.memory import relieve, resident_bytes
+from service.memory import relieve
 from service.programs import Program, compiled
 from service.protocol import Assign, Hot, Report, TraceReport
 from service.shard import Shard, Stored, store
 from service.sources import DoorConfig
+from service.watch import Watch
 from storage import room
 from storage.apart import Apart
 from storage.errors import CallerError, VernierError
+from storage.memory import resident_bytes
 from storage.place import Place
 from storage.state import StateDirectory
 
@@ -57,7 +62,9 @@ plans, connections and imports that only tasks make."""
 class Job:
     """What a worker needs to know of its service. address, keys: of the rendezvous. fingerprint: of the
     programs' plan. seconds: how long an attempt may take. keep_sources, upserts: see operators/planning/planner.py.
-    memory_bytes: what a worker keeps to between epochs; spill: a folder for what is larger."""
+    memory_bytes: what a worker keeps to between epochs; spill: a folder for what is larger; most_bytes: what it may
+    take within one, None for its share of what its own machine has; call_seconds: how long a function of the program
+    may take until it is told."""
 
     address: tuple[str, int]
     keys: Keys
@@ -71,11 +78,13 @@ class Job:
     upserts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     memory_bytes: int | None = None
     spill: str | None = None
+    most_bytes: int | None = None
+    call_seconds: float | None = None
 
 
 @dataclass
 class Process:
-    """What this process keeps from task to task."""
+    """What this process keeps from task to task. short: an epoch took too much memory, so slices are short."""
 
     job: Job
     directory: StateDirectory
@@ -83,6 +92,9 @@ class Process:
     link: Link
     shards: dict[int, list[Shard]] = field(default_factory=dict)
     tasks: int = 0
+    short: bool = False
+    attempt: str = ""
+    watch: Watch | None = None
 
     @staticmethod
     def start(job: Job) -> Process:
@@ -92,7 +104,15 @@ class Process:
         link = Link(job.address, job.keys)
         mailbox = Mailbox(job.keys, link.host)
         link.introduce(mailbox.address)
-        return Process(job, StateDirectory(job.state), mailbox, link)
+        process = Process(job, StateDirectory(job.state), mailbox, link)
+        if job.call_seconds is not None:
+            process.watch = Watch(job.call_seconds, process.stuck)
+        return process
+
+    def stuck(self, said: str, seconds: float) -> None:
+        """Tell the driver of a function that does not come back; on the thread of the watch."""
+        with suppress(DriverGone):  # the thread that works notices, too
+            self.link.stuck(self.attempt, said, seconds)
 
     @cached_property
     def plan(self) -> Plan:
@@ -102,6 +122,10 @@ class Process:
             names = ", ".join(program.name for program in job.programs)
             raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
         return plan
+
+    @cached_property
+    def budget(self) -> Budget:
+        return Budget(self.job.most_bytes)
 
     @cached_property
     def apart(self) -> Apart:
@@ -116,6 +140,8 @@ class Process:
         return Exchange(self.mailbox, assigned.attempt, assigned.shard, assigned.peers, self.link, self.job.seconds)
 
     def stop(self) -> None:
+        if self.watch is not None:
+            self.watch.stop()
         self.link.close()
         self.mailbox.close()
 
@@ -144,12 +170,20 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) 
     """Do a task of an attempt with the rows that Spark hands over. Raises DriverGone, and whatever prevents a start."""
     process = _here(job)
     try:
+        process.attempt = attempt
         process.link.open(attempt, number, process.hot())
         work(process, attempt, batches)
     except AttemptCancelled:
         pass
     except DriverGone:
         raise
+    except EpochTooLarge as error:
+        # Once, shorter slices may do; where they do not, no other attempt does.
+        again = error.smaller and not process.short
+        process.short = process.short or again
+        process.link.failed(attempt, str(error), caller=not again, final=not again)
+        error.__traceback__ = None  # what the operators held
+        room.give_back()
     except Exception as error:
         if not isinstance(error, VernierError):
             traceback.print_exc(file=sys.stderr)
@@ -195,9 +229,11 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
         state = base.state.fork()
     else:
         # The layers that this makes belong to this attempt, so `base` stays as it is for another one.
-        state = adopt(plan, base.state, exchange, slice_updates=job.slice_updates)
+        state = adopt(plan, base.state, exchange, slice_updates=job.slice_updates, budget=process.budget)
         clock.end("adopt")
-    worker = Worker(plan, exchange, state, slice_updates=job.slice_updates)
+    worker = Worker(plan, exchange, state, slice_updates=job.slice_updates, budget=process.budget)
+    if process.short:
+        worker.pace.shorten()
     if job.memory_bytes is not None:
         worker.pace.keep_to(job.memory_bytes)
     result = worker.run_epoch(step.lower, step.upper, admitted.inputs)

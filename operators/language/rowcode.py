@@ -7,12 +7,13 @@ functions cost a hundredth of that. They must be deterministic: a retraction run
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from operators.calls import Call, running
 from operators.failures import UserCodeFailed
 from operators.language.evaluate import Heap
 from operators.language.functions import check_function, function_key, function_location, function_name
@@ -56,10 +57,17 @@ class RowFunction(TableFunction):
         made = namedtuple("Row", row.names, rename=True)  # type: ignore[misc]
 
         def expand(rows: Words, heap: Heap) -> Expanded:
+            with running(Call(self.name, self.where, function_name(self.function))) as call:
+                out, counts = called(row.decode_rows(rows, heap), call)
+            parent = np.repeat(np.arange(len(rows)), counts)
+            return Expanded(parent, self._encode(out, parent, row, rows, heap))
+
+        def called(rows: Sequence[Any], call: Call) -> tuple[list[Any], Words]:
             out: list[Any] = []
             counts = np.empty(len(rows), np.int64)
-            for i, values in enumerate(row.decode_rows(rows, heap)):
+            for i, values in enumerate(rows):
                 before, given = len(out), made(*values)
+                call.given = given
                 try:
                     rest = iter(self.function(given))
                     # In blocks, so that one that never ends does not take all memory before it is noticed.
@@ -74,8 +82,7 @@ class RowFunction(TableFunction):
                 except Exception as error:
                     raise self._failed(given, f"{type(error).__name__}: {error}") from error
                 counts[i] = len(out) - before
-            parent = np.repeat(np.arange(len(rows)), counts)
-            return Expanded(parent, self._encode(out, parent, row, rows, heap))
+            return out, counts
 
         return expand
 

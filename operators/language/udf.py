@@ -14,6 +14,7 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
+from operators.calls import Call, running
 from operators.errors import BadValue, WrongType, listed
 from operators.failures import UserCodeFailed
 from operators.language.compute.vector import Bound, Heap, Vector, as_arrow, both, from_arrow, spread
@@ -139,7 +140,8 @@ def _column(vector: Vector, kind: Type, wanted: Values) -> Any:
 def _called(expr: UserCall, columns: Sequence[Any], n: int) -> Vector:
     own = expr.udf
     try:
-        result = own.function(*columns)
+        with running(Call(expr, expr.where, own.name, _shown), columns):
+            result = own.function(*columns)
     except Exception as error:
         raise _failed(expr, columns, f"{type(error).__name__}: {error}") from error
     try:
@@ -171,7 +173,11 @@ def _check_days(name: str, vector: Vector) -> None:
 
 
 def _failed(expr: UserCall, columns: Sequence[Any], cause: str) -> UserCodeFailed:
-    shown = [column[:_SAMPLE].tolist() for column in columns]
-    sample = listed(repr(row) for row in zip(*shown, strict=True))
-    name = expr.udf.name
+    name, sample = expr.udf.name, _shown(columns)
     return UserCodeFailed(operator=str(expr), where=str(expr.where), function=name, sample=sample, cause=cause)
+
+
+def _shown(columns: Sequence[Any]) -> str:
+    """Some rows of the input."""
+    shown = [column[:_SAMPLE].tolist() for column in columns]
+    return listed(repr(row) for row in zip(*shown, strict=True))

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 
+from operators.calls import Call, running
 from operators.errors import BadValue
 from operators.failures import UserCodeFailed
 from operators.kernels.calling import LOOPS
@@ -33,6 +34,7 @@ class Caller:
         self.user, self.fields = user, fields
         self.result = Field("result", user.returns, user.nullable, 0)
         function = user.function
+        self._named = str(function_location(function)), function_name(function)
         self.compiled = function if not user.compiled or hasattr(function, "py_func") else numba.njit(function)
 
     def __call__(self, vals: Ints, counts: Ints, group_of: Ints, groups: int, heap: Heap | None) -> tuple[Ints, Mask]:
@@ -49,7 +51,8 @@ class Caller:
         offsets = np.append(starts, len(vals)).astype(np.int64)
         columns = [self._column(field, vals, heap) for field in self.fields]
         try:
-            given = self._call(columns, counts, offsets)
+            with running(Call("aggregate", *self._named, _shown), columns):
+                given = self._call(columns, counts, offsets)
             values = given if isinstance(given, (pa.Array, pa.ChunkedArray)) else _array(given)
             if len(values) != len(full):
                 raise ValueError(f"it gave {len(values)} values for {len(full)} groups")
@@ -82,9 +85,13 @@ class Caller:
         return np.ascontiguousarray(values)
 
     def _failed(self, columns: Sequence[Any], cause: str) -> UserCodeFailed:
-        sample = repr([list(column[:_SAMPLE]) for column in columns])
-        where, name = str(function_location(self.user.function)), function_name(self.user.function)
-        return UserCodeFailed(operator="aggregate", where=where, function=name, sample=sample, cause=cause)
+        where, name = self._named
+        return UserCodeFailed(operator="aggregate", where=where, function=name, sample=_shown(columns), cause=cause)
+
+
+def _shown(columns: Sequence[Any]) -> str:
+    """Some values of each column."""
+    return repr([list(column[:_SAMPLE]) for column in columns])
 
 
 def _array(given: Any) -> pa.Array | Values:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from operators.calls import Call, running
 from operators.failures import UserCodeFailed
 from operators.language.functions import function_key, function_location, function_name
 from operators.language.schema import RowType
@@ -37,16 +38,18 @@ class Multiplicities(LogicSpec):
 
     def compile(self, key: RowType, val: RowType) -> Logic:
         def run(groups: Groups) -> Produced:
+            where, name = str(function_location(self.function)), function_name(self.function)
             try:
-                made = np.asarray(self.function(groups.counts.copy()))
+                with running(Call("threshold", where, name), groups.counts[:_SAMPLE].tolist()):
+                    made = np.asarray(self.function(groups.counts.copy()))
                 if made.shape != groups.counts.shape or made.dtype.kind not in "iub":
                     problem = f"an array of {made.dtype} of the shape {made.shape} for {len(groups)} multiplicities"
                     raise TypeError(f"it gave {problem}; it must give as many integers")
             except Exception as error:
                 raise UserCodeFailed(
                     operator="threshold",
-                    where=str(function_location(self.function)),
-                    function=function_name(self.function),
+                    where=where,
+                    function=name,
                     sample=repr(groups.counts[:_SAMPLE].tolist()),
                     cause=f"{type(error).__name__}: {error}",
                 ) from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from operators.calls import Call, running
 from operators.errors import BadValue
 from operators.failures import UserCodeFailed
 from operators.language.functions import function_key, function_location, function_name
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # these bring numba, which a program that is only built can d
 RowFunction = Callable[[tuple[Any, ...], list[tuple[tuple[Any, ...], int]]], Iterable[Any]]
 """`fn(key, [(row, multiplicity), ...])` gives rows, or (row, multiplicity) pairs."""
 
+_SAMPLE = 3
+"""Rows of a group that are shown."""
 _BLOCK = 1 << 16
 """Rows that are taken of a function at once."""
 
@@ -51,12 +54,15 @@ class ReduceRows(LogicSpec):
             keys, rows = key.decode_rows(groups.keys, groups.heap), val.decode_rows(groups.vals, groups.heap)
             pairs = list(zip(rows, groups.counts.tolist(), strict=True))
             offsets, made, counts = [0], [], []
-            for group, (start, stop) in enumerate(zip(groups.offsets[:-1].tolist(), groups.offsets[1:].tolist())):
-                for row, count in self._call(keys[group], pairs[start:stop]):
-                    made.append(row)
-                    counts.append(count)
-                crowd(len(made))
-                offsets.append(len(made))
+            ends = zip(groups.offsets[:-1].tolist(), groups.offsets[1:].tolist())
+            with running(Call("reduce", str(function_location(self.function)), function_name(self.function))) as call:
+                for group, (start, stop) in enumerate(ends):
+                    call.given = keys[group], pairs[start : min(stop, start + _SAMPLE)]
+                    for row, count in self._call(keys[group], pairs[start:stop]):
+                        made.append(row)
+                        counts.append(count)
+                    crowd(len(made))
+                    offsets.append(len(made))
             words = self._encode(made, groups.heap)
             return Produced(np.array(offsets, np.int64), words, np.array(counts, np.int64))
 
@@ -77,13 +83,13 @@ class ReduceRows(LogicSpec):
         except Crowded:
             raise
         except Exception as error:
-            raise self._failed((key, rows[:3]), f"{type(error).__name__}: {error}") from error
+            raise self._failed((key, rows[:_SAMPLE]), f"{type(error).__name__}: {error}") from error
 
     def _encode(self, rows: list[tuple[Any, ...]], heap: Heap | None) -> Ints:
         try:
             return self.returns.encode_rows(rows, heap)
         except BadValue as error:
-            raise self._failed(rows[:3], f"what it returned is not {self.returns}: {error}") from error
+            raise self._failed(rows[:_SAMPLE], f"what it returned is not {self.returns}: {error}") from error
 
     def _failed(self, sample: object, cause: str) -> UserCodeFailed:
         where, name = str(function_location(self.function)), function_name(self.function)
