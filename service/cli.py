@@ -15,12 +15,13 @@ from collections.abc import Sequence
 
 import click
 
-from service.commands import control, joining, kafka, programs, reading, sinks, states
+from service.commands import configuring, control, joining, kafka, programs, reading, sinks, states
 from service.commands.base import Enough, Group, debug_option
 
 INTERRUPTED = 130
 _COMMANDS = (
     *(programs.up, programs.replay, programs.explain, programs.new),
+    configuring.config,
     *(kafka.send, kafka.dlq),
     *(reading.query, reading.watch, reading.status),
     *(control.pause, control.resume, control.drain),

@@ -55,14 +55,20 @@ class Kafka(Section):
         default=None, ge=64, description="Java heap of the embedded broker; null: by the memory there is, 384 at most"
     )
     replication: int = Field(default=-1, description="of topics that the service creates; -1: as the brokers have it")
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
-    sasl_username: str | None = None
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT", description="how clients talk to the brokers"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        default="PLAIN", description="how clients log in, with SASL"
+    )
+    sasl_username: str | None = Field(default=None, description="the user that clients log in as, with SASL")
     sasl_password: SecretStr | None = Field(
         default=None, description="from the environment only; or sasl_password_file"
     )
-    sasl_password_file: Path | None = None
-    ssl_cafile: Path | None = None
+    sasl_password_file: Path | None = Field(default=None, description="a file that holds the password, nothing else")
+    ssl_cafile: Path | None = Field(
+        default=None, description="authorities that certificates of brokers are checked by, PEM; default: the system's"
+    )
     options: dict[str, str] = Field(default={}, description="handed to Spark's Kafka source as kafka.<name>")
 
 
@@ -73,7 +79,9 @@ class Source(Section):
     partitions: int | None = Field(
         default=None, ge=1, description="of the topic, when the service creates it; default: workers"
     )
-    format: Literal["vernier", "json", "insert_delete", "debezium", "arrow", "avro", "upsert"] = "vernier"
+    format: Literal["vernier", "json", "insert_delete", "debezium", "arrow", "avro", "upsert"] = Field(
+        default="vernier", description="how messages spell updates: docs/messages.md"
+    )
     key: list[str] | None = Field(
         default=None, description="key columns of a source in format upsert (or debezium without before)"
     )
@@ -83,7 +91,9 @@ class Source(Section):
     schema_folder: Path | None = Field(
         default=None, description="Avro schemas <id>.avsc, for messages that begin with a registry's id"
     )
-    clock: Literal["arrival", "event"] = "arrival"
+    clock: Literal["arrival", "event"] = Field(
+        default="arrival", description="where data times come from: the brokers' arrival times, or the messages"
+    )
     lateness: str | None = Field(
         default=None, description="bounded lateness of an event clock without progress, like 5s"
     )
@@ -91,7 +101,9 @@ class Source(Section):
         default=30_000, ge=0, description="an idle partition gives way after it; null: never"
     )
     on_late: Literal["reject", "advance"] | None = Field(default=None, description="default: what the program says")
-    resolution: Literal["exact", "millisecond"] = "exact"
+    resolution: Literal["exact", "millisecond"] = Field(
+        default="exact", description="millisecond: data times are rounded up to it; less work"
+    )
     records: int | None = Field(default=None, ge=1, description="about how many updates share a time; less work")
 
     @property
@@ -120,7 +132,9 @@ class Sink(Section):
     """What a view's changes look like in Kafka."""
 
     topic: str | None = Field(default=None, description="default: <app>.<view>")
-    format: Literal["vernier", "upsert", "debezium"] = "vernier"
+    format: Literal["vernier", "upsert", "debezium"] = Field(
+        default="vernier", description="how messages spell changes: docs/messages.md"
+    )
     partitions: int = Field(default=1, ge=1, description="of the topic, when the service creates it")
     progress: bool | None = Field(
         default=None, description="tell how far the topic is complete; default: in format vernier"
@@ -260,8 +274,8 @@ class Spark(Section):
 class Http(Section):
     """The sidecar: where it listens, who may ask, and how much at once."""
 
-    host: str = "127.0.0.1"
-    port: int = Field(default=8642, ge=0, le=65535)
+    host: str = Field(default="127.0.0.1", description="the address that the sidecar listens on")
+    port: int = Field(default=8642, ge=0, le=65535, description="the port that the sidecar listens on")
     stale_after_ms: int = Field(
         default=10_000, ge=100, description="age of the newest epoch from which /readyz says no"
     )
@@ -270,7 +284,9 @@ class Http(Section):
     )
     read_tokens_file: Path | None = Field(default=None, description="a token a line; # begins a comment")
     admin_tokens: SecretStr | None = Field(default=None, description="who may also send, and see settings")
-    admin_tokens_file: Path | None = None
+    admin_tokens_file: Path | None = Field(
+        default=None, description="a file of tokens with the scope admin, one a line"
+    )
     anonymous: Literal["none", "read", "admin"] | None = Field(
         default=None, description="what a request without a token may do; null: all on loopback without tokens"
     )
@@ -326,7 +342,9 @@ class Exchange(Section):
 class Log(Section):
     """What is told while running."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the least level that is logged"
+    )
     format: Literal["text", "json"] = Field(default="text", description="json: an object a line")
     directory: Path | None = Field(default=None, description="of the processes' logs; default: beside the state")
 

@@ -52,7 +52,7 @@ ELSEWHERE = frozenset(
 )
 """Variables of set-up and of clients, which are no settings of a service."""
 
-_BY_NAME: dict[str, type[Section]] = {"sources": Source, "sinks": Sink}
+BY_NAME: dict[str, type[Section]] = {"sources": Source, "sinks": Sink}
 """The settings that are sections by a name of the program's."""
 
 
@@ -364,9 +364,9 @@ def _unknown(path: list[str]) -> str | None:
         if part not in fields:
             return f"no setting {'.'.join(path[: depth + 1])}{_meant(part, fields, path[:depth])}"
         model = _model_of(fields[part])
-        if model is None and depth + 1 < len(path) and part in _BY_NAME:
+        if model is None and depth + 1 < len(path) and part in BY_NAME:
             if len(path) > depth + 2:
-                return _unknown_in(_BY_NAME[part], path[: depth + 2], path[depth + 2 :])
+                return _unknown_in(BY_NAME[part], path[: depth + 2], path[depth + 2 :])
             return None
     return None
 
@@ -400,7 +400,7 @@ def _explain(error: Any, origins: Mapping[str, str]) -> str:
         model: type[BaseModel] = Settings
         for part in path[:-1]:
             found = model.model_fields.get(part)
-            model = (_model_of(found) if found is not None else None) or _BY_NAME.get(path[0], Source)
+            model = (_model_of(found) if found is not None else None) or BY_NAME.get(path[0], Source)
         return f"{where}no setting {key}{_meant(path[-1], model.model_fields, path[:-1])}"
     said = error["msg"][:1].lower() + error["msg"][1:]
     hidden = key in _secrets() or isinstance(error["input"], (dict, BaseModel))
