@@ -73,16 +73,43 @@ class Decimal(Composed):
         return pa.Array.from_buffers(self.arrow, n, [None, pa.py_buffer(halves)])
 
     def split_python(self, values: Sequence[Any]) -> list[Part]:
-        for value in values:
-            if isinstance(value, bool) or not isinstance(value, (int, decimal.Decimal)):
-                raise BadValue(column="?", problem=f"not {self}: {value!r} is neither a decimal.Decimal nor an integer")
-        try:
-            return self.split(pa.array([decimal.Decimal(value) for value in values], self.arrow))
-        except (pa.ArrowInvalid, OverflowError) as error:
-            raise BadValue(column="?", problem=f"not {self}: {error}") from error
+        # In integers of Python: Arrow reads exponents beyond its tables out of other memory.
+        numbers = [self._scaled(value) for value in values]
+        if self.words == 1:
+            return [np.array(numbers, np.int64)]
+        high = np.array([number >> 64 for number in numbers], np.int64)
+        low = np.array([number & (2**64 - 1) for number in numbers], np.uint64).view(np.int64)
+        return [high, low ^ _FLIP]
+
+    def _scaled(self, value: object) -> int:
+        """The value times ten to the scale, exactly. O(digits), whatever the exponent. Raises BadValue."""
+        whole = self.precision - self.scale
+        if isinstance(value, int) and not isinstance(value, bool):
+            if abs(value) < 10**whole:
+                return value * 10**self.scale
+        elif not isinstance(value, decimal.Decimal) or not value.is_finite():
+            raise BadValue(
+                column="?", problem=f"not {self}: {value!r} is neither a finite decimal.Decimal nor an integer"
+            )
+        elif not value:
+            return 0
+        elif value.adjusted() < whole:
+            sign, digits, exponent = value.as_tuple()
+            places = int(exponent) + self.scale
+            kept = digits if places >= 0 else digits[: max(0, len(digits) + places)]
+            if any(digits[len(kept) :]):
+                problem = f"not {self}: it has more than {self.scale} digits behind the point"
+                raise BadValue(column="?", problem=problem)
+            number = int("".join(map(str, kept))) * 10 ** max(0, places)
+            return -number if sign else number
+        raise BadValue(column="?", problem=f"not {self}: it has more than {whole} digits before the point")
 
     def _accepts(self, source: pa.DataType) -> bool:
-        return bool(pa.types.is_decimal(source) or pa.types.is_integer(source))
+        if not pa.types.is_decimal(source):
+            return bool(pa.types.is_integer(source))
+        # Arrow has this many powers of ten, and looks for others in other memory.
+        powers = 76 if source.bit_width == 256 else 38
+        return abs(int(source.scale) - self.scale) <= powers
 
 
 def _halves(array: pa.Array) -> tuple[Words, Words]:
