@@ -19,6 +19,7 @@ REPLAY_HEADER = "vernier-replay-of"
 """The header of a message that `dlq replay` has sent again: the place that it had when it came for the first time, as
 topic/partition/offset."""
 _LONGEST = 120
+_LONGEST_DETAIL = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,21 @@ class Refusal(Exception):
     def __init__(self, reason: Reason, detail: str, source: str | None = None) -> None:
         super().__init__(detail)
         self.reason: Reason = reason
-        self.detail = detail
+        self.detail = clipped(detail)
         self.source = source
 
 
 def shown(value: object) -> str:
     """A value as details show it: its repr, cut to a length that fits in a header."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python spells no integer of so many digits.
+        text = f"a {type(value).__name__} of too many digits"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
+def clipped(detail: str) -> str:
+    """A detail as a header takes it: of bounded length, whatever the message, and UTF-8."""
+    short = detail if len(detail) <= _LONGEST_DETAIL else f"{detail[: _LONGEST_DETAIL - 4]} ..."
+    return short.encode("utf-8", "backslashreplace").decode()

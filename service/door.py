@@ -10,7 +10,7 @@ JSON in the manifest, constant in size for each partition but for counts that ar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 from operators.language.schema import RowType
 from service.clocks import NS_PER_MS, PartitionClock, advance_arrival, advance_event, count_updates, stamp
 from service.counted import Copies, Counted, pack
-from service.deadletter import DeadLetter
+from service.deadletter import DeadLetter, clipped
 from service.facts import Batch, Merged, drop_copies, facts_of, held_marks, merge_facts
 from service.formats import make_format
+from service.formats.apart import decode_apart
 from service.formats.messages import NO_TIME, Parsed, Refused
 from service.formats.upsert import Upserts
 from service.gate import Gate
@@ -100,6 +101,7 @@ class Door:
                 {name: sources[name] for name in names},
                 config.sources[names[0]].schemas,
                 config.sources[names[0]].key,
+                config.max_decoded_bytes,
             )
             for topic, names in self._topics.items()
         }
@@ -165,15 +167,18 @@ class Door:
         if len(long):
             # The rest keeps its numbers: a long message is decoded as an empty one, whose refusal is then replaced.
             values = pc.if_else(pa.array(sizes > limit), pa.scalar(None, values.type), values)
-        reader = self._formats[topic]
-        if isinstance(reader, Upserts):
-            parsed = self._placed(reader.decode_keyed(values, messages.keys, heap), messages)
-        else:
-            parsed = reader.decode(values, heap)
+        parsed = decode_apart(self._formats[topic], values, messages.keys, only, heap)
         refused += [refusal for refusal in parsed.refused if sizes[refusal.message] <= limit]
+        if len(long):
+            # An upsert without a value would say that its row is gone.
+            parsed, _ = _without(parsed, np.isin(parsed.message, long), lambda name, _: Refused(0, "decode", "", name))
+        parsed, found = _within(parsed, self._config.diff_range)
+        refused += found
+        if isinstance(self._formats[topic], Upserts):
+            parsed = self._placed(parsed, messages)
         if self._clock(topic).clock == "event":
-            parsed, timeless = _without_timeless(parsed)
-            refused += timeless
+            parsed, found = _without_timeless(parsed)
+            refused += found
         return Batch(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
 
     def _placed(self, parsed: Parsed, messages: Messages) -> Parsed:
@@ -289,16 +294,36 @@ class Door:
 
 def _without_timeless(parsed: Parsed) -> tuple[Parsed, list[Refused]]:
     """Refuse the messages with an update that has no time, which a source with an event clock needs."""
-    bad = np.unique(parsed.message[parsed.time == NO_TIME])
-    if not len(bad):
+    bad = parsed.time == NO_TIME
+    if not bad.any():
         return parsed, []
-    keep = ~np.isin(parsed.message, bad)
-    refused = []
-    for message in bad.tolist():
-        name = parsed.names[int(parsed.source[np.searchsorted(parsed.message, message)])]
-        refused.append(
-            Refused(message, "decode", f"the message has no time, and source {name} has an event clock", name)
-        )
+    detail = "the message has no time, and source {name} has an event clock"
+    return _without(parsed, bad, lambda name, _: Refused(0, "decode", detail.format(name=name), name))
+
+
+def _within(parsed: Parsed, diff_range: int) -> tuple[Parsed, list[Refused]]:
+    """Refuse the messages with an update of so many copies that sums of such updates could leave 64 bits."""
+    bad = (parsed.diff > diff_range) | (parsed.diff < -diff_range)
+    if not bad.any():
+        return parsed, []
+
+    def refusal(name: str, update: int) -> Refused:
+        detail = f"a diff is {parsed.diff[update]}, outside the diff_range of {-diff_range} to {diff_range}"
+        return Refused(0, "overflow", detail, name)
+
+    return _without(parsed, bad, refusal)
+
+
+def _without(parsed: Parsed, bad: Bools, refusal: Callable[[str, int], Refused]) -> tuple[Parsed, list[Refused]]:
+    """The batch without the messages of bad updates, and their refusals. refusal: of a source's name and the number of
+    the message's first bad update."""
+    messages, first = np.unique(parsed.message[bad], return_index=True)
+    updates = np.flatnonzero(bad)[first]
+    refused = [
+        replace(refusal(parsed.names[int(parsed.source[update])], update), message=message)
+        for message, update in zip(messages.tolist(), updates.tolist(), strict=True)
+    ]
+    keep = ~np.isin(parsed.message, messages)
     words = {name: rows[keep[parsed.source == number]] for number, (name, rows) in enumerate(parsed.words.items())}
     source, message, time, diff = (column[keep] for column in (parsed.source, parsed.message, parsed.time, parsed.diff))
     return Parsed(parsed.names, source, message, time, diff, words, parsed.progress, parsed.refused), refused
@@ -320,7 +345,7 @@ def _letters(messages: Messages, refused: Iterable[Refused], frontier: int) -> I
         key, value, headers = messages.original(at)
         partition, offset = int(messages.partition[at]), int(messages.offset[at])
         place = (messages.topic, partition, offset, frontier, refusal.source)
-        yield DeadLetter(refusal.reason, refusal.detail, *place, key, value, headers)
+        yield DeadLetter(refusal.reason, clipped(refusal.detail), *place, key, value, headers)
 
 
 def _count_messages(batch: Batch, refused: Iterable[Refused], counters: dict[str, Counter[str]]) -> None:

@@ -1,11 +1,12 @@
 """Instants: data times as people write them, to and from exact int64 nanoseconds.
 
 Everything that a person or another system types (HTTP parameters, the command line, message fields) may give a time as
-an integer, a decimal string, or RFC 3339 with up to nine decimals; nothing passes through a float.
+an integer, a decimal string, or RFC 3339 with up to nine decimals; nothing passes through a float. What Python would
+read beyond that (blanks around, a plus sign, underscores, weeks, digits of other scripts) is refused.
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from storage.errors import CallerError
 from storage.updates import CLOSED, MIN_TIME
@@ -14,7 +15,9 @@ _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)",
     re.ASCII,
 )
-_INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)
+_INTEGER = re.compile(r"-?\d{1,40}", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_LAST_HOUR, _LAST_MINUTE = 23, 59
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000_000
 
@@ -46,22 +49,31 @@ def parse_instant(given: str | int) -> int:
 def _parse_text(given: str | int) -> int:
     if not isinstance(given, str):
         raise BadInstant(text=str(given))
-    text = given.strip()
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    match = _RFC3339.fullmatch(text)
+    if _INTEGER.fullmatch(given):
+        return int(given)
+    match = _RFC3339.fullmatch(given)
     if match is None:
-        raise BadInstant(text=text)
+        raise BadInstant(text=given)
     *fields, fraction, zone = match.groups()
     try:
         moment = datetime(*(int(field) for field in fields), tzinfo=UTC)  # type: ignore[misc, arg-type]
     except ValueError as error:
-        raise BadInstant(text=text) from error
+        raise BadInstant(text=given) from error
     offset = timedelta(0)
     if zone not in "Zz":
-        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6])) * (-1 if zone[0] == "-" else 1)
+        hours, minutes = int(zone[1:3]), int(zone[4:6])
+        if hours > _LAST_HOUR or minutes > _LAST_MINUTE:
+            raise BadInstant(text=given)
+        offset = timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
     since = moment - _EPOCH - offset
     return (since.days * 86_400 + since.seconds) * _SECOND + int((fraction or "").ljust(9, "0"))
+
+
+def parse_day(text: str) -> date:
+    """A day of the years 1 to 9999, `YYYY-MM-DD` and nothing else. Raises ValueError."""
+    if not _DAY.fullmatch(text):
+        raise ValueError(f"{text!r} is not YYYY-MM-DD")
+    return date.fromisoformat(text)
 
 
 def format_instant(instant: int) -> str:

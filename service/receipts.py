@@ -51,7 +51,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
                 raise ValueError
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=Receipt)
-        except (msgspec.MsgspecError, binascii.Error, UnicodeError, ValueError):
+        except (msgspec.MsgspecError, binascii.Error, UnicodeError, ValueError, RecursionError):
             raise BadReceipt() from None
 
     def after(self, earlier: Receipt) -> Receipt:

@@ -10,10 +10,9 @@ have that name).
 from __future__ import annotations
 
 import base64
-import json
 import math
+import re
 from collections.abc import Sequence
-from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -25,13 +24,16 @@ from operators.language.schema import Field, RowType
 from operators.language.structs import Struct
 from operators.language.texts import Binary, List
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
-from service.deadletter import Refusal
-from service.formats.composed import Real, judge_value
-from service.instants import parse_instant
+from service.deadletter import Refusal, shown
+from service.formats.composed import double, is_number, judge_value
+from service.formats.judge import load
+from service.instants import parse_day, parse_instant
 from storage.texts import Heap
 from storage.updates import Ints
 
 DIFF = "_diff"
+_INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -141,9 +143,10 @@ def encode_value(field: Field, given: object, heap: Heap | None = None) -> tuple
 def _composed_value(field: Field, given: object, kind: Composed) -> Any:
     if isinstance(given, str) and isinstance(kind, (List, Struct)):
         try:
-            given = json.loads(given, parse_float=Real)
-        except ValueError as error:
-            raise BadValue(column=field.name, problem=f"{given!r} is no JSON of {kind}: {error}") from error
+            given = load(given.encode("utf-8", "surrogatepass"))
+        except Refusal as refusal:
+            problem = f"{shown(given)} is no JSON of {kind}: {refusal.detail}"
+            raise BadValue(column=field.name, problem=problem) from refusal
     if isinstance(given, float):
         given = repr(given)
     try:
@@ -156,18 +159,14 @@ def _integer(field: Field, given: object) -> int:
     try:
         if isinstance(given, (bool, float)) or not isinstance(given, (int, str)):
             raise ValueError
-        value = int(given) if isinstance(given, int) else _strict_int(given)
+        if isinstance(given, str) and not _INTEGER.fullmatch(given):
+            raise ValueError
+        value = int(given)
     except ValueError:
-        raise BadValue(column=field.name, problem=f"{given!r} is not an integer") from None
+        raise BadValue(column=field.name, problem=f"{shown(given)} is not an integer") from None
     if not -(2**63) <= value < 2**63:
-        raise BadValue(column=field.name, problem=f"{value} is outside 64-bit integers")
+        raise BadValue(column=field.name, problem=f"{shown(value)} is outside 64-bit integers")
     return value
-
-
-def _strict_int(text: str) -> int:
-    if len(text) > 20 or not (text.isascii() and text.lstrip("+-").isdigit()):
-        raise ValueError
-    return int(text)
 
 
 def _python_value(field: Field, given: object) -> object:
@@ -181,10 +180,16 @@ def _python_value(field: Field, given: object) -> object:
             case Bool():
                 return given if isinstance(given, bool) else _BOOLS[str(given).lower()]
             case Float64():
-                if isinstance(given, bool):
+                if isinstance(given, bool) or not isinstance(given, (int, float, str)):
                     raise ValueError
-                return float(given if isinstance(given, (int, float)) else str(given))
+                if isinstance(given, str) and given in _NOT_FINITE:
+                    return float(given)
+                if isinstance(given, str) and not is_number(given):
+                    raise ValueError
+                return double(given, field.name)
             case _:
-                return date.fromisoformat(str(given))
+                return parse_day(str(given))
     except (ValueError, KeyError, OverflowError):
-        raise BadValue(column=field.name, problem=f"{given!r} is not {field.type}") from None
+        raise BadValue(column=field.name, problem=f"{shown(given)} is not {field.type}") from None
+    except Refusal as refusal:
+        raise BadValue(column=field.name, problem=refusal.detail) from None

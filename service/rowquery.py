@@ -183,7 +183,7 @@ class Cursor(msgspec.Struct, frozen=True):
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             cursor = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=Cursor)
-        except (msgspec.MsgspecError, binascii.Error, UnicodeError, ValueError):
+        except (msgspec.MsgspecError, binascii.Error, UnicodeError, ValueError, RecursionError):
             raise BadCursor(problem="cannot be read") from None
         if cursor.offset < 0:
             raise BadCursor(problem="cannot be read")

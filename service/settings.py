@@ -26,6 +26,7 @@ from operators.language.duration import nanoseconds
 from service import masking
 from service.cores import usable_cores
 from service.formats.avro import Schemas, read_schema
+from service.formats.ipc import MOST_BYTES
 from service.sections import (
     Epoch,
     Exchange,
@@ -42,7 +43,7 @@ from service.sections import (
     java_bytes,
 )
 from service.shares import Shares, divide
-from service.sources import DoorConfig, SourceConfig
+from service.sources import DIFF_RANGE, DoorConfig, SourceConfig
 from storage.errors import CallerError
 from storage.memory import usable_bytes
 
@@ -91,6 +92,15 @@ class Settings(BaseSettings):
         description="memory that a worker may take within an epoch; null: its share of what machine or container have",
     )
     max_message_bytes: int = Field(default=8 << 20, ge=1024, description="longer messages are dead letters")
+    max_decoded_bytes: int = Field(
+        default=MOST_BYTES, ge=1024, description="Arrow messages and bodies that hold more, spelled out, are refused"
+    )
+    diff_range: int = Field(
+        default=DIFF_RANGE,
+        ge=1,
+        le=2**62,
+        description="updates of more copies, or of less than its negative, are refused",
+    )
 
     @field_validator("workers")
     @classmethod
@@ -174,6 +184,8 @@ class Settings(BaseSettings):
             partitions=dict(partitions),
             heartbeat_topic=heartbeat_topic(app.name),
             max_message_bytes=self.max_message_bytes,
+            max_decoded_bytes=self.max_decoded_bytes,
+            diff_range=self.diff_range,
         )
 
     @property

@@ -8,7 +8,11 @@ from operators.language.schema import RowType
 from service.clocks import Resolution
 from service.formats import ALONE, KEYED, NAMES
 from service.formats.avro import Schemas
+from service.formats.ipc import MOST_BYTES
 from storage.errors import CallerError
+
+DIFF_RANGE = 1 << 31
+"""How far diffs of messages are from 0, unless the settings say otherwise: far from where sums of them overflow."""
 
 
 class SourceMisfit(CallerError):
@@ -44,13 +48,16 @@ class SourceConfig:
 @dataclass(frozen=True, slots=True)
 class DoorConfig:
     """sources: by name. partitions: how many each topic has (1 where it is not said). slack_ms: see advance_arrival.
-    max_message_bytes: a longer message is refused."""
+    max_message_bytes: a longer message is refused, and max_decoded_bytes: one that holds more when it is spelled out.
+    diff_range: diffs are between this and its negative."""
 
     sources: Mapping[str, SourceConfig]
     partitions: Mapping[str, int] = field(default_factory=dict)
     heartbeat_topic: str | None = None
     slack_ms: int = 1
     max_message_bytes: int = 8 << 20
+    max_decoded_bytes: int = MOST_BYTES
+    diff_range: int = DIFF_RANGE
 
 
 def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, list[str]]:

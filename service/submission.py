@@ -7,9 +7,9 @@ follows. A stream has the source's columns, and `_time` and `_diff` if they are 
 
 from __future__ import annotations
 
-import io
+import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,14 +21,16 @@ import pyarrow.compute as pc
 from operators.errors import BadValue
 from operators.language.schema import RowType
 from service.clocks import Resolution
-from service.deadletter import Refusal
+from service.deadletter import Refusal, clipped
+from service.formats.ipc import MOST_BYTES, TooLarge, read_stream
 from service.formats.json_lines import JsonLines
-from service.formats.judge import judge_diff, judge_time
+from service.formats.judge import TOO_DEEP, check_depth, judge_diff, judge_time
 from service.formats.messages import NO_TIME
 from service.rowjson import RowJson
+from service.sources import DIFF_RANGE
 from service.updatefiles.columns import first_bad
 from service.updatefiles.lines import split_lines
-from storage.errors import CallerError
+from storage.errors import CallerError, VernierError
 from storage.texts import Heap
 from storage.updates import Ints
 
@@ -39,6 +41,7 @@ _MOST_BYTES = 1 << 18
 _HEAD_BYTES = 1_024
 """Of a native message beside its updates, at most."""
 _TIME, _DIFF = "_time", "_diff"
+_log = logging.getLogger("vernier.submission")
 
 
 class BadSubmission(CallerError):
@@ -60,6 +63,14 @@ class BadBody(CallerError):
     problem: str
 
 
+class BodyTooLarge(CallerError):
+    """A body holds more than is allowed when it is spelled out."""
+
+    code = "body_too_large"
+    message = "the body is too large: {problem}; nothing was sent"
+    problem: str
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The source that updates are for. frontier: an update before it would be refused as late; None: none would."""
@@ -72,6 +83,8 @@ class Target:
     resolution: Resolution = "exact"
     frontier: int | None = None
     max_message_bytes: int = 8 << 20
+    max_decoded_bytes: int = MOST_BYTES
+    diff_range: int = DIFF_RANGE
 
 
 @dataclass
@@ -99,7 +112,12 @@ class Submission:
         return int(self.time.max())
 
     def check(self) -> Submission:
-        """Raises BadSubmission for an update that the door would refuse for its time."""
+        """Raises BadSubmission for an update that the door would refuse for its diff or its time."""
+        most = self.target.diff_range
+        wide = np.flatnonzero((self.diff > most) | (self.diff < -most))
+        if len(wide):
+            problem = f"the diff is {self.diff[wide[0]]}, outside the diff_range of {-most} to {most}"
+            raise BadSubmission(unit=self.unit, number=int(self.numbers[wide[0]]), problem=problem)
         if self.target.clock == "arrival":
             return self
         for bad, problem in (
@@ -168,15 +186,31 @@ class Submission:
         return head[:-1] + b',"u":[' + b",".join(text for _, text in updates) + b"]}"
 
 
+def read_body(kind: str, body: bytes, target: Target) -> Submission:
+    """The updates of a body of a content type of `READERS`. O(bytes). Raises BadSubmission, BadBody, BodyTooLarge;
+    whatever else goes wrong while it is read is a BadBody, too."""
+    try:
+        return READERS[kind](body, target)
+    except (VernierError, MemoryError):
+        raise
+    except Exception as error:
+        _log.exception("a body of %s for source %s could not be read", kind, target.name)
+        problem = f"{type(error).__name__} {(str(error).splitlines() or [''])[0]}".rstrip()
+        raise BadBody(what=kind, problem=clipped(problem)) from error
+
+
 def of_lines(body: bytes, target: Target) -> Submission:
-    """The updates of lines of JSON. O(bytes). Raises BadSubmission."""
+    """The updates of lines of JSON. O(bytes). Raises BadSubmission, BadBody."""
     return _of_values(split_lines(body), target, "line")
 
 
 def of_array(body: bytes, target: Target) -> Submission:
     """The updates of a JSON array, or of one JSON object. O(bytes). Raises BadSubmission, BadBody."""
     try:
+        check_depth(body)
         values = [body] if body.lstrip()[:1] == b"{" else msgspec.json.decode(body, type=list[msgspec.Raw])
+    except Refusal as refusal:
+        raise BadBody(what="JSON array of updates", problem=refusal.detail) from refusal
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadBody(what="JSON array of updates", problem=str(error)) from error
     return _of_values(pa.array([bytes(value) for value in values], pa.large_binary()), target, "update")
@@ -188,6 +222,8 @@ def _of_values(values: pa.LargeBinaryArray, target: Target, unit: str) -> Submis
     for start, stop in _blocks(values):
         found = reader.decode(values[start:stop], heap)
         for refused in found.refused:
+            if refused.detail.startswith(TOO_DEEP):
+                raise BadBody(what="JSON updates", problem=f"{unit} {start + refused.message + 1} is {refused.detail}")
             if values[start + refused.message].as_py().strip():
                 raise BadSubmission(unit=unit, number=start + refused.message + 1, problem=refused.detail)
         parsed.append(found)
@@ -219,40 +255,57 @@ def _blocks(values: pa.LargeBinaryArray) -> Iterator[tuple[int, int]]:
 def of_arrow(body: bytes, target: Target) -> Submission:
     """The updates of an Arrow IPC stream. O(bytes). Raises BadSubmission, BadBody."""
     try:
-        table = pa.ipc.open_stream(io.BytesIO(body)).read_all().combine_chunks()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadBody(what="Arrow IPC stream", problem=str(error).splitlines()[0]) from error
+        table = read_stream(pa.py_buffer(body), target.schema.width, target.max_decoded_bytes)
+    except TooLarge as refusal:
+        raise BodyTooLarge(problem=refusal.detail) from refusal
+    except Refusal as refusal:
+        raise BadBody(what="Arrow IPC stream", problem=refusal.detail) from refusal
     known = (*target.schema.names, _TIME, _DIFF)
-    for name in table.column_names:
-        if name not in known or table.column_names.count(name) > 1:
+    for name in table.arrays:
+        if name not in known:
             raise BadBody(what="stream of its updates", problem=f"column {name!r} is not one of {', '.join(known)}")
-    heap, n = Heap(), table.num_rows
+    heap, n = Heap(), table.count
     words = np.empty((n, target.schema.width), np.int64)
     for one in target.schema.fields:
-        column = table.column(one.name) if one.name in table.column_names else pa.nulls(n, one.type.arrow)
+        column = table.arrays[one.name] if one.name in table.arrays else pa.nulls(n, one.type.arrow)
         try:
             words[:, one.offset : one.offset + one.words] = one.encode(column, heap)
         except (BadValue, pa.ArrowException) as error:
             row = first_bad(n, lambda stop: one.encode(column.slice(0, stop), heap))  # noqa: B023
-            raise BadSubmission(unit="row", number=row + 1, problem=f"{one.name}: {error}") from error
-    time, diff = (_numbers(table, name) for name in (_TIME, _DIFF))
+            raise BadSubmission(unit="row", number=row + 1, problem=clipped(f"{one.name}: {error}")) from error
+    time, diff = (_numbers(table.arrays.get(name), n, name) for name in (_TIME, _DIFF))
     numbers = np.arange(1, n + 1, dtype=np.int64)
     return Submission(target, "row", words, time, diff, numbers, heap).check()
 
 
-def _numbers(table: pa.Table, name: str) -> Ints:
+def _numbers(column: pa.Array | None, n: int, name: str) -> Ints:
     """The column of times or diffs, by the letter."""
     judge, absent = (judge_time, NO_TIME) if name == _TIME else (judge_diff, 1)
-    found = np.full(table.num_rows, absent, np.int64)
-    if name not in table.column_names:
+    found = np.full(n, absent, np.int64)
+    if column is None:
         return found
-    column = table.column(name)
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
+        try:
+            column = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
+        except pa.ArrowException as error:
+            row = first_bad(n, lambda stop: column.slice(0, stop).cast(pa.timestamp("ns", column.type.tz)))
+            problem = f"{name} is beyond what 64 bits of nanoseconds hold"
+            raise BadSubmission(unit="row", number=row + 1, problem=problem) from error
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise BadBody(what="stream of its updates", problem=f"column {name} is {column.type}, but it should be int64")
     for i, value in enumerate(column.to_pylist()):
         try:
             found[i] = absent if value is None else judge(value, name)
         except Refusal as refusal:
             raise BadSubmission(unit="row", number=i + 1, problem=refusal.detail) from refusal
     return found
+
+
+READERS: Mapping[str, Callable[[bytes, Target], Submission]] = {
+    "application/x-ndjson": of_lines,
+    "application/ndjson": of_lines,
+    "application/jsonl": of_lines,
+    "application/json": of_array,
+    "application/vnd.apache.arrow.stream": of_arrow,
+}
+"""By content type, what reads a body of it."""

@@ -19,6 +19,7 @@ from storage.updates import Updates
 _MESSAGES = {
     "vernier": b'{"v":1,"t":"1","input":"a","u":[[[1,"s"],"2",1],[{"x":1,"s":"s"},3,-1]]}',
     "json": b'{"input":"a","data":[1,"s"],"time":17,"diff":1}',
+    "insert_delete": b'{"input":"a","insert":[1,"s"],"time":17}',
 }
 
 

@@ -36,6 +36,7 @@ class Decimal(Composed):
             problem = f"Decimal({precision}, {scale}) does not exist: the precision is 1 to {MAX_PRECISION}, the scale"
             raise WrongType(problem=f"{problem} 0 to the precision")
         self.precision, self.scale = precision, scale
+        self._one: int = 10**scale
         self.arrow = pa.decimal128(precision, scale)
         self.set_kinds((Kind(WORD),) * (1 if precision <= ONE_WORD else 2))
 
@@ -86,7 +87,7 @@ class Decimal(Composed):
         whole = self.precision - self.scale
         if isinstance(value, int) and not isinstance(value, bool):
             if abs(value) < 10**whole:
-                return value * 10**self.scale
+                return value * self._one
         elif not isinstance(value, decimal.Decimal) or not value.is_finite():
             raise BadValue(
                 column="?", problem=f"not {self}: {value!r} is neither a finite decimal.Decimal nor an integer"
@@ -100,7 +101,7 @@ class Decimal(Composed):
             if any(digits[len(kept) :]):
                 problem = f"not {self}: it has more than {self.scale} digits behind the point"
                 raise BadValue(column="?", problem=problem)
-            number = int("".join(map(str, kept))) * 10 ** max(0, places)
+            number = int("".join(map(str, kept)) + "0" * places)
             return -number if sign else number
         raise BadValue(column="?", problem=f"not {self}: it has more than {whole} digits before the point")
 

@@ -7,6 +7,7 @@ from service.formats.arrow import ArrowStream
 from service.formats.avro import Avro, Schemas
 from service.formats.debezium import Debezium, DebeziumUpserts
 from service.formats.insert_delete import InsertDelete
+from service.formats.ipc import MOST_BYTES
 from service.formats.json_lines import JsonLines
 from service.formats.messages import Format
 from service.formats.native import Native
@@ -24,8 +25,17 @@ FORMATS: dict[str, Callable[[Mapping[str, RowType]], Format]] = {
 NAMES = (*FORMATS, "avro", "upsert")
 
 
-def make_format(name: str, sources: Mapping[str, RowType], schemas: Schemas = (), key: Sequence[str] = ()) -> Format:
-    """The reader of a topic's messages. schemas: of `avro`; key: key columns of `upsert`, or of `debezium`."""
+def make_format(
+    name: str,
+    sources: Mapping[str, RowType],
+    schemas: Schemas = (),
+    key: Sequence[str] = (),
+    most_bytes: int = MOST_BYTES,
+) -> Format:
+    """The reader of a topic's messages. schemas: of `avro`; key: key columns of `upsert`, or of `debezium`; most_bytes:
+    what a message of `arrow` may hold."""
+    if name == "arrow":
+        return ArrowStream(sources, most_bytes)
     if key:
         return Upserts(sources, key) if name == "upsert" else DebeziumUpserts(sources, key)
     return Avro(sources, schemas) if name == "avro" else FORMATS[name](sources)

@@ -13,16 +13,18 @@ import pyarrow as pa
 from operators.language.schema import RowType
 from service.deadletter import Refusal
 from service.formats.columns import Gathered, resolved, rows_of
+from service.formats.ipc import MOST_BYTES, read_stream
 from service.formats.json_lines import judge_resolved
 from service.formats.messages import Ints, Parsed, Progress
 from storage.texts import Heap
 
 
 class ArrowStream:
-    """Reads a topic of Arrow streams for one source; see messages.Format."""
+    """Reads a topic of Arrow streams for one source; see messages.Format. most_bytes: what a message may hold."""
 
-    def __init__(self, sources: Mapping[str, RowType]) -> None:
+    def __init__(self, sources: Mapping[str, RowType], most_bytes: int = MOST_BYTES) -> None:
         ((self._name, self._row_type),) = sources.items()
+        self._most_bytes = most_bytes
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
         """Decode a batch of messages. O(bytes); a few calls a message, none a row."""
@@ -45,18 +47,5 @@ class ArrowStream:
         return found.parsed()
 
     def _read(self, buffer: pa.Buffer, heap: Heap | None) -> tuple[Ints, Ints, Ints]:
-        try:
-            table = pa.ipc.open_stream(buffer).read_all().combine_chunks()
-            # Arrow believes offsets and lengths as they come; whoever sent them is not to be believed.
-            table.validate(full=True)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            said = (str(error).splitlines() or [type(error).__name__])[0]
-            raise Refusal("decode", f"not an Arrow stream: {said}") from error
-        twice = {name for name in table.column_names if table.column_names.count(name) > 1}
-        if twice:
-            raise Refusal("decode", f"the column {min(twice)!r} comes twice")
-        columns = {}
-        for name in table.column_names:
-            column = table.column(name)
-            columns[name] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-        return rows_of(columns, table.num_rows, self._row_type, heap)
+        found = read_stream(buffer, self._row_type.width, self._most_bytes)
+        return rows_of(found.arrays, found.count, self._row_type, heap)

@@ -6,23 +6,39 @@ structs the plain types look as they do in columns.
 """
 
 import base64
-import binascii
 import decimal
 import math
-from datetime import date
+import re
 from typing import Any
+
+import numpy as np
 
 from operators.errors import BadValue
 from operators.language.decimals import Decimal
-from operators.language.parts import Composed, Slot
+from operators.language.parts import TEXT_BYTES, Composed, Slot
 from operators.language.structs import Struct
 from operators.language.texts import Binary, List, String
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type
 from service.deadletter import Reason, Refusal, shown
-from service.instants import BadInstant, InstantOutOfRange, parse_instant
+from service.instants import BadInstant, InstantOutOfRange, parse_day, parse_instant
+from storage.contents import Contents
 
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
+
+
+class Huge:
+    """A number of so many digits that it is not worth converting."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __float__(self) -> float:
+        return float(self.text)
 
 
 class Real(float):
@@ -40,11 +56,35 @@ def judge_value(value: object, kind: Composed, what: str) -> Any:
     """The Python value of a column of type `kind`. value: not null. Raises Refusal."""
     found = _value(value, kind, what)
     try:
-        kind.split_python([found])
+        parts = kind.split_python([found])
     except BadValue as error:
         reason: Reason = "overflow" if isinstance(kind, Decimal) else "schema"
         raise Refusal(reason, f"{what} is {shown(value)}: {error.problem}") from error
+    longest = max((int(np.diff(part.offsets).max()) for part in parts if isinstance(part, Contents)), default=0)
+    if longest > TEXT_BYTES:
+        raise Refusal("schema", f"{what} has {longest} bytes; the longest may have {TEXT_BYTES}")
     return found
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number as JSON spells it; Python would read `1_0`, ` 5` and `+5`, too."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def exact(value: int | Real | Huge) -> decimal.Decimal | None:
+    """A number as it was written; None beyond what any column holds."""
+    try:
+        return decimal.Decimal(value if isinstance(value, int) else value.text)
+    except decimal.InvalidOperation:
+        return None
+
+
+def double(value: Any, what: str) -> float:
+    """A number as a double. Raises Refusal for one beyond their range."""
+    number = float(value)
+    if math.isinf(number):
+        raise Refusal("overflow", f"{what} is beyond the range of a double")
+    return number
 
 
 def _slot(value: object, slot: Slot, what: str) -> Any:
@@ -62,7 +102,7 @@ def _value(value: object, kind: Type, what: str) -> Any:
         case Binary() if isinstance(value, str):
             try:
                 return base64.b64decode(value, validate=True)
-            except binascii.Error as error:
+            except ValueError as error:
                 raise Refusal("schema", f"{what} is {shown(value)}, which is no base64: {error}") from error
         case Decimal():
             return _decimal(value, kind, what)
@@ -78,16 +118,16 @@ def _value(value: object, kind: Type, what: str) -> Any:
             return value
         case Float64() if isinstance(value, str) and value in _NOT_FINITE:
             return _NOT_FINITE[value]
-        case Float64() if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+        case Float64() if isinstance(value, (int, float, Huge)) and not isinstance(value, bool):
+            return double(value, what)
         case TimestampNs() if isinstance(value, (int, str)) and not isinstance(value, bool):
             try:
                 return parse_instant(value)
             except (BadInstant, InstantOutOfRange) as error:
                 raise Refusal("schema", f"{what} is {shown(value)}, which is no instant") from error
-        case Date() if isinstance(value, str) and len(value) == len("1970-01-01"):
+        case Date() if isinstance(value, str):
             try:
-                return date.fromisoformat(value)
+                return parse_day(value)
             except ValueError as error:
                 raise Refusal("schema", f"{what} is {shown(value)}, which is no date") from error
     raise Refusal("schema", f"{what} is {shown(value)}, which is not {kind}")
@@ -95,14 +135,14 @@ def _value(value: object, kind: Type, what: str) -> Any:
 
 def _decimal(value: object, kind: Decimal, what: str) -> decimal.Decimal:
     # An integer too long to be worth converting, and a number with a point, know how they were written.
-    text = getattr(value, "text", None) or value
-    if isinstance(text, (int, str)) and not isinstance(text, bool):
-        try:
-            found = decimal.Decimal(text)
-        except decimal.InvalidOperation:
-            found = decimal.Decimal("NaN")
-        if found.is_finite():
-            return found
+    text = value.text if isinstance(value, (Huge, Real)) else value
+    if isinstance(text, int) and not isinstance(text, bool):
+        return decimal.Decimal(text)
+    if isinstance(text, str) and is_number(text):
+        found = exact(Huge(text))
+        if found is None:
+            raise Refusal("overflow", f"{what} is {shown(value)}, whose exponent is beyond {kind}")
+        return found
     raise Refusal("schema", f"{what} is {shown(value)}, which is not {kind}")
 
 

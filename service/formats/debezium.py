@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import decimal
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
@@ -32,6 +33,10 @@ from storage.updates import MIN_TIME
 _NULL = b"null"
 _NONE = msgspec.Raw()
 _FIRST_DAY = date(1970, 1, 1)
+_DIGITS = re.compile(r"-?\d{1,5}", re.ASCII)
+_GREATEST_SCALE = 20_000
+"""More than any database has; what it spells is this long."""
+_LONGEST_NUMBER = 200
 _UNITS = {"ts_ns": 1, "ts_us": 1_000, "ts_ms": 1_000_000}
 
 
@@ -108,7 +113,7 @@ class DebeziumUpserts(Upserts):
         (row_type,) = sources.values()
         self._values = _Values(row_type)
 
-    def _opened(self, key: bytes | None, value: bytes | None) -> Upserted | None:
+    def _opened(self, key: bytes | None, value: bytes | None, suspect: bool) -> Upserted | None:
         found = _unwrapped(value)
         if found is None or found[0].op == "m":
             return None
@@ -120,7 +125,8 @@ class DebeziumUpserts(Upserts):
                     raise Refusal("schema", f"op is {change.op} but after is null")
                 return Upserted(self._values.plain(bytes(change.after), schema), b"", time)
             case "d":
-                return Upserted(None, self._gone(key, change, schema), time)
+                # A key that is not JSON, as of other converters, says nothing.
+                return Upserted(None, self._gone(None if suspect else key, change, schema), time)
             case _:
                 raise _no_op(change.op)
 
@@ -162,7 +168,7 @@ class _Values:
             read = reads.get(name, _day if name in self._dates else None)
             if read is None or bytes(row[name]) == _NULL:
                 continue
-            given = msgspec.json.decode(row[name])
+            given = load(bytes(row[name]))
             try:
                 row[name] = msgspec.Raw(msgspec.json.encode(read(given)))
             except (ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
@@ -202,24 +208,41 @@ def _time_of(change: _Change) -> bytes | None:
         for name, unit in _UNITS.items():
             found = getattr(times, name, None)
             if found is not None:
+                if not -(2**63) <= found * unit < 2**63:
+                    raise Refusal("overflow", f"the time is {shown(found)} ({name}), which does not fit 64 bits")
                 return b"%d" % (found * unit)
     return None
 
 
 @lru_cache(maxsize=64)
 def _readers(schema: bytes) -> Mapping[str, Callable[[Any], Any]]:
-    """How the columns that a schema describes are read, by name; those that need nothing are left out."""
-    try:
-        described = msgspec.json.decode(schema)
-        rows = [one for one in described["fields"] if one.get("field") in ("before", "after")]
-        columns = [column for row in rows for column in row.get("fields", ())]
-        named = {column["field"]: (column.get("name"), column.get("parameters") or {}) for column in columns}
-    except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
-        return {}
-    return {field: read for field, about in named.items() if (read := _reader(*about)) is not None}
+    """How the columns that a schema describes are read, by name; those that need nothing are left out. Raises
+    Refusal."""
+    found = {}
+    described = load(schema)
+    for row in _fields(described) if described is not None else ():
+        if row.get("field") in ("before", "after"):
+            for column in _fields(row):
+                name, kind = column.get("field"), column.get("name")
+                if not isinstance(name, str) or not isinstance(kind, str | None):
+                    raise Refusal("decode", f"its schema describes a column by {shown(column)}")
+                read = _reader(kind, column.get("parameters"))
+                if read is not None:
+                    found[name] = read
+    return found
 
 
-def _reader(name: str | None, parameters: Mapping[str, str]) -> Callable[[Any], Any] | None:
+def _fields(described: object) -> list[dict[str, Any]]:
+    """The fields of a struct in a schema. Raises Refusal."""
+    fields = described.get("fields") if isinstance(described, dict) else described
+    if fields is None:
+        return []
+    if not isinstance(fields, list) or not all(isinstance(one, dict) for one in fields):
+        raise Refusal("decode", f"its schema has {shown(fields)} where fields should be")
+    return fields
+
+
+def _reader(name: str | None, parameters: object) -> Callable[[Any], Any] | None:
     match name:
         case "io.debezium.time.Date" | "org.apache.kafka.connect.data.Date":
             return _day
@@ -228,11 +251,27 @@ def _reader(name: str | None, parameters: Mapping[str, str]) -> Callable[[Any], 
         case "io.debezium.time.MicroTimestamp":
             return lambda value: _integer(value) * 1_000
         case "org.apache.kafka.connect.data.Decimal":
-            scale = int(parameters.get("scale", "0"))
-            return lambda value: _decimal(value, scale)
+            return lambda value: _decimal(value, _scale_of(parameters))
         case "io.debezium.data.VariableScaleDecimal":
-            return lambda value: _decimal(value["value"], _integer(value["scale"]))
+            return lambda value: _decimal(value["value"], _scale(_integer(value["scale"])))
     return None
+
+
+def _scale_of(parameters: object) -> int:
+    """The scale of a decimal that a schema's parameters say; 0 where there are none."""
+    if parameters is None:
+        return 0
+    if not isinstance(parameters, dict):
+        raise TypeError(f"its schema's parameters are {shown(parameters)}")
+    return _scale(parameters.get("scale", 0))
+
+
+def _scale(given: object) -> int:
+    if isinstance(given, str) and _DIGITS.fullmatch(given):
+        given = int(given)
+    if isinstance(given, bool) or not isinstance(given, int) or abs(given) > _GREATEST_SCALE:
+        raise ValueError(f"its scale is {shown(given)}, not an integer of at most {_GREATEST_SCALE}")
+    return given
 
 
 def _integer(value: Any) -> int:
@@ -247,8 +286,10 @@ def _day(value: Any) -> Any:
 
 
 def _decimal(value: Any, scale: int) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_NUMBER:
+        raise ValueError(f"it should be base64 of at most {_LONGEST_NUMBER} characters")
     number = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
-    return f"{decimal.Decimal(number).scaleb(-scale, decimal.Context(prec=100)):f}"
+    return f"{decimal.Decimal(f'{number}e{-scale}'):f}"
 
 
 def _explained(value: bytes, error: Exception) -> Refusal:

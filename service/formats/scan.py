@@ -22,6 +22,7 @@ from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Ty
 from service.deadletter import Refusal
 from service.formats.judge import Judged
 from service.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
+from service.formats.sieve import bytes_of
 from service.kernels.json_texts import copy_spans
 from service.kernels.json_values import (
     BOOL,
@@ -175,9 +176,7 @@ class Scanner:
 
     def _scan(self, values: pa.LargeBinaryArray, good: Bools, columns: _Columns) -> Iterator[Scanned]:
         """Scan in chunks, so that room for the most updates that fit in the bytes stays small."""
-        _, offsets, data = values.buffers()
-        starts = _read_only(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-        text = _read_only(data or pa.py_buffer(b"\0"), np.uint8)
+        text, starts = bytes_of(values)
         begin = 0
         while begin < len(values):
             stop = int(np.searchsorted(starts, starts[begin] + _CHUNK_BYTES, "right")) - 1
@@ -228,13 +227,6 @@ class Scanner:
             if given:
                 room.out[[k for k, _ in given], CELLS + c] = found.add_python([cell for _, cell in given])
         return room, progress, refused
-
-
-def _read_only(buffer: pa.Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A buffer as an array. Some buffers are writable, some not, and kernels are compiled for each kind of array."""
-    array = np.frombuffer(buffer, dtype)
-    array.flags.writeable = False
-    return array
 
 
 def _about(field: Field) -> tuple[int, bool, int, int]:

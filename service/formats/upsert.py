@@ -21,12 +21,15 @@ import pyarrow as pa
 
 from operators.language.schema import RowType
 from operators.language.texts import String
+from operators.language.types import Int64, Type
 from service.deadletter import Refusal, shown
 from service.formats.columns import Gathered, resolved
+from service.formats.composed import Huge, Real, exact
 from service.formats.enveloped import Line
 from service.formats.json_lines import JsonLines, judge_resolved
 from service.formats.judge import load
 from service.formats.messages import Ints, Parsed, Progress, Refused
+from service.formats.sieve import doubtful
 from storage.texts import Heap
 
 _NULL = b"null"
@@ -67,13 +70,17 @@ class Upserts:
         found = Gathered(self._name, self._row_type)
         sets: list[tuple[int, bytes]] = []
         gone: list[tuple[int, bytes]] = []
-        for message, (key, value) in enumerate(zip(keys.to_pylist(), values.to_pylist(), strict=True)):
+        suspects = zip(doubtful(keys).tolist(), doubtful(values).tolist(), strict=True)
+        given = zip(keys.to_pylist(), values.to_pylist(), suspects, strict=True)
+        for message, (key, value, (bad_key, bad_value)) in enumerate(given):
             try:
+                if bad_value:
+                    load(value)
                 if value is not None and resolved(value) and "resolved" not in self._row_type:
                     upper = judge_resolved(value)
                     found.progress.append(Progress(message, upper.lower, upper.upper))
                     continue
-                opened = self._opened(key, value)
+                opened = self._opened(key, value, bad_key)
                 if opened is None:
                     continue
                 if opened.row is None:
@@ -99,11 +106,22 @@ class Upserts:
             reason = "key" if reader is self._keys else one.reason
             found.refused.append(Refused(int(owners[one.message]), reason, one.detail, self._name))
 
-    def _opened(self, key: bytes | None, value: bytes | None) -> Upserted | None:
-        """What a message says, None for nothing. Raises Refusal."""
+    def _opened(self, key: bytes | None, value: bytes | None, suspect: bool) -> Upserted | None:
+        """What a message says, None for nothing. suspect: whether the key must be looked at first. Raises Refusal."""
+        if key is not None and suspect:
+            self._look(key)
         named = self._named(key)
         row = None if value is None or value == _NULL else self._row(named, value)
         return Upserted(row, _encode(named))
+
+    def _look(self, key: bytes) -> None:
+        """Read a key by the letter. Raises Refusal with the reason `key`."""
+        if self._plain_text and key.lstrip()[:1] not in (b'"', b"[", b"{"):
+            return
+        try:
+            load(key)
+        except Refusal as refusal:
+            raise Refusal("key", f"the key is {shown(key)}, which is no JSON ({refusal.detail})") from refusal
 
     def _named(self, key: bytes | None) -> dict[str, msgspec.Raw]:
         """The key's columns by name. Raises Refusal with the reason `key`."""
@@ -116,7 +134,8 @@ class Upserts:
             elif self._plain_text and key.lstrip()[:1] not in (b'"', b"["):
                 named = {self._key[0]: msgspec.Raw(_encode(key.decode("utf-8")))}
             elif len(self._key) == 1 and key.lstrip()[:1] != b"[":
-                named = {self._key[0]: msgspec.Raw(_plain(key))}
+                self._look(key)
+                named = {self._key[0]: msgspec.Raw(key)}
             else:
                 items = _items(key)
                 if len(items) != len(self._key):
@@ -143,12 +162,15 @@ class Upserts:
             raise Refusal("schema", f"the value is {shown(value)}, but it should be an object or an array") from error
         for name, raw in named.items():
             other = members.setdefault(name, raw)
-            if other != raw and msgspec.json.decode(other) != msgspec.json.decode(raw):
+            if other != raw and not _same(load(bytes(other)), load(bytes(raw)), self._row_type.field(name).type):
                 raise Refusal("key", f"{name} is {bytes(raw)[:60]!r} in the key but {bytes(other)[:60]!r} in the row")
         return _encode(members)
 
 
-def _plain(key: bytes) -> bytes:
-    """A key that is one value: JSON."""
-    msgspec.json.decode(key)
-    return key
+def _same(one: object, other: object, kind: Type) -> bool:
+    """Whether two values of JSON are one of a column; `1` and `1.0` are, unless it is of integers."""
+    if isinstance(one, bool) or isinstance(other, bool) or isinstance(kind, Int64):
+        return type(one) is type(other) and one == other
+    if isinstance(one, (int, Real, Huge)) and isinstance(other, (int, Real, Huge)):
+        return exact(one) == exact(other)
+    return one == other

@@ -22,15 +22,8 @@ from service.sidecar import statusschemas
 from service.sidecar.context import Context, find_view, frontier_list
 from service.sidecar.problems import Problem, UnknownSource
 from service.sidecar.replies import reply
-from service.submission import Submission, Target, of_array, of_arrow, of_lines
+from service.submission import READERS, Submission, Target, read_body
 
-_READERS = {
-    "application/x-ndjson": of_lines,
-    "application/ndjson": of_lines,
-    "application/jsonl": of_lines,
-    "application/json": of_array,
-    "application/vnd.apache.arrow.stream": of_arrow,
-}
 _BOUNDS = 4_096
 """Receipts whose times are remembered between two questions."""
 
@@ -47,9 +40,8 @@ class Ingest:
 
     async def take(self, source: str, kind: str, body: bytes, after: Receipt | None) -> tuple[Receipt, int]:
         """Send what a body holds; its receipt, and how many updates. Raises Problem, BadSubmission, KafkaAway."""
-        read = _READERS.get(kind)
-        if read is None:
-            known = ", ".join(kind for kind in _READERS if kind not in ("application/ndjson", "application/jsonl"))
+        if kind not in READERS:
+            known = ", ".join(kind for kind in READERS if kind not in ("application/ndjson", "application/jsonl"))
             raise Problem.of(415, "unknown_content_type", f"updates come as {known}, not as {kind or 'nothing'}")
         # The plan may be in an object store.
         target = await asyncio.to_thread(self._target, source)
@@ -59,7 +51,7 @@ class Ingest:
         self._room -= 1
         try:
             receipt, count = await asyncio.get_running_loop().run_in_executor(
-                self._pool, lambda: self._send(read(body, target))
+                self._pool, lambda: self._send(read_body(kind, body, target))
             )
         finally:
             self._room += 1
@@ -105,6 +97,8 @@ class Ingest:
             told.get("resolution", said.resolution),
             snapshot.frontier if late and snapshot is not None else None,
             self._settings.max_message_bytes,
+            self._settings.max_decoded_bytes,
+            self._settings.diff_range,
         )
 
 
@@ -175,6 +169,10 @@ def router(context: Context, ingest: Ingest | None) -> APIRouter:
         if ingest is None or context.options.max_ingests < 1:
             raise Problem.of(409, "ingest_off", "this sidecar takes no updates (http.max_ingests)")
         earlier = None if after is None else Receipt.decode(after)
+        coding = request.headers.get("content-encoding", "identity").strip().lower()
+        if coding not in ("", "identity"):
+            detail = f"the body is encoded as {coding}, and bodies are taken as they are, without content-encoding"
+            raise Problem.of(415, "unknown_content_encoding", detail)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         receipt, count = await ingest.take(source, kind, await request.body(), earlier)
         token = receipt.encode()

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from operators.errors import meant
 from service.deadline import TooSlow
 from service.sidecar.encoding import TooLarge
-from service.submission import BadSubmission
+from service.submission import BadSubmission, BodyTooLarge
 from service.viewstate import Compacted, NotYetFinal
 from storage.errors import CallerError, StorageError, VernierError
 
@@ -109,7 +109,7 @@ def of_error(error: VernierError) -> Response:
             return problem_response(422, error.code, str(error), {error.unit: error.number})
         case TooSlow():
             return problem_response(503, error.code, str(error), headers={"retry-after": "1"})
-        case TooLarge():
+        case TooLarge() | BodyTooLarge():
             return problem_response(413, error.code, str(error))
         case CallerError():
             return problem_response(400, error.code, str(error))

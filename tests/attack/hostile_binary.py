@@ -202,6 +202,7 @@ def records() -> Iterator[bytes]:
     for size in (-1, -(2**63), 2**31, 2**40, 2**63 - 1):
         for column in ("note", "raw", "m"):
             yield _fields(**{column: there + _long(size) + b"abc"})
+    for size in (-(2**63), 2**31, 2**40, 2**63 - 1):
         yield _fields(tags=there + _long(size) + b"\2\2\0")
     for number in (
         b"\x7f" * 16,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import threading
@@ -18,6 +19,7 @@ from service.cli import run
 from service.client import Client, NotVisible, ServerError, connect
 from service.receipts import Receipt
 from service.settings import load
+from tests.attack.hostile_binary import bomb
 from tests.service.test_send import read
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served, builder, serve
@@ -113,7 +115,7 @@ def test_what_is_refused(builder: StateBuilder, serve: Callable[..., Served]) ->
     away = load(None, {"kafka.bootstrap": "127.0.0.1:9"}, {}).settings
     url = serve(builder.path, service=away, ingest_ms=300, max_ingests=1).url
 
-    def post(source: str, body: str, kind: str = "application/json", **params: str) -> tuple[int, str]:
+    def post(source: str, body: str | bytes, kind: str = "application/json", **params: str) -> tuple[int, str]:
         answer = httpx.post(f"{url}/v1/sources/{source}", content=body, headers={"content-type": kind}, params=params,
                             trust_env=False, timeout=60)  # fmt: skip
         return answer.status_code, answer.json()["code"]
@@ -124,6 +126,20 @@ def test_what_is_refused(builder: StateBuilder, serve: Callable[..., Served]) ->
     assert post("edges", "[") == (400, "bad_body")
     assert post("edges", '[{"data":[1],"time":20}]') == (422, "bad_update")
     assert post("edges", '[{"data":[1,2],"time":9}]') == (422, "bad_update")  # before the frontier
+    assert post("edges", '[{"data":[1,2],"time":20,"diff":2147483649}]') == (422, "bad_update")
+    deep = "[" * 3_000 + "]" * 3_000
+    for kind in ("application/json", "application/x-ndjson"):
+        assert post("edges", f'{{"data":{deep}}}', kind) == (400, "bad_body")
+        assert post("edges", deep, kind) == (400, "bad_body")
+    for codec in ("lz4", "zstd"):
+        small = bomb(codec)
+        assert len(small) < 500_000
+        assert post("edges", small, "application/vnd.apache.arrow.stream") == (413, "body_too_large")
+    packed = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = httpx.post(
+        f"{url}/v1/sources/edges", content=gzip.compress(good.encode()), headers=packed, trust_env=False
+    )
+    assert (answer.status_code, answer.json()["code"]) == (415, "unknown_content_encoding")
     assert post("edges", good, after="x") == (400, "bad_token")
     assert post("edges", good) == (503, "kafka_unavailable")
     assert httpx.get(f"{url}/v1/tokens/x", trust_env=False).json()["code"] == "bad_token"
