@@ -30,6 +30,7 @@ class Watch:
     def __init__(self, seconds: float, told: Callable[[str, float], None]) -> None:
         self._seconds, self._told = seconds, told
         self._poll = max(_LEAST_POLL, min(1.0, seconds / 4))
+        self._seen: dict[int, tuple[Any, Any, float, bool]] = {}
         self._stopped = threading.Event()
         self._file = os.fdopen(os.memfd_create(STACKS), "w") if hasattr(os, "memfd_create") else None
         self._thread = threading.Thread(target=self._run, name="calls", daemon=True)
@@ -43,22 +44,24 @@ class Watch:
             faulthandler.cancel_dump_traceback_later()
             self._file.close()
 
+    def look(self, now: float) -> None:
+        """Tell of the calls that have been the same, on the same input, for too long. now: of a clock, in seconds."""
+        current: dict[int, tuple[Any, Any, float, bool]] = {}
+        for thread, call in list(RUNNING.items()):
+            given = call.given
+            before = self._seen.get(thread)
+            if before is None or before[0] is not call or before[1] is not given:
+                current[thread] = (call, given, now, False)
+                continue
+            since, said = before[2], before[3]
+            if not said and now - since >= self._seconds:
+                self._told(call.describe(), now - since)
+                said = True
+            current[thread] = (call, given, since, said)
+        self._seen = current
+
     def _run(self) -> None:
-        seen: dict[int, tuple[Any, Any, float, bool]] = {}
         while not self._stopped.wait(self._poll):
             if self._file is not None:
                 faulthandler.dump_traceback_later(self._seconds + 2 * self._poll, file=self._file)
-            now = time.monotonic()
-            current: dict[int, tuple[Any, Any, float, bool]] = {}
-            for thread, call in list(RUNNING.items()):
-                given = call.given
-                before = seen.get(thread)
-                if before is None or before[0] is not call or before[1] is not given:
-                    current[thread] = (call, given, now, False)
-                    continue
-                since, said = before[2], before[3]
-                if not said and now - since >= self._seconds:
-                    self._told(call.describe(), now - since)
-                    said = True
-                current[thread] = (call, given, since, said)
-            seen = current
+            self.look(time.monotonic())
