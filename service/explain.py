@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -59,7 +60,7 @@ def _inputs(op: Op) -> str:
 
 
 def _remarks(op: Op) -> str:
-    remarks = []
+    remarks = [os.path.basename(op["line"])] if op.get("line") else []
     if op.get("fused", 1) > 1:
         remarks.append(f"{op['fused']} steps fused into one pass")
     if op.get("exchange"):

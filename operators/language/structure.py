@@ -12,6 +12,7 @@ from operators.language.functions import function_name
 from operators.language.logical import ROOT, Node, Params
 from operators.language.owners import owner_of
 from operators.language.rows import Rows, column_name
+from operators.language.titles import give_name
 from storage.lattice import MIN_TIME
 
 
@@ -119,6 +120,16 @@ class Structure(Rows):
         if not names or len(set(names)) < len(names):
             raise ProgramError(problem="arrange_by needs at least one column, each once")
         return self._of(Arranged(self.node, names))
+
+    def named(self, name: str) -> Self:
+        """The same collection; its operator has this name in plans, errors, metrics and on the console.
+
+        The name is for people alone: it is no part of the program's meaning, so it may change while state stays.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise WrongType(problem=f"named takes a text, not {name!r}")
+        give_name(self.node, name.strip())
+        return self
 
     def consolidate(self) -> Self:
         """The same rows, with equal ones brought together: at each time each row is one change, or none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,18 @@ from operators.failures import TraceNamedTwice
 from operators.language import logical
 from operators.language.app import ViewDecl
 from operators.language.expr import Expr
+from operators.language.schema import RowType
 from operators.planning.chains import chain
 from operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
+    JoinOp,
     Keep,
     KeyedOp,
     LinearOp,
+    Op,
     Take,
+    UnionOp,
     ViewOp,
     ViewPlan,
     Words,
@@ -41,6 +46,7 @@ def arrange(
 
     conditions: which of the node's rows are wanted; nobody else then reads the node.
     """
+    columns = names_of(node.schema, key)
     below = planner.build(node)
     if conditions:
         stages = [Keep(condition, node.schema) for condition in conditions]
@@ -69,7 +75,7 @@ def arrange(
     if memo not in planner.memo:
         print_ = planner.hash("arrange", planner.prints[below], key, val)
         source = planner.ops[below]
-        label = f"{source.name} by {_positions(key)}" if key else f"{source.name} (all)"
+        label = f"{_title(source)} by {', '.join(columns)}" if key else f"{_title(source)} (all)"
         scope_id = source.scope
         op = ArrangeOp(
             len(planner.ops), scope_id, len(key) + len(val), label, below, key, val, f"arrange-{print_[:16]}"
@@ -88,7 +94,7 @@ def keep(planner: Planner, op: KeyedOp) -> None:
     if op.trace in planner.arrangements:
         raise TraceNamedTwice(trace=op.trace, operator=op.name)
     planner.arrangements[op.trace] = ArrangementPlan(
-        op.trace, f"{op.name} output", op.key_width, op.width - op.key_width, planner.scopes[op.scope].depth, False
+        op.trace, f"{_title(op)} output", op.key_width, op.width - op.key_width, planner.scopes[op.scope].depth, False
     )
 
 
@@ -110,5 +116,12 @@ def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
     return ViewPlan(name, row, tuple(view.key), trace, tuple(order.index(w) for w in range(row.width)))
 
 
-def _positions(words: Words) -> str:
-    return ",".join(map(str, words))
+def _title(op: Op) -> str:
+    """An operator's name, with its line where the kind of operator is all that the name says."""
+    plain = isinstance(op, (LinearOp, UnionOp, KeyedOp, JoinOp)) and op.line and not op.titled
+    return f"{op.name} at {os.path.basename(op.line)}" if plain else op.name
+
+
+def names_of(row: RowType, words: Words) -> list[str]:
+    """The columns that words of a row are of, each once, in the order of the words."""
+    return list(dict.fromkeys(f.name for w in words for f in row.fields if f.offset <= w < f.offset + f.words))

@@ -73,7 +73,8 @@ Stage = Take | Keep | Compute | Negated | Expand | Move
 class Op:
     """An operator. id: its place in the plan; scope: where it runs; width: words of its rows; name: for people; part:
     the words by whose hash its rows are placed on workers, or None where that is not known; texts: at which words of
-    its rows a text begins (storage/texts.py); line: of the program, "file:line", for errors."""
+    its rows a text begins (storage/texts.py); line: of the program, "file:line", for errors; titled: whether the
+    program gave the name."""
 
     id: int
     scope: int
@@ -82,6 +83,7 @@ class Op:
     part: Words | None = field(default=None, init=False)
     texts: Words = field(default=(), init=False)
     line: str = field(default="", init=False)
+    titled: bool = field(default=False, init=False)
 
 
 @dataclass
@@ -348,7 +350,7 @@ class ViewPlan:
     words: Words
 
 
-@dataclass
+@dataclass(repr=False)
 class Plan:
     """All that a worker needs to run a program."""
 
@@ -362,6 +364,12 @@ class Plan:
     arrangements: dict[str, ArrangementPlan]
     holds: dict[str, HoldPlan] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.app!r}, sources: {', '.join(self.sources)}, views: {', '.join(self.views)}, "
+            f"{len(self.ops)} operators, {len(self.arrangements)} arrangements)"
+        )
 
     def explain(self) -> dict[str, Any]:
         """The plan as JSON: operators with inputs, scopes, arrangements and who shares them.
@@ -417,6 +425,7 @@ class Plan:
             "id": op.id,
             "kind": "reduce" if isinstance(op, KeyedOp) else type(op).__name__.removesuffix("Op").lower(),
             "name": op.name,
+            "line": op.line,
             "scope": op.scope,
             "depth": scope.depth,
             "inputs": list(inputs_of(op)),

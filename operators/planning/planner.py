@@ -20,6 +20,7 @@ from operators.failures import TraceNamedTwice
 from operators.language import logical
 from operators.language.app import App
 from operators.language.structure import Probe
+from operators.language.titles import name_of
 from operators.language.variable import delayed_below
 from operators.planning import delayed, joins, linear, loops, reductions, structure
 from operators.planning.arrangements import arrange, build_view
@@ -27,19 +28,27 @@ from operators.planning.placement import capture, place
 from operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
+    ConsolidateOp,
     DelayedOp,
     EnterOp,
     FollowOp,
     HoldOp,
     HoldPlan,
+    JoinOp,
     KeyedOp,
+    LinearOp,
+    LookupOp,
     Op,
     Plan,
     Scope,
+    UnionOp,
     ViewPlan,
 )
 from operators.planning.sharing import count_uses, identity
 from operators.planning.upserts import build_source
+
+_NAMED = (ConsolidateOp, HoldOp, JoinOp, KeyedOp, LinearOp, LookupOp, UnionOp)
+"""Operators that a program may give names to; sources, variables, loops and views have theirs."""
 
 FORMAT = 1
 """Counts changes to the meaning of traces; part of every fingerprint, so that old state is not read as new."""
@@ -168,6 +177,9 @@ class Planner:
             self.memo[key] = self._make(node)
             self.line = above
             self.ops[self.memo[key]].texts = node.schema.text_words
+        op, name = self.ops[self.memo[key]], name_of(node)
+        if name is not None and isinstance(op, _NAMED):
+            op.name, op.titled = name, True
         return self.memo[key]
 
     def _make(self, node: logical.Node) -> int:

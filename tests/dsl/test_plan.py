@@ -1,6 +1,7 @@
 """What programs mean: schemas, scopes and fingerprints of the logical plan."""
 
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 import vernier as vn
 from operators.errors import BadLoop
 from operators.language.logical import ROOT, Aggregate, Filter, Join, LoopResult, Project, Union, Variable, walk
+from operators.planning.plan import Plan
+from operators.planning.planner import compile_app
 from vernier import col
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
@@ -228,3 +231,24 @@ def test_plans_pickle() -> None:
     app = vn.load_program(PROGRAMS / "bfs.py")
     node = app.views["histogram"].node
     assert pickle.loads(pickle.dumps(node)).fingerprint == node.fingerprint
+
+
+def test_a_name_that_the_program_gives_is_for_people_alone() -> None:
+    def plan(*names: str) -> Plan:
+        app = vn.App("names")
+        edges = app.source("edges", Edge)
+        both = vn.union(edges, edges.negate(), edges)
+        distinct = both.distinct()
+        for collection, name in zip((both, distinct), names):
+            assert collection.named(name).node is collection.node
+        app.view("v", distinct, key=["src"])
+        return compile_app(app)
+
+    plain, titled = plan(), plan("all uses", "uses")
+    assert {op.name for op in titled.ops} >= {"all uses", "uses"}
+    labels = [shape.label for shape in titled.arrangements.values()]
+    assert "all uses by src, dst" in labels
+    assert any(re.fullmatch(r"union at test_plan\.py:\d+ by src, dst", s.label) for s in plain.arrangements.values())
+    assert plain.fingerprint == titled.fingerprint
+    assert plain.arrangements.keys() == titled.arrangements.keys()
+    assert len(repr(plain)) < 200
