@@ -72,6 +72,7 @@ class Driver:
         self._own = [Program.of(path) for path in (settings.program, *settings.programs)]
         self.registry = Registry(settings.state.place.open())
         self.programs, self.app, self.plan = self._together(lambda plan: None)
+        settings.check_sources(self.app.sources)
         self.door = self._prepare_topics()
         self.epochs = Epochs(
             StateDirectory(settings.state.place),

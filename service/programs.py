@@ -9,6 +9,7 @@ whatever means the same is kept once.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,12 @@ from operators.language.bundle import bundle
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
 from storage.blob import Blob
-from storage.errors import CallerError, FileMissing
+from storage.errors import CallerError, EpochGone, FileMissing
+from storage.state import StateDirectory
 
 FOLDER = "programs"
 _PROGRAM, _REFUSED = ".py", ".refused"
+_LOOK_SECONDS = 0.1
 
 
 class NoSuchProgram(CallerError):
@@ -39,6 +42,34 @@ class JoinedAlready(CallerError):
     name: str
 
 
+class UnreadableProgram(CallerError):
+    """A program's file is not there, or is no text."""
+
+    message = "the program {path} cannot be read: {reason}"
+    path: str
+    reason: str
+
+
+class ProgramRefused(CallerError):
+    """A program cannot join a running service."""
+
+    message = "program {name!r} cannot join: {reason}"
+    name: str
+    reason: str
+
+
+class NotJoinedYet(CallerError):
+    """A program was waited for in vain."""
+
+    message = (
+        "program {name!r} has not joined within {seconds:g} s: no epoch has its views yet; it joins with the next one, "
+        "if the service that owns {state} runs"
+    )
+    name: str
+    seconds: float
+    state: str
+
+
 @dataclass(frozen=True)
 class Program:
     """A program's text. name: its file, or what stands for it."""
@@ -48,8 +79,12 @@ class Program:
 
     @staticmethod
     def of(path: Path) -> Program:
-        """The program in a file. Raises OSError, UnicodeDecodeError."""
-        return Program(str(path.resolve()), path.read_text("utf-8"))
+        """The program in a file. Raises UnreadableProgram."""
+        try:
+            return Program(str(path.resolve()), path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UnreadableProgram(path=str(path), reason=reason[:1].lower() + reason[1:]) from error
 
     def load(self) -> App:
         """Build it. Where its file is still what it was, it can import what stands beside it. Raises ProgramError."""
@@ -117,3 +152,24 @@ class Registry:
     def _names(self, end: str) -> set[str]:
         names = (name.removeprefix(f"{FOLDER}/") for name in self._files.list(FOLDER))
         return {name.removesuffix(end) for name in names if name.endswith(end)}
+
+
+def wait_until_joined(state: StateDirectory, registry: Registry, program: Program, seconds: float) -> int:
+    """Wait for the first epoch that has a program's views; returns its number.
+
+    Raises ProgramRefused with the driver's reason, and NotJoinedYet.
+    """
+    app = program.load()
+    deadline = time.monotonic() + seconds
+    while True:
+        reason = registry.refused().get(app.name)
+        if reason is not None:
+            raise ProgramRefused(name=app.name, reason=reason)
+        with contextlib.suppress(EpochGone):
+            newest = state.latest()
+            if newest is not None and app.views.keys() <= newest.views.keys():
+                return newest.epoch
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise NotJoinedYet(name=app.name, seconds=seconds, state=state.path)
+        time.sleep(min(left, _LOOK_SECONDS))

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import msgspec
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from service.instants import parse_instant
+from service.kafka.clients import Producer
+from service.kafka.reach import check
 from service.progress import Quiet, Show
 from service.settings import Settings
+from service.updatefiles.marks import UTF16, is_utf16, without_mark
 from storage.errors import CallerError
 
 _CHUNK = 1 << 16
@@ -108,9 +110,11 @@ class Sender:
         self._batches: dict[tuple[int, str | None], _Batch] = {}
 
     def run(self) -> int:
-        """Send everything; returns the number of lines. Raises CannotSend, CannotRead and BadLine."""
+        """Send everything; returns the number of lines. Raises CannotRead, NoBroker, CannotSend and BadLine."""
+        examine(self._sending.file)
+        check(self._settings)
         try:
-            self._producer = KafkaProducer(
+            self._producer = Producer(
                 **self._settings.kafka_client(),
                 acks="all",
                 enable_idempotence=True,
@@ -128,6 +132,11 @@ class Sender:
         except KafkaError as error:
             raise self._cannot(error) from error
         return self._lines
+
+    @property
+    def sent(self) -> int:
+        """How many updates, or messages, were sent."""
+        return self._sent
 
     def _cannot(self, error: BaseException) -> CannotSend:
         named = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -252,18 +261,29 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
         raise CannotRead(file=file, reason=str(reason).lower()) from error
 
 
+def examine(file: str) -> None:
+    """See whether a file can be read, before anybody is troubled with it. Raises CannotRead."""
+    if file != "-":
+        with _opened(file) as stream:
+            start = stream.read(_CHUNK)
+        if is_utf16(start):
+            raise CannotRead(file=file, reason=UTF16)
+
+
 def read_lines(file: str) -> list[bytes]:
     """All lines of a file (`-`: standard input), plain or .gz. Raises CannotRead."""
+    examine(file)
     with _opened(file) as stream:
-        return stream.read().splitlines()
+        return without_mark(stream.read()).splitlines()
 
 
 def _chunks(file: str, size: int | None) -> Iterator[list[bytes]]:
     """The lines that are at hand, at most `size` of them at once: a slow pipe is passed on without delay."""
     with _opened(file) as stream:
-        rest = b""
+        rest, first = b"", True
         while chunk := cast(Any, stream).read1(_CHUNK):
-            *lines, rest = (rest + chunk).split(b"\n")
+            *lines, rest = (rest + (without_mark(chunk) if first else chunk)).split(b"\n")
+            first = False
             step = size or max(1, len(lines))
             for start in range(0, len(lines), step):
                 yield lines[start : start + step]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -160,6 +160,18 @@ class Settings(BaseSettings):
             return None
         folder = self.state.place.folder or self.state.cache or Path(tempfile.gettempdir()) / "vernier-spill"
         return str(folder / "spill")
+
+    def check_sources(self, known: Iterable[str]) -> None:
+        """Raises BadSettings for settings of a source that no program has: they would change nothing, unnoticed."""
+        names = list(known)
+        for name in self.sources:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, 1)
+                hint = f"; did you mean sources.{near[0]}?" if near else ""
+                there = ", ".join(names)
+                raise BadSettings(
+                    problem=f"sources.{name}: no program of this service has that source (they have {there}){hint}"
+                )
 
     def door(self, app: App, partitions: Mapping[str, int]) -> DoorConfig:
         """The door's configuration for a program's sources. partitions: how many each topic has."""

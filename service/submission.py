@@ -30,6 +30,7 @@ from service.rowjson import RowJson
 from service.sources import DIFF_RANGE
 from service.updatefiles.columns import first_bad
 from service.updatefiles.lines import split_lines
+from service.updatefiles.marks import without_mark
 from storage.errors import CallerError, VernierError
 from storage.texts import Heap
 from storage.updates import Ints
@@ -201,11 +202,12 @@ def read_body(kind: str, body: bytes, target: Target) -> Submission:
 
 def of_lines(body: bytes, target: Target) -> Submission:
     """The updates of lines of JSON. O(bytes). Raises BadSubmission, BadBody."""
-    return _of_values(split_lines(body), target, "line")
+    return _of_values(split_lines(without_mark(body)), target, "line")
 
 
 def of_array(body: bytes, target: Target) -> Submission:
     """The updates of a JSON array, or of one JSON object. O(bytes). Raises BadSubmission, BadBody."""
+    body = without_mark(body)
     try:
         check_depth(body)
         values = [body] if body.lstrip()[:1] == b"{" else msgspec.json.decode(body, type=list[msgspec.Raw])

@@ -140,3 +140,9 @@ def kafka_settings(config: Path | None, pairs: Sequence[str], bootstrap: str | N
     if bootstrap is not None:
         given["kafka.bootstrap"] = bootstrap
     return load(config, given).settings
+
+
+def no_updates(file: str | Path) -> str:
+    """The line that says so. It is no error: a file of nothing new is empty."""
+    name = "standard input" if str(file) == "-" else file
+    return f"vernier: {name} has no updates in it"

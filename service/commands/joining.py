@@ -35,11 +35,21 @@ def programs_list(state: str) -> None:
 @programs.command("add")
 @click.argument("program", type=FILE)
 @_place
-def programs_add(program: Path, state: str) -> None:
-    """Let PROGRAM join: it answers from what the service holds, and reads nothing from Kafka again."""
-    from service.programs import Program
+@click.option("--wait", type=click.FloatRange(0), metavar="S", help="Until an epoch has its views, so many seconds.")
+def programs_add(program: Path, state: str, wait: float | None) -> None:
+    """Let PROGRAM join: it answers from what the service holds, and reads nothing from Kafka again.
 
-    name = _registry(state).add(Program.of(program))
+    With --wait the exit status is 0 when it has joined, and 1 when it cannot, or has not by then."""
+    from service.commands.states import open_state
+    from service.programs import Program, wait_until_joined
+
+    text = Program.of(program)
+    registry = _registry(state)
+    name = registry.add(text)
+    if wait is not None:
+        epoch = wait_until_joined(open_state(state), registry, text, wait)
+        click.echo(f"{name} has joined with epoch {epoch}")
+        return
     click.echo(f"{name} joins with the next epochs; `vernier programs list --state {state}` tells if it cannot")
 
 
@@ -53,12 +63,9 @@ def programs_remove(name: str, state: str) -> None:
 
 
 def _registry(state: str) -> Registry:
+    from service.commands.states import open_state
     from service.programs import Registry
-    from storage.errors import NothingCommitted
     from storage.place import Place
-    from storage.state import StateDirectory
 
-    place = Place(state)
-    if not StateDirectory(place).epochs():
-        raise NothingCommitted(path=state)
-    return Registry(place.open())
+    open_state(state)
+    return Registry(Place(state).open())

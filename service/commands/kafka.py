@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from service.commands.base import BOOTSTRAP, Asked, Command, Group, kafka_settings, with_settings, with_sidecar
+from service.commands.base import (
+    BOOTSTRAP,
+    Asked,
+    Command,
+    Group,
+    kafka_settings,
+    no_updates,
+    with_settings,
+    with_sidecar,
+)
 
 
 @click.command(cls=Command)
@@ -52,15 +61,21 @@ def send(
         form = known[0] if known else "vernier"
         if form not in ("vernier", "json"):
             raise click.UsageError(f"topic {topic} has format {form}, which send does not write; say --format")
-    count = Sender(settings, Sending(file, topic, form, rate, promise), on_terminal()).run()
+    sender = Sender(settings, Sending(file, topic, form, rate, promise), on_terminal())
+    count = sender.run()
+    if not sender.sent:
+        click.echo(no_updates(file), err=True)
     click.echo(f"sent {count} line{'' if count == 1 else 's'} to {topic}", err=True)
 
 
 def _send_to_sidecar(file: str, source: str, asked: Asked, wait: float | None) -> None:
     from service.send import read_lines
 
+    lines = [line for line in read_lines(file) if line.strip()]
+    if not lines:
+        click.echo(no_updates(file), err=True)
+        return
     with asked.client() as client:
-        lines = [line for line in read_lines(file) if line.strip()]
         token = client.send(source, lines)
         click.echo(f"sent {len(lines)} line{'' if len(lines) == 1 else 's'} to {source}", err=True)
         if token and wait is not None:

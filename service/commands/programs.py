@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from service.commands.base import FILE, Command, flags, with_settings
+from service.commands.base import FILE, Command, flags, no_updates, with_settings
 
 
 @click.command(cls=Command)
@@ -70,6 +70,8 @@ def replay(
 
     request = Request(program, files, out, views, epoch_size or EPOCH_UPDATES, workers, engine, state)
     account = run(request, on_terminal())
+    if not account.updates:
+        click.echo(no_updates(", ".join(map(str, files))), err=True)
     if stats:
         click.echo(json_line(account.to_json()))
 

@@ -22,7 +22,7 @@ from service.sidecar import statusschemas
 from service.sidecar.context import Context, find_view, frontier_list
 from service.sidecar.problems import Problem, UnknownSource
 from service.sidecar.replies import reply
-from service.submission import READERS, Submission, Target, read_body
+from service.submission import READERS, BadBody, Submission, Target, read_body
 
 _BOUNDS = 4_096
 """Receipts whose times are remembered between two questions."""
@@ -39,10 +39,16 @@ class Ingest:
         self._pool = ThreadPoolExecutor(max(1, self._room), thread_name_prefix="ingest")
 
     async def take(self, source: str, kind: str, body: bytes, after: Receipt | None) -> tuple[Receipt, int]:
-        """Send what a body holds; its receipt, and how many updates. Raises Problem, BadSubmission, KafkaAway."""
+        """Send what a body holds; its receipt, and how many updates.
+
+        Raises Problem, BadBody, BadSubmission, KafkaAway.
+        """
         if kind not in READERS:
             known = ", ".join(kind for kind in READERS if kind not in ("application/ndjson", "application/jsonl"))
             raise Problem.of(415, "unknown_content_type", f"updates come as {known}, not as {kind or 'nothing'}")
+        if not body or body.isspace():
+            # A producer that sends nothing has a defect; `[]` says that there is nothing.
+            raise BadBody(what="list of updates", problem="it is empty")
         # The plan may be in an object store.
         target = await asyncio.to_thread(self._target, source)
         if self._room < 1:

@@ -16,7 +16,8 @@ from service.formats.judge import Judged, judge_diff, judge_row, judge_time, loa
 from service.formats.messages import NO_TIME, Parsed
 from service.formats.scan import Scanner
 from service.kernels.json_messages import LINE_NAMES, scan_lines
-from service.updatefiles.problems import COLUMNS, BadUpdate, Sources, source_of
+from service.updatefiles.marks import UTF16, is_utf16, without_mark
+from service.updatefiles.problems import COLUMNS, BadUpdate, BadUpdateFile, Sources, source_of
 from storage.texts import Heap
 from storage.updates import Updates
 
@@ -30,12 +31,15 @@ def read_lines(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tupl
     Raises BadUpdate, and what gzip raises.
     """
     scanner = Scanner(sources, LINE_NAMES, _scan, lambda value: _judge(value, sources), least_bytes=0)
-    lines, rest = 0, b""
+    lines, rest, first = 0, b"", True
     with path.open("rb") as raw:
         stream: IO[bytes] = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if path.suffix.lower() == ".gz" else raw
         while True:
             block = stream.read(_BLOCK)
-            whole = rest + block
+            if first and is_utf16(block):
+                raise BadUpdateFile(file=str(path), problem=UTF16)
+            whole = rest + (without_mark(block) if first else block)
+            first = False
             end = len(whole) if not block else whole.rfind(b"\n") + 1
             whole, rest = whole[:end], whole[end:]
             if whole:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from service.cli import run as command
 from service.programs import Program, Registry
 from storage.place import Place
 from tests.cli.command import ROOT, Done, vernier
-from tests.sidecar.builder import StateBuilder
+from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.conftest import VIEWS
 
 TEXT = """
@@ -80,3 +81,40 @@ def test_a_program_may_stand_beside_its_helpers(tmp_path: Path) -> None:
         "utf-8",
     )
     assert Program.of(program).load().name == "degrees"
+
+
+def test_add_can_wait_until_its_views_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "degrees.py"
+    program.write_text(TEXT, "utf-8")
+    builder = StateBuilder(tmp_path / "state", VIEWS)
+    builder.commit(10)
+    where = ["--state", str(builder.path), "--wait"]
+    registry = Registry(Place(str(builder.path)).open())
+    assert command(["programs", "add", str(program), *where, "0"]) == 1
+    assert "program 'degrees' has not joined within 0 s: no epoch has its views yet" in capsys.readouterr().err
+    registry.remove("degrees")
+
+    def refuse(_: float) -> None:
+        registry.refuse(registry.joined()[0], "it needs the past")
+
+    monkeypatch.setattr("service.programs.time.sleep", refuse)
+    assert command(["programs", "add", str(program), *where, "60"]) == 1
+    assert capsys.readouterr().err == "vernier: program 'degrees' cannot join: it needs the past\n"
+
+    def join(_: float) -> None:
+        builder.views["degrees"] = row_type(src="Int64", n="Int64"), ["src"]
+        builder.traces["degrees"], builder.since["degrees"] = [[]], 0
+        builder.commit(20)
+
+    monkeypatch.setattr("service.programs.time.sleep", join)
+    assert command(["programs", "add", str(program), *where, "60"]) == 0
+    assert capsys.readouterr().out == "degrees has joined with epoch 2\n"
+    builder.close()
+
+
+def test_a_program_that_is_not_there_is_one_line(state: Path, tmp_path: Path) -> None:
+    answer = run("programs", "add", str(tmp_path / "nothing.py"), "--state", str(state))
+    assert answer.status == 1
+    assert answer.err == f"vernier: the program {tmp_path}/nothing.py cannot be read: no such file or directory\n"
