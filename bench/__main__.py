@@ -77,8 +77,9 @@ SHORT: dict[str, list[list[str]]] = {
     "fanout": [[]],
     "load": [["--seconds", "30"]],
     "soak": [["--seconds", "600", "--retain", "2m"]],
+    "chaos": [["--seconds", "600", "--memory-gb", "4"]],
 }
-SERVING = ("freshness", "burst", "capacity", "fanout", "load", "soak")
+SERVING = ("freshness", "burst", "capacity", "fanout", "load", "soak", "chaos")
 """Those that need the running service for minutes each: when named, and with --full."""
 FULL: dict[str, list[list[str]]] = {
     "race": [
@@ -127,6 +128,7 @@ FULL: dict[str, list[list[str]]] = {
     "fanout": [[]],
     "load": [["--seconds", "60"]],
     "soak": [["--seconds", "3600", "--retain", "10m", "--plot", "docs/images/bench-soak.png"]],
+    "chaos": [["--seconds", "3600", "--memory-gb", "4"]],
 }
 
 
