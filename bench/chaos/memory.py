@@ -34,6 +34,8 @@ class Group:
     def __enter__(self) -> Group:
         for root, kind, file in ((_V2, "cgroup2", "memory.max"), (_V1, "cgroup1", "memory.limit_in_bytes")):
             path = root / self._name
+            if kind == "cgroup2" and not _delegates(root):
+                continue
             try:
                 path.mkdir()
             except OSError:
@@ -101,6 +103,13 @@ class Peaks:
     def over(self) -> bool:
         """Whether all together had more than they may where no group holds them."""
         return self._group.path is None and self._group.limit is not None and self.whole > self._group.limit
+
+
+def _delegates(root: Path) -> bool:
+    """Whether that is a hierarchy of cgroup v2 whose children count memory; with v1 it is but a folder of folders."""
+    with contextlib.suppress(OSError):
+        return "memory" in (root / "cgroup.subtree_control").read_text().split()
+    return False
 
 
 def _share(pid: int) -> int:

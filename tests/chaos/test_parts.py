@@ -1,6 +1,9 @@
 """The parts of the chaos test: its faults are those of the seed, and what is wrong with a run is found."""
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -10,6 +13,7 @@ import pytest
 
 from bench.chaos.disk import SmallDisk
 from bench.chaos.faults import disk_faults, schedule
+from bench.chaos.memory import Group
 from bench.chaos.poison import MESSAGES
 from bench.chaos.sources import HOSTILE, SETTINGS, Record
 from bench.chaos.truth import VIEWS, Rows, Truth
@@ -147,3 +151,16 @@ def test_letters_that_are_missing_doubled_or_harmless_are_found() -> None:
     assert "harmless" in told(letter(), letter(8))[0]
     assert "refused for 'late'" in told(letter(reason=b"late"))[0]
     assert "not the message" in told(letter(value=b"other"))[0]
+
+
+def test_a_control_group_is_one_of_the_kernels(tmp_path: Path) -> None:
+    with Group(f"vernier-chaos-test-{os.getpid()}", 256 << 20) as group:
+        if group.path is None:  # not root: the run is watched instead
+            assert group.kind is None
+            return
+        command = [sys.executable, "-c", "print(open('/proc/self/cgroup').read()); bytearray(1 << 30)"]
+        ran = subprocess.run(command, preexec_fn=group.enter, capture_output=True, text=True)
+        assert group.path.name in ran.stdout
+        assert ran.returncode == -9
+        assert group.killed() == 1
+    assert not group.path.exists()
