@@ -32,6 +32,8 @@ from service.worker import ATTEMPT, Job, task
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 EARLIEST, LATEST = -2, -1
+LONGEST_SOCKET_FOLDER = 60
+"""Bytes of a folder's path: with a longer one Spark fails each task that has Python in it."""
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _log = logging.getLogger("vernier.spark")
 
@@ -73,8 +75,7 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.unix.domain.socket.enabled": str(_socket_fits(scratch)).lower(),
-        "spark.python.unix.domain.socket.dir": str(scratch),
+        **_sockets(scratch),
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "service.daemon",
         "spark.task.maxFailures": "1",
@@ -212,9 +213,11 @@ class Stage:
         return frame.mapInArrow(self._expression, True, None).queryExecution().toRdd()
 
 
-def _socket_fits(folder: Path) -> bool:
-    """Whether Spark's sockets can lie in a folder: their paths have a bound of 107 bytes. If not, TCP is used."""
-    return len(os.fsencode(folder / f".{'0' * 36}.sock")) <= 107
+def _sockets(folder: Path) -> dict[str, str]:
+    """Where Spark's sockets are: in a folder of ours if its path is as short as Spark wants it. If not, TCP is used."""
+    fits = len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER
+    enabled = {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
+    return enabled | ({"spark.python.unix.domain.socket.dir": str(folder)} if fits else {})
 
 
 def _private(settings: Settings) -> dict[str, str]:
