@@ -73,8 +73,11 @@ def read_stream(buffer: pa.Buffer, width: int, most: int) -> Columns:
         table = pa.Table.from_batches(batches, reader.schema).combine_chunks()
         columns = (column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in table.columns)
         return Columns(dict(zip(names, columns, strict=True)), count)
-    except (pa.ArrowException, OSError, ValueError, TypeError, struct.error, MemoryError) as error:
-        # MemoryError: of a length that is claimed; what is really there was bounded before.
+    except Refusal:
+        raise
+    except Exception as error:
+        # Arrow raises what a wrong byte leads to, KeyError included, and MemoryError of a length that is claimed; what
+        # is really there was bounded before.
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise Refusal("decode", f"not an Arrow stream: {said}") from error
 
