@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Reason = Literal["decode", "schema", "key", "late", "overflow", "unknown_source"]
+Reason = Literal["decode", "schema", "key", "late", "overflow", "unknown_source", "future", "poison"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 """decode: the message cannot be read in its format. schema: a row, or a diff of 0, is not what the source holds. key: a
 message without the key that its format needs. late: a time before the frontier. overflow: a number outside its type.
-unknown_source: no source of that name or topic."""
+unknown_source: no source of that name or topic. future: a time too far ahead of the broker's. poison: decoding it
+kills or hangs the process (service/quarantine.py)."""
 
 REPLAY_HEADER = "vernier-replay-of"
 """The header of a message that `dlq replay` has sent again: the place that it had when it came for the first time, as

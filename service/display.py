@@ -126,8 +126,14 @@ def status_text(status: Mapping[str, Any]) -> str:
         frontier = about.get("frontier")
         refused = sum((about.get("errors") or {}).values())
         known = [about.get(what) for what in ("topic", "format", "clock")]
-        sources.append([name, *known, _frontier(frontier), about.get("held"), refused])
+        before = "idle" if about.get("state") == "idle" else _frontier(frontier)
+        sources.append([name, *known, before, about.get("held"), refused])
     lines += [table(["source", "topic", "format", "clock", "final before", "held", "refused"], sources), ""]
+    for name, about in status["sources"].items():
+        poison = (about.get("errors") or {}).get("poison")
+        if poison:
+            told = f"source {name}: {poison} messages killed or hung their decoder; see `vernier dlq list {name}`"
+            lines += [told, ""]
     sinks = []
     for name, about in status.get("sinks", {}).items():
         messages = sum(about["messages"].values())

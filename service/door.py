@@ -10,7 +10,7 @@ JSON in the manifest, constant in size for each partition but for counts that ar
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.language.schema import RowType
+from service.ahead import Discard, refuse_ahead
 from service.clocks import NS_PER_MS, PartitionClock, advance_arrival, advance_event, count_updates, stamp
 from service.counted import Copies, Counted, pack
 from service.deadletter import DeadLetter, clipped
@@ -32,19 +33,26 @@ from service.formats.upsert import Upserts
 from service.gate import Gate
 from service.held import Held
 from service.intake import Messages, Offsets, sort_messages
+from service.quarantine import convict
 from service.sources import DoorConfig, SourceConfig, by_topic
 from storage.texts import Heap
 from storage.updates import MIN_TIME, Updates
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Poisoned = Mapping[tuple[str, int, int], str]
+"""Messages by topic, partition and offset that cannot be decoded, and what they do to whoever tries."""
 
 
 class DoorState(msgspec.Struct, frozen=True):
-    """What the door remembers between epochs: the input frontier and a clock for each partition of each input topic."""
+    """What the door remembers between epochs: the input frontier and a clock for each partition of each input topic.
+
+    discard: what an operator has given up of the topics.
+    """
 
     frontier: int = MIN_TIME
     topics: dict[str, dict[str, PartitionClock]] = {}
+    discard: Discard | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +121,52 @@ class Door:
         state: Mapping[str, Any],
         held: Mapping[str, Sequence[Held]],
         heap: Heap | None = None,
+        poisoned: Poisoned = {},  # noqa: B006  (never changed)
     ) -> Decoded:
         """Decode rows with columns key, value, topic, partition, offset, timestamp and, if any, headers.
 
         offsets: the next ones of the newest manifest; rows before them are skipped. state, held: what that manifest has
-        of the door and of this worker's held updates. heap: takes the contents of long texts. Never raises for what
-        messages hold. O(bytes).
+        of the door and of this worker's held updates. heap: takes the contents of long texts. poisoned: messages that
+        are not looked at, and why. Never raises for what messages hold. O(bytes).
         """
         messages, repeated = sort_messages(batches, offsets)
-        decoded = [self._decode_topic(part, heap) for part in messages]
-        counted = self._counted(msgspec.convert(dict(state), DoorState))
+        before = msgspec.convert(dict(state), DoorState)
+        discard = None if before.discard is msgspec.UNSET else before.discard
+        decoded = [self._in_time(self._decode_topic(part, heap, poisoned), discard) for part in messages]
+        counted = self._counted(before)
         partitions = {batch.messages.topic: facts_of(batch, counted.get(batch.messages.topic, {})) for batch in decoded}
         marks = {
             topic: {str(partition): self._marks(topic, partition, own, held) for partition, own in counts.items()}
             for topic, counts in counted.items()
         }
         return Decoded({"partitions": partitions, "held": marks}, decoded, repeated)
+
+    def quarantine(
+        self, batches: Iterable[pa.RecordBatch], offsets: Offsets, known: Poisoned, seconds: float
+    ) -> dict[tuple[str, int, int], str]:
+        """The messages, beside the known ones, that kill or hang whoever decodes them (service/quarantine.py).
+
+        seconds: of processor time that one may take. Raises QuarantineBroken.
+        """
+        found = {}
+        for messages in sort_messages(batches, offsets)[0]:
+            for at, how in convict(len(messages), *self._trials(messages, known), seconds).items():
+                found[messages.topic, int(messages.partition[at]), int(messages.offset[at])] = how
+        return found
+
+    def _trials(self, messages: Messages, known: Poisoned) -> tuple[Callable[[int, int], None], Callable[[], None]]:
+        """Decodes a part of the messages, and an empty message, to see what that does."""
+
+        def decode(start: int, stop: int) -> None:
+            facts_of(self._decode_topic(messages.part(start, stop), Heap(), known), {})
+
+        def control() -> None:
+            values = pa.array([b""], messages.values.type)
+            self._decode_topic(
+                replace(messages.part(0, 1), values=values, keys=pa.nulls(1, messages.keys.type)), Heap()
+            )
+
+        return decode, control
 
     def _marks(self, topic: str, partition: int, counted: Counted, held: Mapping[str, Sequence[Held]]) -> str:
         """The marks of this worker's held updates of a counted partition."""
@@ -149,37 +187,65 @@ class Door:
         }
         return {topic: own for topic, own in counted.items() if own}
 
-    def _decode_topic(self, messages: Messages, heap: Heap | None) -> Batch:
+    def _decode_topic(self, messages: Messages, heap: Heap | None, poisoned: Poisoned = {}) -> Batch:  # noqa: B006
         topic = messages.topic
         if topic == self._config.heartbeat_topic:
             return Batch(messages, None, ())
         if topic not in self._topics:
             detail = f"no source reads topic {topic}"
             return Batch(messages, None, [Refused(m, "unknown_source", detail, None) for m in range(len(messages))])
-        values = messages.values
-        sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy()
-        limit, only = self._config.max_message_bytes, self._only_source(topic)
-        long = np.flatnonzero(sizes > limit)
-        refused = [
-            Refused(m, "decode", f"the message has {sizes[m]} bytes, more than max_message_bytes, {limit}", only)
-            for m in long.tolist()
-        ]
-        if len(long):
-            # The rest keeps its numbers: a long message is decoded as an empty one, whose refusal is then replaced.
-            values = pc.if_else(pa.array(sizes > limit), pa.scalar(None, values.type), values)
-        parsed = decode_apart(self._formats[topic], values, messages.keys, only, heap)
-        refused += [refusal for refusal in parsed.refused if sizes[refusal.message] <= limit]
-        if len(long):
-            # An upsert without a value would say that its row is gone.
-            parsed, _ = _without(parsed, np.isin(parsed.message, long), lambda name, _: Refused(0, "decode", "", name))
+        unread = self._unread(messages, poisoned)
+        values, keys = messages.values, messages.keys
+        if unread:
+            # The rest keeps its numbers: these are decoded as empty ones, of which nothing is taken.
+            hidden = np.zeros(len(messages), np.bool_)
+            hidden[list(unread)] = True
+            values, keys = (pc.if_else(pa.array(hidden), pa.scalar(None, one.type), one) for one in (values, keys))
+        reader, only = self._formats[topic], self._only_source(topic)
+        parsed = _except(decode_apart(reader, values, keys, only, heap), unread)
+        refused = [*unread.values(), *parsed.refused]
         parsed, found = _within(parsed, self._config.diff_range)
         refused += found
-        if isinstance(self._formats[topic], Upserts):
+        if isinstance(reader, Upserts):
             parsed = self._placed(parsed, messages)
         if self._clock(topic).clock == "event":
             parsed, found = _without_timeless(parsed)
             refused += found
         return Batch(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
+
+    def _in_time(self, batch: Batch, discard: Discard | None) -> Batch:
+        """A batch without the messages that have times too far ahead."""
+        messages, parsed = batch.messages, batch.parsed
+        if parsed is None:
+            return batch
+        config = self._clock(messages.topic)
+        if config.clock == "event":
+            found = refuse_ahead(messages, parsed, parsed.time, config.max_ahead_ns, discard)
+        elif discard is not None:
+            # Progress says nothing to this clock.
+            own = replace(parsed, progress=())
+            found = refuse_ahead(messages, own, messages.ms[parsed.message] * NS_PER_MS, None, discard)
+        else:
+            return batch
+        if not found:
+            return batch
+        refused = sorted([*batch.refused, *found], key=lambda refusal: refusal.message)
+        return Batch(messages, _except(parsed, {refusal.message for refusal in found}), refused)
+
+    def _unread(self, messages: Messages, poisoned: Poisoned) -> dict[int, Refused]:
+        """The messages that no format gets to see, by number."""
+        sizes = pc.fill_null(pc.binary_length(messages.values), 0).to_numpy()
+        limit, only = self._config.max_message_bytes, self._only_source(messages.topic)
+        unread = {
+            m: Refused(m, "decode", f"the message has {sizes[m]} bytes, more than max_message_bytes, {limit}", only)
+            for m in np.flatnonzero(sizes > limit).tolist()
+        }
+        for (topic, partition, offset), how in poisoned.items():
+            if topic == messages.topic:
+                here = np.flatnonzero((messages.partition == partition) & (messages.offset == offset))
+                detail = f"decoding it failed in a process of its own, more than once, which {how}"
+                unread |= {m: Refused(m, "poison", detail, only) for m in here.tolist()}
+        return unread
 
     def _placed(self, parsed: Parsed, messages: Messages) -> Parsed:
         """Upserts that know where they stand in their log, and, with an event clock, their record's time."""
@@ -207,7 +273,7 @@ class Door:
             clocks = {topic: own for topic, (own, _) in both.items()}
             copies = {topic: own for topic, (_, own) in both.items()}
         reached = [clock.frontier for own in clocks.values() for clock in own.values() if not clock.idle]
-        after = DoorState(max(before.frontier, min(reached, default=before.frontier)), clocks)
+        after = DoorState(max(before.frontier, min(reached, default=before.frontier)), clocks, before.discard)
         frontiers = {
             topic: {partition: None if clock.idle else clock.frontier for partition, clock in own.items()}
             for topic, own in clocks.items()
@@ -290,6 +356,54 @@ class Door:
     def _only_source(self, topic: str) -> str | None:
         names = self._topics[topic]
         return names[0] if len(names) == 1 else None
+
+
+def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, Any]:
+    """The door's state once topics are read from their beginning, with so many partitions: as if their messages
+    followed those of the topics of that name before. Frontiers and stamps stay; counts that were promised are not
+    waited for."""
+    before = msgspec.convert(dict(state), DoorState)
+    own = {
+        topic: {
+            number: PartitionClock(active_ms=clock.active_ms, frontier=clock.frontier, last=clock.last)
+            for number, clock in clocks.items()
+            if int(number) < topics[topic]
+        }
+        if topic in topics
+        else clocks
+        for topic, clocks in before.topics.items()
+    }
+    after: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(before, topics=own))
+    return after
+
+
+def set_back(state: Mapping[str, Any], discard: Discard) -> dict[str, Any]:
+    """The door's state, which is not past `discard.after`, with what is given up: partitions that have promised more
+    have promised that much."""
+    before = msgspec.convert(dict(state), DoorState)
+    topics = {
+        topic: {
+            number: msgspec.structs.replace(clock, frontier=min(clock.frontier, discard.after), counted=None)
+            if clock.frontier > discard.after
+            else clock
+            for number, clock in own.items()
+        }
+        for topic, own in before.topics.items()
+    }
+    after: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(before, topics=topics, discard=discard))
+    return after
+
+
+def _except(parsed: Parsed, messages: Collection[int]) -> Parsed:
+    """What was parsed, without all that is of these messages."""
+    if not messages:
+        return parsed
+    keep = ~np.isin(parsed.message, list(messages))
+    words = {name: rows[keep[parsed.source == number]] for number, (name, rows) in enumerate(parsed.words.items())}
+    source, message, time, diff = (column[keep] for column in (parsed.source, parsed.message, parsed.time, parsed.diff))
+    progress = [entry for entry in parsed.progress if entry.message not in messages]
+    refused = [refusal for refusal in parsed.refused if refusal.message not in messages]
+    return Parsed(parsed.names, source, message, time, diff, words, progress, refused)
 
 
 def _without_timeless(parsed: Parsed) -> tuple[Parsed, list[Refused]]:

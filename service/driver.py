@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,7 +31,7 @@ from service import logs
 from service.admission import Admission
 from service.broker import create_topics
 from service.epochs import Epochs
-from service.errors import ProgramFailed, ProgramStopped, SparkFailed
+from service.errors import OperatorNeeded, ProgramFailed, ProgramStopped, SparkFailed
 from service.heartbeat import Heartbeat
 from service.lag import Lag, LagUnknown, ends
 from service.letters import Letters
@@ -44,6 +44,7 @@ from service.sources import DoorConfig
 from service.spans import Spans
 from service.spark import Stage, start_session
 from service.steering import Steering
+from service.topics import STANDING, Choice, Found, TopicReplaced, Topics
 from service.trouble import STOPPED, Trouble
 from service.worker import Job
 from storage.errors import VernierError
@@ -84,18 +85,24 @@ class Driver:
             collect_beside=settings.state.place.folder is None,
             hold=settings.publish.hold_epochs if settings.publish.views != "none" else 0,
         )
+        self.topics = self._read_topics()
+        self._found: dict[str, Found] | None = None
+        if settings.state.rebuild and not self.epochs.anew:
+            self._rebuild_replaced()
+        if settings.state.discard_after is not None:
+            self.epochs.discard(int(settings.state.discard_after), self._ends)
         if self.epochs.anew:
             topics = {settings.topic(source) for source in self.app.sources}
             check_whole(settings.kafka_client(), topics, self.door.partitions)
         self.steering = Steering(self.epochs.directory.blob, self._ends)
-        self.lag = Lag(settings.kafka_client(), self.door.partitions)
-        self.epochs.lag = self.lag
+        self.lag = self._follow_lag()
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
         self.letters.recover(self.epochs.newest)
         self.letters.anew = self.epochs.anew and self.epochs.newest is not None
         self.heartbeat = Heartbeat(settings, self.app.name)
         self.runner = Runner(settings, self.epochs, self.letters, self.heartbeat)
         self.runner.took = self._took
+        self.runner.check_topics = self._check_topics
         self.runner.log.spans = Spans.of(settings.otel, self.app.name)
         wanted = settings.epoch.target_ms
         self.admission = Admission(
@@ -121,6 +128,10 @@ class Driver:
 
     def run(self) -> None:
         """Run queries until `stop`. Raises SparkFailed and StorageErrors when another process should try."""
+        try:
+            self._follow_topics()
+        except STANDING as error:
+            raise self._stopped(error) from error
         spark = start_session(self.settings, self.app.name, self._scratch)
         self.spark = spark
         failures, reached = 0, self._reached()
@@ -138,6 +149,8 @@ class Driver:
                 failures = 1 if self._reached() > reached else failures + 1
                 reached = self._reached()
                 cause = self.runner.failure or error
+                if isinstance(cause, STANDING):
+                    raise self._stopped(cause) from error
                 said = str(cause).splitlines()[0]
                 began_ns = time.time_ns() if failures == 1 else began_ns
                 # A program that fails on its data does so in any process; Spark may go on.
@@ -158,7 +171,9 @@ class Driver:
                 )
                 if stop:
                     raise ProgramStopped(reason=said, why=why) from error
-                if (failures >= FAILURES_IN_A_ROW and not faulty) or getattr(cause, "may_have_happened", False):
+                # Brokers that are away are waited for: another process would not reach them either.
+                lasting = faulty or isinstance(cause, LagUnknown)
+                if (failures >= FAILURES_IN_A_ROW and not lasting) or getattr(cause, "may_have_happened", False):
                     raise SparkFailed(problem=f"the query failed {failures} times in a row, now: {said}") from error
                 longest = self.settings.epoch.retry_ms / 1000 if faulty else 5.0
                 pause = min(longest, 0.1 * 2 ** min(failures, 20))
@@ -178,6 +193,7 @@ class Driver:
             self.runner.log.spans.close()
         self.letters.close()
         self.lag.close()
+        self.topics.close()
         self.epochs.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -189,6 +205,8 @@ class Driver:
     def _query(self, spark: SparkSession) -> None:
         """One query from the newest manifest on, until it fails or the service stops."""
         self.runner.failure = None
+        if self._follow_topics():
+            self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         offsets, limit = self.epochs.start.offsets, self.admission.limit
         query = Query(spark, self.settings, self.door, offsets, limit, self.runner, self._scratch)
         self._running = query
@@ -197,7 +215,7 @@ class Driver:
             while not self._stop.is_set() and (changed := self._changed()) is None:
                 if query.ended(LOOK_SECONDS):
                     raise SparkFailed(problem="the query ended by itself")
-                if not self._wanted(query):
+                if not self._wanted(query) or self._other_topics():
                     break
             # Stopping Spark in the middle of an epoch is noisy: let it end first.
             self.runner.stop()
@@ -277,11 +295,94 @@ class Driver:
         self.programs, self.app, self.plan = bundled
         self.door = self._prepare_topics()
         self.epochs.change(self.plan, self.door)
+        self.topics.close()
+        self.topics = self._read_topics()
         self.lag.close()
-        self.lag = self.epochs.lag = Lag(self.settings.kafka_client(), self.door.partitions)
+        self.lag = self._follow_lag()
         self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         self.runner.go_on()
         _log.info("programs: %s", ", ".join(program.name for program in self.programs))
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    def _read_topics(self) -> Topics:
+        """The topics of the programs' sources."""
+        choices = []
+        for name in self.app.sources:
+            about = self.settings.source(name)
+            topic = self.settings.topic(name)
+            choices.append(Choice(name, topic, about.on_new_topic == "restart", about.on_lost == "skip"))
+        return Topics(self.settings.kafka_client(), choices)
+
+    def _follow_lag(self) -> Lag:
+        def look() -> None:
+            self._found = self.topics.look()
+
+        self.epochs.lag = Lag(self.settings.kafka_client(), self.door.partitions, look)
+        return self.epochs.lag
+
+    def _rebuild_replaced(self) -> None:
+        """Begin with nothing where a topic is not the one that the state was made from: the settings say so."""
+        try:
+            self.topics.replaced(self.epochs.known_topics, self.topics.look())
+        except TopicReplaced as error:
+            self.epochs.begin_anew(f"topic {error.topic} was deleted and created again")
+
+    def _follow_topics(self) -> bool:
+        """Let the next query read the topics as they are now; whether they have other partitions than before.
+
+        Raises TopicReplaced, MessagesLost, LagUnknown and BrokerError.
+        """
+        found = self.topics.look()
+        if len(found) < len(self.topics.names):  # somebody has deleted one
+            self._prepare_topics()
+            found = self.topics.look()
+        begun = self.topics.replaced(self.epochs.known_topics, found)
+        here = {topic: about for topic, about in found.items() if topic not in begun}
+        lost = {} if self.epochs.anew else self.topics.lost(self.epochs.start.offsets, here)
+        self.epochs.follow(found, begun, lost, self.topics.sources)
+        self._found = found
+        counts = {topic: about.partitions for topic, about in found.items()}
+        partitions = {**self.door.partitions, **counts}
+        if partitions == self.door.partitions:
+            return False
+        self.door = self.settings.door(self.app, partitions)
+        self.epochs.change(self.plan, self.door)
+        self.lag.close()
+        self.lag = self._follow_lag()
+        _log.info("partitions of topics: %s", ", ".join(f"{topic} {count}" for topic, count in sorted(counts.items())))
+        return True
+
+    def _other_topics(self) -> bool:
+        """Whether the query that runs should be another one, because topics are not what it was made for."""
+        found = self._found or {}
+        return any(
+            about.partitions != self.door.partitions.get(topic)
+            or (about.id and about.id != self.epochs.topics.get(topic, about.id))
+            for topic, about in found.items()
+        )
+
+    def _check_topics(self, topics: Collection[str]) -> None:
+        """Raise before an epoch is committed with rows of a topic that is not the one that its query reads."""
+        mine = [topic for topic in topics if topic != self.door.heartbeat_topic]
+        if mine:
+            self.topics.check(self.epochs.topics, mine)
+
+    def _stopped(self, cause: VernierError) -> VernierError:
+        """What to end with, after telling readers of something that only an operator can change."""
+        if isinstance(cause, TopicReplaced) and self.settings.state.rebuild:
+            return SparkFailed(problem=f"{cause}; state.rebuild is set: the next start begins with nothing")
+        self.runner.troubles.tell(
+            Trouble(
+                epoch=self._reached() + 1,
+                reason=str(cause),
+                program=False,
+                tries=1,
+                since_ns=time.time_ns(),
+                stopped=True,
+            )
+        )
+        return OperatorNeeded(reason=str(cause))
 
     def _prepare_topics(self) -> DoorConfig:
         """Create the topics that are missing; returns the door's configuration with everybody's partitions."""
@@ -314,6 +415,7 @@ class Driver:
             most_bytes=self.settings.most_bytes,
             call_seconds=self.settings.epoch.function_ms / 1000,
             spill=self.settings.spill_folder,
+            quarantine_seconds=self.settings.epoch.quarantine_ms / 1000,
         )
 
 
@@ -339,7 +441,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         driver.close()
         status = 0
     except VernierError as error:
-        status = STOPPED if isinstance(error, ProgramStopped) else status
+        status = STOPPED if isinstance(error, (ProgramStopped, OperatorNeeded)) else status
         print(f"driver: {error}", file=sys.stderr, flush=True)
     except (Py4JError, OSError, PySparkException) as error:
         print(f"driver: spark is gone: {error}".splitlines()[0], file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,15 @@ import numpy as np
 from operators.adopt import plan_adoption
 from operators.failures import NeedsHistory
 from operators.planning.plan import Plan
+from service.ahead import Discard, discarded, discarding
+from service.door import begin_again, set_back
 from service.errors import ProgramChanged, WrongState
 from service.lag import Lag, Offsets
 from service.protocol import Report, Start
 from service.sinks import told
 from service.sources import DoorConfig
 from service.stats import Stats
+from service.topics import Found
 from storage.errors import StateInUse, StorageError
 from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
 from storage.state import StateDirectory
@@ -73,6 +76,13 @@ class Epochs:
         self._commit_seconds: float | None = None
         self.due: int | None = None
         """The next data time at which something happens by itself, if any worker has such a thing."""
+        self.topics: dict[str, str] = {}
+        """The ids of the topics that epochs are made from, as `follow` was told."""
+        self._discard: Discard | None = None
+        self._begun: frozenset[str] = frozenset()
+        self._skipped: dict[str, dict[int, int]] = {}
+        self._lost: dict[str, int] = {}
+        self._partitions: Mapping[str, int] = {}
         self.limit: int | None = None
         """Messages that an epoch takes at most, for the metrics."""
         self.lag: Lag | None = None
@@ -96,8 +106,60 @@ class Epochs:
         """What the workers of the next epoch start from."""
         newest = self.newest
         if newest is None or self.anew:
-            return Start(epoch=newest.epoch + 1 if newest else 1, base="", door={}, offsets={})
-        return Start(epoch=newest.epoch + 1, base=newest.attempt, door=newest.door, offsets=newest.offsets)
+            door = {} if self._discard is None else set_back({}, self._discard)
+            return Start(epoch=newest.epoch + 1 if newest else 1, base="", door=door, offsets={})
+        door, offsets = newest.door, newest.offsets
+        if self._begun:
+            offsets = {topic: own for topic, own in offsets.items() if topic not in self._begun}
+            door = begin_again(door, {topic: self._partitions[topic] for topic in self._begun})
+        if self._discard is not None:
+            door = set_back(door, self._discard)
+        if self._skipped:
+            offsets = offsets | {topic: offsets[topic] | own for topic, own in self._skipped.items()}
+        return Start(epoch=newest.epoch + 1, base=newest.attempt, door=door, offsets=offsets)
+
+    @property
+    def known_topics(self) -> Mapping[str, str]:
+        """The ids of the topics that the state was made from."""
+        return {} if self.newest is None or self.anew else self.newest.topics
+
+    def begin_anew(self, why: str) -> None:
+        """Let the next epoch start from nothing."""
+        # Numbered on, so that the old epochs stay until the new ones push them out.
+        self.anew = True
+        _log.warning("epoch %d begins with nothing: %s", self.start.epoch, why)
+
+    def discard(self, after: int, ends: Callable[[], Offsets]) -> None:
+        """Give up what is in the topics now at or after a data time. Where the state is past that time it begins with
+        nothing. Done once for each time: when the state has it already, nothing happens. ends: of the topics, now."""
+        newest = self.newest
+        if newest is not None and discarded(newest.door) == after:
+            return
+        self._discard = discarding(after, ends())
+        if newest is not None and newest.upper > after:
+            self.begin_anew(f"its state is final before {newest.upper}, and all from {after} on is discarded")
+
+    def follow(
+        self,
+        found: Mapping[str, Found],
+        begun: Collection[str],
+        lost: Mapping[tuple[str, int], tuple[int, int]],
+        sources: Callable[[str], Sequence[str]],
+    ) -> None:
+        """What the next epochs are made from. begun: topics that are new ones of an old name, read from their
+        beginning. lost: see Topics.lost. sources: those of a topic. Holds from the next commit on."""
+        self.topics = {topic: about.id or self.known_topics.get(topic, "") for topic, about in found.items()}
+        self._partitions = {topic: about.partitions for topic, about in found.items()}
+        self._begun, self._skipped, self._lost = frozenset(begun), {}, {}
+        for topic in sorted(begun):
+            _log.warning("topic %s is a new one of that name: it is read from its beginning", topic)
+        for (topic, partition), (first, count) in lost.items():
+            if topic in begun:
+                continue
+            _log.warning("%d messages of partition %d of topic %s are gone unread", count, partition, topic)
+            self._skipped.setdefault(topic, {})[partition] = first
+            for source in sources(topic):
+                self._lost[source] = self._lost.get(source, 0) + count
 
     def commit(self, reports: list[Report], seconds: Mapping[str, float]) -> Manifest:
         """Make the epoch that the reports (one a shard, in order) describe. seconds: the driver's own phases.
@@ -134,12 +196,14 @@ class Epochs:
                     list(view.key),
                     view.trace,
                     max(report.traces[view.trace].since for report in reports),
+                    self._began_at(name),
                 )
                 for name, view in self.plan.views.items()
             },
             changes={name: _present(report.changes.get(name) for report in reports) for name in self.plan.views},
             dead=_present(report.dead for report in reports),
             stats=stats.to_json(),
+            topics=dict(self.topics),
             cut_at=None if self.anew else _cut_at(newest, self.workers),
         )
         self.directory.commit(manifest)
@@ -147,6 +211,7 @@ class Epochs:
         self.newest, self.stats = manifest, stats
         self.due = min((report.due for report in reports if report.due is not None), default=None)
         anew, self.anew = self.anew, False
+        self._begun, self._skipped, self._lost, self._discard = frozenset(), {}, {}, None
         if newest is not None and manifest.upper < newest.upper and not anew:
             _log.error("the frontier went back from %d to %d", newest.upper, manifest.upper)
         return manifest
@@ -192,9 +257,7 @@ class Epochs:
         except NeedsHistory as error:
             if not self._rebuild:
                 raise ProgramChanged(path=self.directory.path, what=error.what, why=error.why) from error
-            # Numbered on, so that the old epochs stay until the new ones push them out.
-            self.anew = True
-            _log.warning("the program has changed: epoch %d begins with nothing (%s)", newest.epoch + 1, error.why)
+            self.begin_anew(f"the program has changed ({error.why})")
         if newest.workers != self.workers:
             _log.info("the state of %d workers is cut for %d", newest.workers, self.workers)
 
@@ -217,6 +280,15 @@ class Epochs:
         """Leave the plan where readers find it."""
         self.directory.blob.put(PLAN_FILE, [json.dumps(self.plan.explain()).encode()])
 
+    def _began_at(self, view: str) -> int:
+        """The epoch that has made a view anew from nothing last, 0 if none has."""
+        newest = self.newest
+        if newest is None:
+            return 0
+        if self.anew:
+            return newest.epoch + 1
+        return newest.views[view].began if view in newest.views else 0
+
     def _trace(self, name: str, reports: list[Report]) -> TraceEntry:
         shape = self.plan.arrangements[name]
         shards = [report.traces[name].layers for report in reports]
@@ -235,6 +307,8 @@ class Epochs:
         if self.limit is not None:
             stats.set("epoch_limit_messages", value=self.limit)
         stats.set("epoch_distinct_times", value=sum(report.times for report in reports))
+        for source, count in self._lost.items():
+            stats.add("source_lost_messages_total", source, by=count)
         stats.clear("worker_memory_bytes")
         for report in reports:
             _count_worker(stats, report)
@@ -273,6 +347,7 @@ class Epochs:
             unread = self.lag.unread(config.topic, offsets) if self.lag is not None else {}
             for partition, count in unread.items():
                 stats.set("source_lag_messages", name, str(partition), value=count)
+            clocks = reports[0].door.get("topics", {}).get(config.topic, {})
             told[name] = {
                 "topic": config.topic,
                 "format": config.format,
@@ -280,16 +355,23 @@ class Epochs:
                 "on_late": config.on_late,
                 "resolution": config.resolution,
                 "frontier": None if least is None else str(least),
+                "state": "idle" if own and not known else "active",
                 "partitions": {
-                    partition: {
-                        "frontier": None if frontier is None else str(frontier),
-                        "lag": unread.get(int(partition)),
-                    }
+                    partition: partition_state(frontier, clocks.get(partition, {}))
+                    | {"lag": unread.get(int(partition))}
                     for partition, frontier in own.items()
                 },
                 "held": sum(report.waiting.get(name, 0) for report in reports),
             }
         stats.fact("sources", told)
+
+
+def partition_state(frontier: int | None, clock: Mapping[str, Any]) -> dict[str, Any]:
+    """How far a partition is. One that has given way to the others (frontier: None) is idle, where its own clock is."""
+    if frontier is not None:
+        return {"frontier": str(frontier), "state": "active"}
+    last = clock.get("frontier", MIN_TIME)
+    return {"frontier": None if last == MIN_TIME else str(last), "state": "idle"}
 
 
 def _cut_at(newest: Manifest | None, workers: int) -> int | None:

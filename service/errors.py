@@ -78,6 +78,13 @@ class ProgramStopped(CallerError):
     why: str = "epoch.on_error is stop"
 
 
+class OperatorNeeded(CallerError):
+    """The service cannot go on before somebody decides; it stops, and answers stay readable."""
+
+    message = "{reason}"
+    reason: str
+
+
 class LettersNotSent(StorageError):
     """Dead letters of a committed epoch did not reach their topic; they are sent before the next epoch."""
 

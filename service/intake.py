@@ -42,6 +42,13 @@ class Messages:
         for start, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(self)]):
             yield int(self.partition[start]), slice(start, stop)
 
+    def part(self, start: int, stop: int) -> "Messages":
+        """Messages [start, stop)."""
+        own = slice(start, stop)
+        headers = self.headers[own] if self.headers is not None else None
+        ints = self.partition[own], self.offset[own], self.ms[own]
+        return Messages(self.topic, *ints, self.values[own], self.keys[own], headers)
+
     def original(self, message: int) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
         """Key, value and headers of a message as they came."""
         given = self.headers[message].as_py() if self.headers is not None else None

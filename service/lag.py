@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -47,10 +47,13 @@ def ends(client: Mapping[str, Any], partitions: Mapping[str, int]) -> dict[str, 
 
 
 class Lag:
-    """Follows the ends of partitions. client: the brokers' settings; partitions: how many each topic has."""
+    """Follows the ends of partitions. client: the brokers' settings; partitions: how many each topic has. watch: called
+    at each look, for what else is to be followed; it may raise LagUnknown."""
 
-    def __init__(self, client: Mapping[str, Any], partitions: Mapping[str, int]) -> None:
-        self._client = client
+    def __init__(
+        self, client: Mapping[str, Any], partitions: Mapping[str, int], watch: Callable[[], None] = lambda: None
+    ) -> None:
+        self._client, self._watch = client, watch
         self._where = [TopicPartition(topic, one) for topic, count in partitions.items() for one in range(count)]
         self._bounds: dict[tuple[str, int], tuple[int, int]] = {}
         self._stop = threading.Event()
@@ -80,7 +83,8 @@ class Lag:
                 first, end = consumer.beginning_offsets(self._where), consumer.end_offsets(self._where)
                 # One assignment, so a reader on another thread sees all of one answer.
                 self._bounds = {(one.topic, one.partition): (first[one], end[one]) for one in self._where if one in end}
-            except KafkaError as error:
+                self._watch()
+            except (KafkaError, LagUnknown) as error:
                 # The brokers are away: nothing is known of what waits there, so nothing is told.
                 self._bounds = {}
                 _log.debug("no offsets: %s", error)

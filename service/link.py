@@ -14,7 +14,21 @@ import time
 from service.channel import connect
 from service.errors import AttemptCancelled, DeadlinePassed, DriverGone, ProtocolBroken
 from service.keys import Keys
-from service.protocol import Assign, Cancel, Failed, Hello, Hot, Message, Open, Report, Stuck, Wire
+from service.protocol import (
+    Assign,
+    Cancel,
+    Convicted,
+    Failed,
+    Hello,
+    Hot,
+    Message,
+    Open,
+    Phase,
+    Poisoned,
+    Report,
+    Stuck,
+    Wire,
+)
 
 CONNECT_SECONDS = 10
 
@@ -67,6 +81,14 @@ class Link:
     def check(self, attempt: str) -> None:
         """Take what the driver says. Raises AttemptCancelled if it is that this attempt is over."""
         self._receive(attempt)
+
+    def phase(self, attempt: str, phase: str) -> None:
+        """Say what this process does from now on."""
+        self._send(Phase(attempt, phase))
+
+    def convicted(self, attempt: str, messages: list[Poisoned]) -> None:
+        """Say which messages were found in quarantine."""
+        self._send(Convicted(attempt, messages))
 
     def report(self, report: Report) -> None:
         """Hand in the work."""

@@ -51,17 +51,47 @@ class Open(msgspec.Struct, tag="open", frozen=True):
     hot: list[Hot]
 
 
+class Poisoned(msgspec.Struct, frozen=True, array_like=True):
+    """A message that kills or hangs whoever decodes it, and how (see service/quarantine.py)."""
+
+    topic: str
+    partition: int
+    offset: int
+    how: str
+
+
+DECODING, DECODED = "decoding", "decoded"
+
+
+class Phase(msgspec.Struct, tag="phase", frozen=True):
+    """What a worker does from now on in an attempt: DECODING until DECODED. Its last word, if it dies then."""
+
+    attempt: str
+    phase: str
+
+
+class Convicted(msgspec.Struct, tag="convicted", frozen=True):
+    """What a worker has found in quarantine, as soon as it knows."""
+
+    attempt: str
+    messages: list[Poisoned]
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """What all workers of an attempt start from: the newest commit.
 
     epoch: the epoch to make, one more than the committed one. base: the attempt that made the committed one ("" when
-    there is none). lower: its upper frontier. door, offsets: as in its manifest.
+    there is none). lower: its upper frontier. door, offsets: as in its manifest. quarantine: an attempt before this one
+    ended while it was decoding, so messages are tried in processes of their own first. poisoned: messages of this epoch
+    that are known to be so.
     """
 
     epoch: int
     base: str
     door: dict[str, Any]
     offsets: dict[str, dict[int, int]]
+    quarantine: bool = False
+    poisoned: list[Poisoned] = []
 
 
 class Assign(msgspec.Struct, tag="assign", frozen=True):
@@ -146,7 +176,7 @@ class Stuck(msgspec.Struct, tag="stuck", frozen=True):
     seconds: float
 
 
-Message = Hello | Open | Assign | Cancel | Report | Failed | Stuck
+Message = Hello | Open | Assign | Cancel | Phase | Convicted | Report | Failed | Stuck
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

@@ -239,8 +239,8 @@ def _continues(old: Manifest, new: Manifest) -> bool:
         new.epoch > old.epoch
         and new.upper >= old.upper
         and (new.app, new.program) == (old.app, old.program)
-        and {name: (view.schema, view.key) for name, view in new.views.items()}
-        == {name: (view.schema, view.key) for name, view in old.views.items()}
+        and {name: (view.schema, view.key, view.began) for name, view in new.views.items()}
+        == {name: (view.schema, view.key, view.began) for name, view in old.views.items()}
     )
 
 

@@ -17,7 +17,8 @@ class TopicsTrimmed(CallerError):
 
     message = (
         "cannot rebuild the state from topic {topic}: what was before offset {offset} of its partition {partition} is "
-        "gone; take the program's change back, or give the service a new state.path, to begin with what is left"
+        "gone; take the change back, start from a backup, or give the service a new state.path, to begin with what is "
+        "left"
     )
     topic: str
     partition: int

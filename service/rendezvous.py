@@ -22,14 +22,18 @@ from service.channel import Channel, Identity
 from service.errors import ProtocolBroken
 from service.keys import Keys
 from service.protocol import (
+    DECODING,
     LARGEST_FRAME,
     LARGEST_HELLO,
     Assign,
     Cancel,
+    Convicted,
     Failed,
     Hello,
     Hot,
     Open,
+    Phase,
+    Poisoned,
     Report,
     Start,
     Stuck,
@@ -46,7 +50,8 @@ _log = logging.getLogger("vernier.rendezvous")
 @dataclass
 class Attempt:
     """One try of an epoch. `ended` is set once it is complete or cancelled; then exactly one of reports (all of them,
-    by shard) and reason says which."""
+    by shard) and reason says which. decoding: it was cancelled because of a worker that was decoding its messages, so
+    these may be at fault. convicted: what its workers found in quarantine."""
 
     id: str
     start: Start
@@ -58,9 +63,12 @@ class Attempt:
     caller: bool = False
     final: bool = False
     opened_seconds: float = 0.0
+    decoding: bool = False
+    convicted: list[Poisoned] = field(default_factory=list)
     _opens: dict[int, tuple[_Peer, Open]] = field(default_factory=dict)
     _peers: list[_Peer] = field(default_factory=list)
     _got: dict[int, Report] = field(default_factory=dict)
+    _phases: dict[_Peer, str] = field(default_factory=dict)
 
     @property
     def pids(self) -> list[int]:
@@ -113,12 +121,20 @@ class Rendezvous:
             self._current = attempt
         return attempt
 
-    def cancel(self, attempt: Attempt, reason: str, *, caller: bool = False, final: bool = False) -> bool:
-        """End an attempt that is not complete yet; tells its workers. False when it had ended already."""
+    def cancel(
+        self, attempt: Attempt, reason: str, *, caller: bool = False, final: bool = False, culprit: _Peer | None = None
+    ) -> bool:
+        """End an attempt that is not complete yet; tells its workers. False when it had ended already.
+
+        culprit: the worker because of which it ends; None: any of those that have not come to their end.
+        """
         with self._lock:
             if attempt.ended.is_set() or len(attempt._got) == attempt.workers:
                 return False
             attempt.reason, attempt.caller, attempt.final = reason, caller, final
+            phases = attempt._phases
+            last = phases.values() if culprit is None else [phases.get(culprit, "")]
+            attempt.decoding = DECODING in last
             attempt.ended.set()
             peers = {peer.wire: peer for peer in [*attempt._peers, *(peer for peer, _ in attempt._opens.values())]}
         for wire in peers:
@@ -202,11 +218,21 @@ class Rendezvous:
             case Failed():
                 attempt = self._named(message.attempt)
                 if attempt is not None:
-                    self.cancel(attempt, message.error, caller=message.caller, final=message.final)
+                    self.cancel(attempt, message.error, caller=message.caller, final=message.final, culprit=peer)
             case Stuck():
                 attempt = self._named(message.attempt)
                 if attempt is not None and not attempt.ended.is_set():
                     self.stuck(attempt, message.said, message.seconds)
+            case Phase():
+                attempt = self._named(message.attempt)
+                if attempt is not None:
+                    with self._lock:
+                        attempt._phases[peer] = message.phase
+            case Convicted():
+                attempt = self._named(message.attempt)
+                if attempt is not None:
+                    with self._lock:
+                        attempt.convicted += message.messages
             case _:
                 raise ProtocolBroken(problem=f"a worker sent {type(message).__name__}")
 
@@ -220,7 +246,7 @@ class Rendezvous:
                 one is peer and shard not in attempt._got for shard, one in enumerate(attempt._peers)
             )
         if owes:
-            self.cancel(attempt, f"worker process {peer.hello.pid} on {peer.hello.host} is gone ({why})")
+            self.cancel(attempt, f"worker process {peer.hello.pid} on {peer.hello.host} is gone ({why})", culprit=peer)
 
     def _named(self, attempt_id: str) -> Attempt | None:
         with self._lock:

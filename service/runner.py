@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from service.epochlog import EpochLog
 from service.epochs import Epochs
@@ -20,6 +22,7 @@ from service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
 from service.heartbeat import Heartbeat
 from service.lag import Offsets
 from service.letters import Letters
+from service.protocol import Poisoned, Start
 from service.rendezvous import Attempt, Rendezvous
 from service.settings import Settings
 from service.silent import Silent
@@ -69,6 +72,10 @@ class Runner:
         self.took: Callable[[int, float], None] = lambda messages, seconds: None
         """Told of each epoch: how many messages it took from the sources' topics, and how long."""
         self.rendezvous.stuck = self._stuck
+        self.check_topics: Callable[[Collection[str]], None] = lambda topics: None
+        """Raises when one of these topics is not what the query reads any more; before its rows are committed."""
+        self._quarantine = False
+        self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
         self._running = threading.Lock()
         self._attempt: Attempt | None = None
         self._stopping = False
@@ -132,12 +139,14 @@ class Runner:
         start = self.epochs.start
         number, reason = start.epoch, ""
         tries = self._settings.epoch.attempts
-        for _ in range(tries):
-            attempt = self._attempt = self.rendezvous.begin(start)
+        while tries:
+            tries -= 1
+            attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()
             reason = self._try(frame, attempt)
             manifest = self._committed.pop(attempt.id, None)
             if manifest is not None:
+                self._quarantine, self._poisoned = False, {}
                 seconds = time.perf_counter() - began
                 self.log.committed(manifest, attempt, seconds)
                 self.took(read_between(start.offsets, manifest.offsets), seconds)
@@ -146,11 +155,31 @@ class Runner:
                 return None
             self.epochs.failed()
             self.log.failed(number, attempt, reason)
+            if self._learn(attempt):
+                # It died of something else than the last time.
+                tries = max(tries, 1)
+                continue
             if attempt.caller:
                 raise ProgramFailed(epoch=number, reason=reason, final=attempt.final)
             if self._stopping:
                 raise Stopping()
-        raise EpochFailed(epoch=number, attempts=tries, reason=reason)
+        raise EpochFailed(epoch=number, attempts=self._settings.epoch.attempts, reason=reason)
+
+    def _judged(self, start: Start) -> Start:
+        """With what is known of the epoch's messages. It holds until a commit, in later queries too: letters do not
+        depend on which attempt is the one."""
+        return msgspec.structs.replace(start, quarantine=self._quarantine, poisoned=list(self._poisoned.values()))
+
+    def _learn(self, attempt: Attempt) -> bool:
+        """What a failed attempt shows of the epoch's messages; whether that is news."""
+        found = {(one.topic, one.partition, one.offset): one for one in attempt.convicted}
+        fresh = found.keys() - self._poisoned.keys()
+        self._poisoned |= found
+        first = attempt.decoding and not self._quarantine
+        if first:
+            self._quarantine = True
+            _log.warning("epoch=%d ended while its messages were decoded: quarantine", attempt.start.epoch)
+        return first or bool(fresh)
 
     def _try(self, frame: DataFrame, attempt: Attempt) -> str:
         """Run one attempt to its end; returns why it failed, "" if it did not (or there was nothing to do)."""
@@ -200,6 +229,7 @@ class Runner:
         """Commit what the workers report; on the thread of the last one."""
         waited = time.monotonic() - attempt.began
         try:
+            self.check_topics(attempt.reports[0].offsets)
             manifest = self.epochs.commit(attempt.reports, {"open": attempt.opened_seconds, "reported": waited})
         except BaseException as problem:
             self._problem = problem

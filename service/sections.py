@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from operators.errors import ProgramError
 from operators.language.duration import nanoseconds
+from service.instants import parse_instant
+from storage.errors import CallerError
 from storage.place import CACHE_BYTES, Place
 
 _MS = 1_000_000
@@ -97,8 +100,19 @@ class Source(Section):
     lateness: str | None = Field(
         default=None, description="bounded lateness of an event clock without progress, like 5s"
     )
+    max_ahead: str | None = Field(
+        default="1h",
+        description="how far an event clock's times may be ahead of the broker's time of their message; null: any",
+    )
     idle_timeout_ms: int | None = Field(
         default=30_000, ge=0, description="an idle partition gives way after it; null: never"
+    )
+    on_new_topic: Literal["stop", "restart"] = Field(
+        default="stop",
+        description="when the topic was deleted and created again: stop, or read the new one from its beginning",
+    )
+    on_lost: Literal["stop", "skip"] = Field(
+        default="stop", description="when the topic has removed messages that were not read: stop, or go on without"
     )
     on_late: Literal["reject", "advance"] | None = Field(default=None, description="default: what the program says")
     resolution: Literal["exact", "millisecond"] = Field(
@@ -116,7 +130,7 @@ class Source(Section):
         files = {int(file.stem): file for file in self.schema_folder.glob("*.avsc") if file.stem.isdecimal()}
         return tuple((number, files[number].read_text("utf-8")) for number in sorted(files))
 
-    @field_validator("lateness", mode="before")
+    @field_validator("lateness", "max_ahead", mode="before")
     @classmethod
     def _is_duration(cls, value: object) -> object:
         if isinstance(value, (int, float)) or (isinstance(value, str) and value.strip().replace(".", "").isdecimal()):
@@ -177,9 +191,25 @@ class State(Section):
         default=False,
         description="where a changed program cannot go on from the state: begin anew, with all that the topics hold",
     )
+    discard_after: str | None = Field(
+        default=None,
+        description="give up what is in the topics now at or after this data time; see `vernier up --discard-after`",
+    )
     keep_sources: bool = Field(
         default=False, description="keep every source's rows whole, so that programs can join or change later"
     )
+
+    @field_validator("discard_after", mode="before")
+    @classmethod
+    def _is_instant(cls, value: object) -> str | None:
+        if value is None:
+            return None
+        if isinstance(value, datetime):  # YAML has read it as a date
+            value = value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC).isoformat().replace("+00:00", "Z")
+        try:
+            return str(parse_instant(value if isinstance(value, int) else str(value)))
+        except CallerError as error:
+            raise ValueError(str(error)) from error
 
     @field_validator("path", mode="before")
     @classmethod
@@ -223,6 +253,11 @@ class Epoch(Section):
         ge=50,
         description="how long a call of a function of the program takes until it is named; it goes on",
     )
+    quarantine_ms: int = Field(
+        default=10_000,
+        ge=100,
+        description="processor time that decoding one message may take once an attempt has died of decoding",
+    )
     heartbeat_ms: int = Field(
         default=500, ge=10, description="silence after which the service makes an epoch by itself"
     )
@@ -240,7 +275,7 @@ class Epoch(Section):
     )
 
     _durations = field_validator(
-        "timeout_ms", "function_ms", "stop_ms", "heartbeat_ms", "retry_ms", "target_ms", mode="before"
+        "timeout_ms", "function_ms", "stop_ms", "heartbeat_ms", "retry_ms", "target_ms", "quarantine_ms", mode="before"
     )(_ms)
 
 

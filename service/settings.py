@@ -53,6 +53,9 @@ ELSEWHERE = frozenset(
 )
 """Variables of set-up and of clients, which are no settings of a service."""
 
+_TEXTS = ("bootstrap", "topic", "host", "discard_after")
+"""What a flag gives as it stands: YAML would make numbers or dates of some of them."""
+
 BY_NAME: dict[str, type[Section]] = {"sources": Source, "sinks": Sink}
 """The settings that are sections by a name of the program's."""
 
@@ -184,6 +187,7 @@ class Settings(BaseSettings):
                 format=mine.format,
                 clock=mine.clock,
                 lateness_ns=None if mine.lateness is None else nanoseconds(mine.lateness),
+                max_ahead_ns=None if mine.max_ahead is None else nanoseconds(mine.max_ahead),
                 idle_timeout_ms=mine.idle_timeout_ms,
                 on_late=mine.on_late or late,
                 resolution=mine.resolution,
@@ -463,9 +467,7 @@ def _nest(flags: Mapping[str, Any]) -> dict[str, Any]:
         *above, last = key.split(".")
         for part in above:
             at = at.setdefault(part, {})
-        at[last] = (
-            yaml.safe_load(value) if isinstance(value, str) and last not in ("bootstrap", "topic", "host") else value
-        )
+        at[last] = yaml.safe_load(value) if isinstance(value, str) and last not in _TEXTS else value
     return nested
 
 

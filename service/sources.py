@@ -26,7 +26,8 @@ class SourceMisfit(CallerError):
 class SourceConfig:
     """Where a source comes from and how its time runs.
 
-    lateness_ns: without progress, an event clock is complete up to its newest time less this. idle_timeout_ms: a
+    lateness_ns: without progress, an event clock is complete up to its newest time less this. max_ahead_ns: how far an
+    event clock's times may be ahead of the broker's (service/ahead.py). idle_timeout_ms: a
     partition of an event clock without records for so long of the broker's time gives way to the others; None: never.
     on_late: what happens to an update before the frontier. records: about how many
     updates share a time, None: those that came with the same one. schemas: of format avro. key: the key
@@ -37,6 +38,7 @@ class SourceConfig:
     format: str = "vernier"
     clock: Literal["arrival", "event"] = "arrival"
     lateness_ns: int | None = None
+    max_ahead_ns: int | None = None
     idle_timeout_ms: int | None = 30_000
     on_late: Literal["reject", "advance"] = "reject"
     resolution: Resolution = "exact"

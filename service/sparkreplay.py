@@ -170,7 +170,10 @@ def _settings(app: App, program: Path, workers: int, state: Path) -> Settings:
     """The service's settings: the user's own for Spark (from the environment), a replay's for the rest."""
     exact = {"topic": _TOPIC, "format": "json", "clock": "event", "resolution": "exact", "on_late": "reject"}
     flags: dict[str, object] = {"program": str(program), "workers": workers, "state.path": str(state), "state.keep": 2}
-    flags |= {f"sources.{name}": exact | {"lateness": None, "idle_timeout_ms": None} for name in app.sources}
+    flags |= {
+        f"sources.{name}": exact | {"lateness": None, "max_ahead": None, "idle_timeout_ms": None}
+        for name in app.sources
+    }
     return load(None, flags).settings
 
 

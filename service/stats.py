@@ -58,6 +58,7 @@ CATALOGUE = _catalogue(
         Metric("source_updates_total", "counter", ("source", "sign"), "Updates admitted, by the sign of their diff."),
         Metric("source_bytes_total", "counter", ("source",), "Bytes of the messages read."),
         Metric("source_errors_total", "counter", ("source", "reason"), "Messages sent to the dead letters, by reason."),
+        Metric("source_lost_messages_total", "counter", ("source",), "Messages that were gone before they were read."),
         Metric(
             "source_late_updates_total",
             "counter",

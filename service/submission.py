@@ -33,7 +33,7 @@ from service.updatefiles.lines import split_lines
 from service.updatefiles.marks import without_mark
 from storage.errors import CallerError, VernierError
 from storage.texts import Heap
-from storage.updates import Ints
+from storage.updates import CLOSED, Ints
 
 _BLOCK = 1 << 18
 """Bytes that are decoded without a break, which is some milliseconds."""
@@ -55,6 +55,17 @@ class BadSubmission(CallerError):
     problem: str
 
 
+class BadPromise(CallerError):
+    """A promise is too far ahead of the clock."""
+
+    code = "bad_update"
+    message = (
+        "resolved {upper} is further ahead of the clock than max_ahead of source {source} allows; nothing was sent"
+    )
+    upper: int
+    source: str
+
+
 class BadBody(CallerError):
     """A body is not what its content type says."""
 
@@ -74,7 +85,8 @@ class BodyTooLarge(CallerError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The source that updates are for. frontier: an update before it would be refused as late; None: none would."""
+    """The source that updates are for. frontier: an update before it would be refused as late; None: none would.
+    latest: an update or a promise after it would be too far ahead of the broker's clock."""
 
     name: str
     schema: RowType
@@ -86,6 +98,7 @@ class Target:
     max_message_bytes: int = 8 << 20
     max_decoded_bytes: int = MOST_BYTES
     diff_range: int = DIFF_RANGE
+    latest: int | None = None
 
 
 @dataclass
@@ -131,6 +144,17 @@ class Submission:
             found = np.flatnonzero(bad)
             if len(found):
                 raise BadSubmission(unit=self.unit, number=int(self.numbers[found[0]]), problem=problem)
+        latest = self.target.latest
+        if latest is not None:
+            far = np.flatnonzero(self.time > latest)
+            if len(far):
+                problem = (
+                    f"the time {self.time[far[0]]} is further ahead of the clock than max_ahead of the source allows"
+                )
+                raise BadSubmission(unit=self.unit, number=int(self.numbers[far[0]]), problem=problem)
+            for upper in self.resolved:
+                if latest < upper < CLOSED:
+                    raise BadPromise(upper=upper, source=self.target.name)
         return self
 
     def messages(self, partitions: int, now_ns: int) -> Iterator[tuple[int, bytes]]:

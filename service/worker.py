@@ -39,7 +39,7 @@ from service.link import Link
 from service.mailbox import Mailbox
 from service.memory import relieve
 from service.programs import Program, compiled
-from service.protocol import Assign, Hot, Report, TraceReport
+from service.protocol import DECODED, DECODING, Assign, Hot, Poisoned, Report, TraceReport
 from service.shard import Shard, Stored, store
 from service.sources import DoorConfig
 from service.watch import Watch
@@ -64,7 +64,7 @@ class Job:
     programs' plan. seconds: how long an attempt may take. keep_sources, upserts: see operators/planning/planner.py.
     memory_bytes: what a worker keeps to between epochs; spill: a folder for what is larger; most_bytes: what it may
     take within one, None for its share of what its own machine has; call_seconds: how long a function of the program
-    may take until it is told."""
+    may take until it is told. quarantine_seconds: see service/quarantine.py."""
 
     address: tuple[str, int]
     keys: Keys
@@ -80,6 +80,7 @@ class Job:
     spill: str | None = None
     most_bytes: int | None = None
     call_seconds: float | None = None
+    quarantine_seconds: float = 10.0
 
 
 @dataclass
@@ -219,11 +220,20 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     heap = base.open_heap()
     clock.end("load")
     exchange = process.exchange(assigned)
-    decoded = process.door.decode(rows, start.offsets, start.door, base.held, heap)
+    door = process.door
+    process.link.phase(attempt, DECODING)
+    poisoned = {(one.topic, one.partition, one.offset): one.how for one in start.poisoned}
+    if start.quarantine:
+        found = door.quarantine(rows, start.offsets, poisoned, job.quarantine_seconds)
+        if found:
+            process.link.convicted(attempt, [Poisoned(*place, how) for place, how in found.items()])
+        poisoned |= found
+    decoded = door.decode(rows, start.offsets, start.door, base.held, heap, poisoned)
+    process.link.phase(attempt, DECODED)
     clock.end("decode")
     gathered = exchange.allgather(msgspec.json.encode(decoded.facts))
-    step = process.door.advance(start.door, [msgspec.json.decode(facts) for facts in gathered])
-    admitted = process.door.admit(decoded, base.held, step)
+    step = door.advance(start.door, [msgspec.json.decode(facts) for facts in gathered])
+    admitted = door.admit(decoded, base.held, step)
     clock.end("admit")
     if base.fits(plan):
         state = base.state.fork()

@@ -55,12 +55,16 @@ class TraceEntry(msgspec.Struct, frozen=True):
 
 
 class ViewEntry(msgspec.Struct, frozen=True):
-    """A view: its columns (JSON of the operators' row type), its key columns, the trace that holds it, its since."""
+    """A view: its columns (JSON of the operators' row type), its key columns, the trace that holds it, its since.
+
+    began: the epoch that made it anew from nothing last, where there had been others; its rows do not follow on theirs.
+    """
 
     schema: list[Any]
     key: list[str]
     trace: str
     since: int
+    began: int = 0
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +75,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     shards has. app, program: the program's name and the fingerprint of its plan. held: by source (or operator), by
     shard, updates that wait for a later epoch. door, stats: JSON objects that storage does not look into. offsets: next
     offset to read by topic and partition. changes: by view, this epoch's own change layers of all shards. dead: dead
-    letters of this epoch. cut_at: the frontier at which another number of workers took over last; layers from before it
+    letters of this epoch. topics: the ids of the topics that the offsets are of, by name, as far as the brokers tell
+    them. cut_at: the frontier at which another number of workers took over last; layers from before it
     may overlap in time.
     """
 
@@ -91,6 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     changes: dict[str, list[LayerRef]] = {}
     dead: list[LayerRef] = []
     stats: dict[str, Any] = {}
+    topics: dict[str, str] = {}
     cut_at: int | None = None
     format: int = FORMAT
 

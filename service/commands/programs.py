@@ -13,12 +13,21 @@ from service.commands.base import FILE, Command, flags, no_updates, with_setting
 @click.argument("program", type=FILE)
 @with_settings
 @click.option("--rebuild", is_flag=True, help="If the changed program needs it, read the topics from their beginning.")
+@click.option("--discard-after", metavar="TIME", help="Give up what is in the topics now at or after this data time.")
 @click.option("--print-config", is_flag=True, help="Print all settings and where each comes from, and stop.")
-def up(program: Path, config: Path | None, pairs: tuple[str, ...], rebuild: bool, print_config: bool) -> None:
+def up(
+    program: Path,
+    config: Path | None,
+    pairs: tuple[str, ...],
+    rebuild: bool,
+    discard_after: str | None,
+    print_config: bool,
+) -> None:
     """Run PROGRAM as a service: Spark, the sidecar, and a broker if kafka.embedded is set."""
     from service.settings import load
 
     given = flags(pairs) | {"program": str(program), "state.rebuild": True if rebuild else None}
+    given |= {"state.discard_after": discard_after}
     loaded = load(config, given)
     if print_config:
         click.echo("\n".join(loaded.lines()))

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from operators.errors import meant
+from operators.language.duration import nanoseconds
 from operators.language.schema import RowType
 from service.clocks import round_up_one
 from service.delivery import Delivery
@@ -105,6 +106,7 @@ class Ingest:
             self._settings.max_message_bytes,
             self._settings.max_decoded_bytes,
             self._settings.diff_range,
+            None if clock == "arrival" or said.max_ahead is None else time.time_ns() + nanoseconds(said.max_ahead),
         )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from service.control import Standing
+from service.instants import format_instant
 from service.reader import Snapshot
 from service.sidecar.options import Options
 from service.trouble import Trouble
+from storage.updates import CLOSED
 
 
 def laggards(
@@ -46,9 +48,28 @@ def laggards(
             reasons.append(
                 {"laggard": f"source {source}", "why": f"partition {partition} has {int(lag)} unread messages"}
             )
+    reasons += _ahead(snapshot, options, now_ns)
     if not closed:
         reasons += _held_back(snapshot, options)
     return reasons
+
+
+def _ahead(snapshot: Snapshot, options: Options, now_ns: int) -> list[dict[str, Any]]:
+    """The sources, or views, whose frontier the clock has not reached: what is final there cannot have happened yet."""
+    limit = now_ns + options.stale_after_ms * 1_000_000
+    sources = snapshot.stats.facts.get("sources", {})
+    told = {name: about.get("frontier") for name, about in sources.items()}
+    far = {f"source {name}": int(at) for name, at in told.items() if at is not None and limit < int(at) < CLOSED}
+    if not far and limit < snapshot.frontier < CLOSED:
+        far = {"pipeline": snapshot.frontier}
+    return [
+        {
+            "laggard": who,
+            "why": f"its frontier {at} ({format_instant(at)}) is {(at - now_ns) / 1e9:.0f} s ahead of the clock, so "
+            "updates of now are late; see `vernier up --discard-after`",
+        }
+        for who, at in far.items()
+    ]
 
 
 def _held_back(snapshot: Snapshot, options: Options) -> list[dict[str, Any]]:

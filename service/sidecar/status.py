@@ -240,7 +240,10 @@ def _source_frontiers(about: Mapping[str, Any]) -> dict[str, Any]:
     partitions = about.get("partitions", {})
     return {
         "frontier": _listed(about.get("frontier")),
-        "partitions": {number: _listed(partition.get("frontier")) for number, partition in partitions.items()},
+        "partitions": {
+            number: None if partition.get("state") == "idle" else _listed(partition.get("frontier"))
+            for number, partition in partitions.items()
+        },
     }
 
 
@@ -251,6 +254,11 @@ def _source_details(snapshot: Snapshot) -> dict[str, Any]:
         "late": _numbers(snapshot, "source_late_updates_total", ("source", "action")),
     }
     details = {name: dict(about) for name, about in _sources(snapshot).items()}
+    for about in details.values():
+        parts = [part["frontier"] for part in about.get("partitions", {}).values() if part["frontier"] is not None]
+        if about.get("state") == "idle" and parts:
+            # It gives way to the others; this is how far it was.
+            about["frontier"] = min(parts, key=int)
     for what, rows in counted.items():
         for row in rows:
             name, kind = list(row.values())[:2]

@@ -19,6 +19,7 @@ import numpy as np
 import xxhash
 
 from operators.language.schema import RowType
+from service.ahead import discarded
 from service.newest import Newest
 from service.viewstate import ViewState, by_time, changes_between, sum_until
 from storage.errors import EpochGone, StorageError
@@ -39,7 +40,8 @@ _log = logging.getLogger("vernier.publisher")
 class ViewType:
     """What a view's rows are. schema: columns in the program's order; stored: those of the words, key columns first.
 
-    meaning: changes with what the view computes; rows of one meaning continue those of the same one only.
+    meaning: changes with what the view computes, and when it is made anew from nothing; rows of one meaning continue
+    those of the same one only.
     """
 
     name: str
@@ -52,7 +54,8 @@ class ViewType:
     def of(name: str, entry: ViewEntry) -> ViewType:
         """The type of a manifest's view."""
         schema = RowType.from_json(entry.schema)
-        meaning = xxhash.xxh3_64_hexdigest(msgspec.json.encode([entry.trace, entry.schema, entry.key]))
+        said = [entry.trace, entry.schema, entry.key, *([entry.began] if entry.began else [])]
+        meaning = xxhash.xxh3_64_hexdigest(msgspec.json.encode(said))
         return ViewType(name, schema, tuple(entry.key), ViewState.stored_type(schema, entry.key), meaning)
 
 
@@ -84,6 +87,7 @@ class Part:
     upper: int
     views: Mapping[str, ViewType]
     layers: Mapping[str, Sequence[Layer]]
+    began: int = 0
 
 
 class History:
@@ -92,7 +96,7 @@ class History:
     def __init__(self, state: StateDirectory, most: int = MOST_PARTS) -> None:
         self._state, self._newest = state, Newest(state)
         self._parts: deque[Part] = deque(maxlen=most)
-        self._types: dict[tuple[str, str, str], ViewType] = {}
+        self._types: dict[tuple[str, str, str, int], ViewType] = {}
         self._seen = NO_EPOCH
 
     @property
@@ -113,7 +117,11 @@ class History:
         before = len(self._parts)
         for epoch in range(first, head + 1):
             try:
-                self._parts.append(self._part(self._state.manifest(epoch)))
+                part = self._part(self._state.manifest(epoch))
+                if self._parts and part.began != self._parts[-1].began:
+                    # What was before has no part in what is now, though it may have been final for longer.
+                    self._parts.clear()
+                self._parts.append(part)
             except (StorageError, EpochGone) as error:
                 if epoch == head:
                     raise
@@ -165,7 +173,8 @@ class History:
         segments: dict[str, Segment] = {}
         layers = {name: self._open(refs, segments) for name, refs in manifest.changes.items() if refs}
         views = {name: self._type(name, entry) for name, entry in manifest.views.items()}
-        return Part(manifest.epoch, manifest.app, manifest.lower, manifest.upper, views, layers)
+        began = max((entry.began for entry in manifest.views.values()), default=0)
+        return Part(manifest.epoch, manifest.app, manifest.lower, manifest.upper, views, layers, began)
 
     def _open(self, refs: Sequence[LayerRef], segments: dict[str, Segment]) -> list[Layer]:
         for ref in refs:
@@ -175,7 +184,7 @@ class History:
 
     def _type(self, name: str, entry: ViewEntry) -> ViewType:
         """One object for all epochs of one meaning."""
-        key = (name, entry.trace, str(entry.schema))
+        key = (name, entry.trace, str(entry.schema), entry.began)
         if key not in self._types:
             self._types[key] = ViewType.of(name, entry)
         return self._types[key]
@@ -190,6 +199,10 @@ class History:
             refs = [ref for shard in manifest.traces[entry.trace].shards for ref in shard]
             layers = self._open(refs, {})
         own, upper, since = self._type(view, entry), manifest.upper, entry.since
+        back = discarded(manifest.door) if anew else None
+        if frontier is not None and back is not None and frontier > back:
+            # What has gone out was final too early: an operator has set the service back.
+            frontier = back
         if frontier is not None and frontier >= upper:
             return []
         heap = _heap(own, layers)

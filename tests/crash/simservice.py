@@ -21,7 +21,7 @@ from service.deadletter import DeadLetter
 from service.epochs import Epochs
 from service.errors import LettersNotSent, SparkFailed
 from service.keys import Keys
-from service.protocol import Assign, Hot, Report
+from service.protocol import Assign, Hot, Poisoned, Report
 from service.rendezvous import Attempt, Rendezvous
 from service.runner import Runner
 from service.settings import load
@@ -149,7 +149,19 @@ class SimLink:
         pass
 
     def assigned(self, attempt: str, seconds: float) -> Assign:
-        return Assign(attempt, self.index, [""] * self._service.workers, self._service.epochs.start)
+        current = self._service.runner.rendezvous._named(attempt)
+        assert current is not None
+        return Assign(attempt, self.index, [""] * self._service.workers, current.start)
+
+    def phase(self, attempt: str, phase: str) -> None:
+        current = self._service.runner.rendezvous._named(attempt)
+        assert current is not None
+        current._phases[self] = phase  # type: ignore[index]
+
+    def convicted(self, attempt: str, messages: list[Poisoned]) -> None:
+        current = self._service.runner.rendezvous._named(attempt)
+        assert current is not None
+        current.convicted += messages
 
     def report(self, report: Report) -> None:
         self.reports.append(report)

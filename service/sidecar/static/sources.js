@@ -30,7 +30,8 @@ export class Sources {
       const parts = Object.entries(about.partitions ?? {});
       (parts.length ? parts : [["–", {}]]).forEach(([number, part], i) => {
         const whole = (value) => (i ? "" : value === undefined ? "–" : grouped(value));
-        const frontier = part.frontier ? clockParts(BigInt(part.frontier))[0] : "–";
+        const reached = part.frontier ? clockParts(BigInt(part.frontier))[0] : "–";
+        const frontier = part.state === "idle" ? "idle" : reached;
         const cells = [
           i ? "" : name,
           number,
@@ -65,7 +66,7 @@ export class Sources {
     }
     this.body.replaceChildren(...lines);
     this.lanes.sources = Object.entries(sources)
-      .filter(([, about]) => about.frontier)
+      .filter(([, about]) => about.frontier && about.state !== "idle")
       .map(([name, about]) => ({ name, frontier: BigInt(about.frontier) }));
   }
 }

@@ -1,0 +1,203 @@
+"""Quarantine: which messages of an epoch kill or hang whoever decodes them.
+
+An attempt that ended while a worker was decoding is tried again in quarantine. There the worker first decodes its
+messages in forked children: in chunks, and where a chunk fails one by one. A message is convicted when a child dies,
+hangs or raises on it alone, and a second child that decodes nothing else does so, too. Signals from outside, a machine
+that is out of memory for a moment, or processes that are stopped for a while convict nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import resource
+import signal
+import struct
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from storage.errors import InvariantError
+
+CHUNK = 256
+"""Messages that a child decodes together while nothing is wrong with them."""
+
+WALL = 3
+"""How many times the limit of processor time a message may sleep, for one that waits and does not work."""
+
+_TICK_SECONDS = 0.02
+_LONGEST_TICK = 0.2
+_DETAIL_BYTES = 400
+_RAISED = 3
+_ASLEEP = (psutil.STATUS_SLEEPING, psutil.STATUS_DISK_SLEEP, psutil.STATUS_IDLE)
+_HEAD = struct.Struct("<qq")
+"""The range that the child works at, and how many bytes of what it says."""
+
+Range = tuple[int, int]
+
+
+class QuarantineBroken(InvariantError):
+    """A child of the quarantine died before it looked at any message."""
+
+    message = "quarantine cannot be held: its process {how} before it decoded anything"
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a child failed, and at which of its ranges."""
+
+    at: int
+    how: str
+
+
+def convict(
+    count: int, decode: Callable[[int, int], None], control: Callable[[], None], seconds: float
+) -> dict[int, str]:
+    """Which of `count` messages cannot be decoded, and what each does to its process.
+
+    decode: decodes the messages [start, stop), in a child of this process. control: decodes something harmless in the
+    same way. seconds: of processor time that a message may take. Raises QuarantineBroken.
+    """
+    found: dict[int, str] = {}
+    at = 0
+    while at < count:
+        chunks = [(start, min(start + CHUNK, count)) for start in range(at, count, CHUNK)]
+        failure = _try(chunks, decode, control, seconds)
+        if failure is None:
+            break
+        start, at = chunks[failure.at]
+        while start < at:
+            single = [(one, one + 1) for one in range(start, at)]
+            if (suspected := _try(single, decode, control, seconds)) is None:
+                break
+            suspect = single[suspected.at]
+            confirmed = _try([suspect], decode, control, seconds)
+            if confirmed is not None:
+                found[suspect[0]] = confirmed.how
+            start = suspect[1]
+    return found
+
+
+def _try(
+    ranges: Sequence[Range], decode: Callable[[int, int], None], control: Callable[[], None], seconds: float
+) -> Failure | None:
+    """Decode ranges in a child, one after another; None when it came to the end."""
+    with mmap.mmap(-1, mmap.PAGESIZE) as shared, contextlib.ExitStack() as pipes:
+        _HEAD.pack_into(shared, 0, -1, 0)
+        # Nothing is ever written to it: the child sees its end when this process has ended.
+        theirs, mine = os.pipe()
+        pipes.callback(os.close, mine)
+        pid = _fork()
+        if pid == 0:
+            _live(shared, theirs, mine, ranges, decode, control, seconds)
+        os.close(theirs)
+        how = _await(pid, shared, seconds)
+        at, length = _HEAD.unpack_from(shared, 0)
+        if how is None:
+            return None
+        if length:
+            how = bytes(shared[_HEAD.size : _HEAD.size + length]).decode("utf-8", "replace")
+    if at < 0:
+        raise QuarantineBroken(how=how)
+    return Failure(at, how)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # The worker has threads, none of which the child needs; and one that hangs for them convicts nobody (control).
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _await(pid: int, shared: mmap.mmap, seconds: float) -> str | None:
+    """Wait for the end of a child; what it died of, or what it was ended for.
+
+    The clock counts moments in which this process runs and the child sleeps: work has its own limit, and nobody is
+    blamed for being stopped or for a machine that is busy.
+    """
+    child = psutil.Process(pid)
+    at, waited, last = -1, 0.0, time.monotonic()
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return _ended(status, seconds)
+        time.sleep(_TICK_SECONDS)
+        now = time.monotonic()
+        waited, last = waited + (min(now - last, _LONGEST_TICK) if child.status() in _ASLEEP else 0.0), now
+        reached = _HEAD.unpack_from(shared, 0)[0]
+        if reached != at:
+            at, waited = reached, 0.0
+        elif waited > seconds * WALL:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return f"slept for more than {seconds * WALL:g} s"
+
+
+def _ended(status: int, seconds: float) -> str | None:
+    """What a child died of; None when it came to the end."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number == signal.SIGXCPU:
+            return f"took more than {seconds:g} s of processor time"
+        with contextlib.suppress(ValueError):
+            return f"died of {signal.Signals(number).name}"
+        return f"died of signal {number}"
+    code = os.WEXITSTATUS(status)
+    return None if code == 0 else f"ended with status {code}"
+
+
+def _live(
+    shared: mmap.mmap,
+    leash: int,
+    theirs: int,
+    ranges: Sequence[Range],
+    decode: Callable[[int, int], None],
+    control: Callable[[], None],
+    seconds: float,
+) -> None:
+    """A child's life; it never returns."""
+    status = _RAISED
+    try:
+        os.close(theirs)
+        for handled in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU):
+            signal.signal(handled, signal.SIG_DFL)
+        # Connections of the worker are not to outlive it here.
+        os.closerange(3, leash)
+        os.closerange(leash + 1, 1 << 16)
+        threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
+        _allow(seconds * WALL)
+        with contextlib.suppress(Exception):
+            control()
+        for number, (start, stop) in enumerate(ranges):
+            _HEAD.pack_into(shared, 0, number, 0)
+            _allow(seconds)
+            decode(start, stop)
+        status = 0
+    except BaseException as error:
+        said = f"raised {type(error).__name__}: {error}".encode()[:_DETAIL_BYTES]
+        shared[_HEAD.size : _HEAD.size + len(said)] = said
+        _HEAD.pack_into(shared, 0, _HEAD.unpack_from(shared, 0)[0], len(said))
+    finally:
+        os._exit(status)
+
+
+def _allow(seconds: float) -> None:
+    """Let this process work for so long from now on; also when whoever started it is gone."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    until = int(used.ru_utime + used.ru_stime + seconds) + 1
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    if hard != resource.RLIM_INFINITY:
+        until = min(until, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (until, hard))
+
+
+def _watch(leash: int) -> None:
+    """End with the worker: the kernel closes its end of the pipe."""
+    os.read(leash, 1)
+    os._exit(1)
