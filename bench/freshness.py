@@ -123,12 +123,12 @@ def watch(url: str, seconds: float, seen: list[tuple[int, int]], sent: Load, beg
 def spin(settings: Settings, flags: dict[str, str], kind: str, rate: float, seconds: float, warm: float) -> list[float]:
     """Milliseconds from each batch's sending to the end of the foreachBatch that had its rows."""
     with sending(settings, rate) as sent:
-        began = time.time_ns() + int(warm * 1e9)
         command = [sys.executable, "-m", "bench.freshness", "--loop", kind, "--seconds", str(warm + seconds)]
         ran = subprocess.run(
             [*command, "--flags", json.dumps(flags)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
     batches = json.loads(ran.stdout.splitlines()[-1])
+    began = batches[0][0] + int(warm * 1e9)
     ends = {p: [offsets[str(p)] for _, offsets in batches] for p in range(settings.workers)}
     found = []
     for at, _, futures in sent.sent:
@@ -162,6 +162,8 @@ def loop(settings: Settings, kind: str, seconds: float) -> None:
 
         door = DoorConfig({}, partitions={TOPIC: settings.workers})
         query = start_query(open_stream(spark, settings, door, {}, None), epoch, Path(scratch) / "checkpoint")
+        while not done:
+            query.awaitTermination(1)
         query.awaitTermination(int(seconds))
         # The second batch that ends from now on has begun within the time that counts, however slow the machine is.
         asked = time.time_ns()

@@ -46,6 +46,8 @@ _BROKER_SECONDS = 2.5
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 _STEADY_SECONDS = 30
 _POLL_SECONDS = 0.1
+_BROKER_SECONDS = 300
+"""A broker that dies is told at once; one that only starts slowly, on a machine with much to do, is waited for."""
 _log = logging.getLogger("vernier.up")
 
 Say = Callable[[str], None]
@@ -278,7 +280,7 @@ class Supervisor:
             self.broker = EmbeddedBroker(settings.broker_data, port, heap_mb=settings.shares.broker_heap >> 20)
             self._starting = self.broker
             try:
-                self.broker.start()
+                self.broker.start(_BROKER_SECONDS)
             except BrokerError:
                 if self._stop.is_set():
                     return
@@ -334,7 +336,7 @@ class Supervisor:
     def _restart_broker(self, broker: EmbeddedBroker) -> None:
         self.say("broker: died, started again")
         try:
-            broker.start()
+            broker.start(_BROKER_SECONDS)
         except BrokerError as error:
             self.say(f"broker: {error}")
             self._stop.wait(1)
