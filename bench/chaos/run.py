@@ -123,7 +123,6 @@ def service_of(plan: Plan, folder: Path, disk: SmallDisk, group: Group) -> Servi
         sinks=SINKS,
         state={"path": str(disk.folder / "state")},
         log={"directory": str(folder / "logs")},
-        epoch={"timeout_ms": 120_000},
         **limited,
     )
 

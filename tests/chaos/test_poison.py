@@ -1,0 +1,37 @@
+"""The door refuses each hostile message of the chaos test for the reason that the test says."""
+
+import pytest
+
+from bench.chaos.poison import MESSAGES
+from bench.chaos.program import app
+from bench.chaos.sources import SETTINGS, resolved
+from service.door import Door
+from service.settings import load
+from service.sources import DoorConfig
+from tests.door.log import Service, Topics
+
+
+def doors(source: str) -> Service:
+    settings = load(None, {f"sources.{name}": about for name, about in SETTINGS.items()}, {}).settings
+    config = settings.door(app, {name: int(about["partitions"]) for name, about in SETTINGS.items()})
+    mine = DoorConfig({source: config.sources[source]}, partitions={source: config.partitions[source]})
+    return Service(Door({source: app.sources[source].schema}, mine))
+
+
+@pytest.mark.parametrize("source", sorted(SETTINGS))
+def test_each_is_refused_for_its_reason(source: str) -> None:
+    topics, service = Topics(), doors(source)
+    for partition in range(SETTINGS[source]["partitions"]):
+        topics.append(source, partition, resolved(source, 1_000), key=b"null")
+    before = service.epoch(topics.records)[0].upper
+    assert before > 5 or SETTINGS[source]["clock"] == "arrival", "what is late must be so"
+    told = []
+    for message in MESSAGES:
+        if message.source == source:
+            record = topics.append(source, 0, message.value, key=message.key)
+            service.epoch([record])
+            (letter,) = service.letters
+            service.letters.clear()
+            told.append((message.name, letter.reason, message.reason or letter.reason))
+    assert [(name, found) for name, found, _ in told] == [(name, wanted) for name, _, wanted in told]
+    assert not service.entered
