@@ -48,25 +48,53 @@ export class Changes {
     at("paused").hidden = !paused;
     if (!this.fresh || paused) return;
     this.fresh = false;
-    this.list.replaceChildren(...this.newest.map((change, i) => this.#line(change, i)).reverse());
+    this.list.replaceChildren(...this.#paired().map((change, i) => this.#line(change, i)).reverse());
     this.list.removeAttribute("aria-activedescendant");
   }
 
-  #line({ row, time, diff }, i) {
+  /** The newest changes; a row that goes and one of its key that comes at the same time are one: old → new. */
+  #paired() {
+    const key = this.session.view?.key ?? [],
+      lines = [],
+      open = new Map();
+    for (const change of this.newest) {
+      const place = JSON.stringify([change.time, ...key.map((name) => change.row[name])]);
+      const other = open.get(place);
+      if (other && Math.abs(change.diff) === 1 && other.diff === -change.diff) {
+        const [old, now] = change.diff > 0 ? [other, change] : [change, other];
+        lines[lines.indexOf(other)] = { ...now, old: old.row };
+        open.delete(place);
+        continue;
+      }
+      open.set(place, change);
+      lines.push(change);
+    }
+    return lines;
+  }
+
+  #line({ row, time, diff, old }, i) {
+    const spelled = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : String(value));
     const names = Object.entries(row)
       .map(([name, value]) => `${name} ${JSON.stringify(value)}`)
       .join(", ");
+    const differs = ([name, value]) => old && spelled(old[name]) !== spelled(value);
     const line = el(
       "li",
       { id: `change-${i}`, role: "option", "aria-selected": "false", title: `${names} at ${time}` },
       el("span", { class: "at" }, clockParts(BigInt(time)).join("")),
-      el("span", { class: `sign ${diff > 0 ? "plus" : "minus"}` }, diff > 0 ? `+${diff}` : `−${-diff}`),
+      el(
+        "span",
+        { class: `sign ${old ? "" : diff > 0 ? "plus" : "minus"}` },
+        old ? "→" : diff > 0 ? `+${diff}` : `−${-diff}`,
+      ),
       el(
         "span",
         { class: "what" },
-        Object.values(row)
-          .map((value) => (typeof value === "object" ? JSON.stringify(value) : value))
-          .join("  "),
+        ...Object.entries(row).flatMap(([name, value], j, all) => [
+          j ? "  " : null,
+          all.length > 1 ? el("span", { class: "muted" }, `${name} `) : null,
+          differs([name, value]) ? `${spelled(old[name])} → ${spelled(value)}` : spelled(value),
+        ]),
       ),
     );
     line.time = BigInt(time);

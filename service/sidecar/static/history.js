@@ -20,9 +20,10 @@ export class History {
       this.held = false;
     });
     at("live").addEventListener("click", () => (session.live ? session.lookBack(session.last) : session.goLive()));
-    session.addEventListener("moved", () => {
-      this.moved = true;
-    });
+    for (const told of ["moved", "broken"])
+      session.addEventListener(told, () => {
+        this.moved = true;
+      });
   }
 
   /** Show where the session stands; with each frame, so that a burst of events costs one drawing. */
@@ -36,7 +37,8 @@ export class History {
     showTime(at("frontier"), session.frontier);
     showTime(at("since"), session.since);
     at("live").setAttribute("aria-pressed", String(session.live));
-    say(at("live"), session.live ? "● Live" : "○ Go live");
+    at("live").classList.toggle("broken", session.live && session.broken);
+    say(at("live"), !session.live ? "○ Go live" : session.broken ? "◌ Cut off" : "● Live");
     if (!this.held)
       this.slider.value =
         session.live || length <= 0n ? SLIDER : Number(((shown - session.since) * BigInt(SLIDER)) / length);

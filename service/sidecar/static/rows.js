@@ -18,6 +18,7 @@ export class Rows {
     this.drawn = 0;
     this.dirty = false;
     this.problem = "";
+    this.hint = "";
     scroller.addEventListener(
       "scroll",
       () => {
@@ -41,6 +42,7 @@ export class Rows {
     this.scroller.scrollTop = 0;
     this.pending = [];
     this.dirty = false;
+    this.hint = "";
     say(at("note"), "");
   }
 
@@ -100,6 +102,8 @@ export class Rows {
     this.dirty = false;
     this.drawn = now;
     this.drawer.draw(this.set, now);
+    // Columns are fitted before rows are made: a wider value needs another drawing, also when no change comes.
+    this.dirty = this.drawer.changed === true;
     this.#explain();
   }
 
@@ -114,6 +118,8 @@ export class Rows {
     else if (!words && !set.all.length) words = "No rows at this time.";
     if (!words && set.edge)
       words = `The first ${grouped(set.size)} rows in the order of the key. For others ask /v1/views/${this.about.name}?where=…`;
+    if (!words && this.hint) words = this.hint;
+    if (!words && this.drawer.names?.length > 1) words = `Each box is ${this.drawer.names.join(", ")}.`;
     say(at("note"), words);
   }
 }

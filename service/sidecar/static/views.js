@@ -96,7 +96,10 @@ export class Views {
       }),
     );
     const wanted = new URLSearchParams(location.hash.slice(1)).get("view");
-    const first = this.views.find((view) => view.name === wanted) ?? this.views[0];
-    if (first) this.session.choose(first);
+    const found = this.views.find((view) => view.name === wanted),
+      first = found ?? this.views[0];
+    if (!first) return;
+    this.session.choose(first);
+    if (wanted && !found) this.rows.hint = `There is no view “${wanted}”; this is ${first.name}.`;
   }
 }
