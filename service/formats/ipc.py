@@ -54,6 +54,8 @@ def read_stream(buffer: pa.Buffer, width: int, most: int) -> Columns:
         count = sum(batch.num_rows for batch in batches)
         size = count * (width + 2) * _WORD
         for batch in batches:
+            if batch.num_rows < 0:
+                raise Refusal("decode", f"not an Arrow stream: a batch of {batch.num_rows} rows")
             batch.validate()
             if size <= most:
                 # Lengths of views are read before the views are followed.

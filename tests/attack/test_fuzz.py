@@ -21,6 +21,7 @@ def told(outcome: Outcome, seed: int) -> str:
     return f"seed {seed}, {outcome}: {outcome.findings[:3]}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("target", TARGETS)
 def test_mutants_are_dead_letters_or_enter(target: str) -> None:
@@ -72,6 +73,7 @@ def grow(messages: Sequence[Message], number: int) -> Found:
     return 0, len(messages), [("too much", one) for one in messages if _MARK in (one[1] or b"")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("defect", "said"), [("die", "dies with status 3"), ("fail", "ZeroDivision"), ("grow", "too m")]
 )
