@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,8 @@ class Numbers:
     """When the transaction under way began; 0 between two."""
 
     def __post_init__(self) -> None:
+        self.halt, self.halted = threading.Event(), threading.Event()
+        """A long transaction: while `halt` is set, one waits when half of it is sent, and sets `halted`."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -59,6 +61,15 @@ class Numbers:
             assert time.monotonic() < deadline, f"{self.commits} commits, {self.failures[-3:]}"
             self._stop.wait(0.02)
 
+    def _records(self, following: int) -> Iterator[dict[str, Any]]:
+        for number, record in enumerate(records(self.topic, following)):
+            if number == RECORDS // 2 and self.halt.is_set():
+                self.halted.set()
+                while self.halt.is_set() and not self._stop.is_set():
+                    self._stop.wait(0.02)
+                self.halted.clear()
+            yield record
+
     def _run(self) -> None:
         client = {"bootstrap_servers": self.bootstrap}
         short = {"bootstrap_timeout_ms": 2_000, "max_block_ms": 5_000, "linger_ms": 2}
@@ -71,7 +82,7 @@ class Numbers:
                         transactions.open()
                         following = position(self.bootstrap, self.topic)
                     self.began = time.monotonic()
-                    transactions.commit(records(self.topic, following))
+                    transactions.commit(self._records(following))
                     following += RECORDS
                     self.commits += 1
                 except (KafkaError, AssertionError) as error:
@@ -118,6 +129,17 @@ def attack(broker: EmbeddedBroker, numbers: Numbers, times: int, chance: random.
             numbers.until(lambda: numbers.began > 0)
         kind = chance.choice(("kill", "stop for long", "stop"))
         done[kind] += 1
+        if kind == "kill" and chance.random() < 0.5:
+            # In the middle of a transaction: what of it is sent expires, and the rest is sent to the next broker.
+            done["of these halfway"] += 1
+            numbers.halt.set()
+            numbers.until(numbers.halted.is_set)
+            broker.kill()
+            end = time.monotonic() + 2.5
+            numbers.until(lambda end=end: time.monotonic() >= end)  # type: ignore[misc]
+            broker.start()
+            numbers.halt.clear()
+            continue
         if kind == "kill":
             broker.kill()
             if chance.random() < 0.5:
