@@ -37,6 +37,8 @@ PROGRAM = Path(__file__).with_name("program.py")
 DISK_MB = 1024
 READY_SECONDS = 60
 """After the last fault the service must say that it is ready within this."""
+START_SECONDS = 1800
+"""How long the first start may take, on a machine that has other things to do."""
 RECOVERY_SECONDS = 600
 """A fault after which no answer comes for so long ends the run."""
 Say = Callable[[str], None]
@@ -118,7 +120,7 @@ def service_of(plan: Plan, folder: Path, disk: SmallDisk, group: Group) -> Servi
         plan.workers,
         program,
         group.enter,
-        RECOVERY_SECONDS,
+        START_SECONDS,
         sources=SETTINGS | odd_settings(schema),
         sinks=SINKS,
         state={"path": str(disk.folder / "state")},
