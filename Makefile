@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup setup-run run test test-all test-programs check bench bench-full image try-image docs golden kernels lock format clean
+.PHONY: help setup setup-run run test test-all test-programs check bench bench-full image try-image docs golden kernels test-kernels lock format clean
 
 PY := .venv/bin/python
 # JAVA_HOME and PYSPARK_PYTHON, as set-up found them
@@ -54,6 +54,9 @@ golden: setup ## rewrite the golden files from what the code says now; review th
 
 kernels: setup ## compile the numba kernels again, from nothing
 	@$(PY) -m service.setup kernels --force
+
+test-kernels: setup ## the kernels' own tests with every index checked, and interpreted
+	@$(ENV) exec tools/test-kernels.sh $(ARGS)
 
 lock: setup ## write requirements.lock (and the image's part of it) anew from pyproject.toml (ARGS=--upgrade for the newest)
 	@.venv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \

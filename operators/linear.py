@@ -70,6 +70,7 @@ class Enter(Operator):
         data = self.input.out
         self.out = None
         if data is not None and now[-1] == 0:
+            data = np.ascontiguousarray(data)
             self.out = relocate(data, self.op.width, self.input.depth, np.array(now, np.int64), 1)
 
 

@@ -19,7 +19,8 @@ def load() -> None:
     import service.worker  # noqa: F401  (to have it in memory)
     from service.warm import warm
 
-    warm()
+    # Says something only where set-up has not compiled for this processor.
+    warm(lambda what: print(f"kernels: {what}", file=sys.stderr, flush=True))
     gc.collect()
     gc.freeze()
 

@@ -6,6 +6,8 @@ python -m service.setup kernels [--force]    compile the numba kernels ahead of 
 
 import hashlib
 import importlib.metadata
+import os
+import platform
 import re
 import sys
 import time
@@ -73,18 +75,26 @@ def compiled() -> bool:
 
 
 def _fingerprint() -> str:
-    digest = hashlib.sha256(f"{sys.version} {importlib.metadata.version('numba')}".encode())
-    for path in kernel_sources():
+    digest = hashlib.sha256(f"{sys.version} {importlib.metadata.version('numba')} {_processor()}".encode())
+    for path in (*kernel_sources(), *(ROOT / "storage" / "kernels").glob("*.txt")):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def _processor() -> str:
+    """What kernels are compiled for, as storage/kernels/processor.py settles it, without importing numba."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text(encoding="utf-8").splitlines() if about.exists() else [platform.machine()]
+    own = sorted({line for line in lines if line.startswith(("flags", "Features", "model name", platform.machine()))})
+    return " ".join((os.environ.get("NUMBA_CPU_NAME", ""), *own))
 
 
 def kernels(*, force: bool = False, say: Callable[[str], None] = lambda line: None) -> float:
     """Compile the kernels unless nothing changed since the last time; returns the seconds it took, 0.0 when skipped.
 
-    Half a minute of one core when fresh, less after an edit (what the edit does not concern stays in numba's cache),
-    ~20 ms when there is nothing to do. `force` empties the cache first. Raises what a kernel that does not compile
-    raises.
+    A minute of two cores when fresh, less after an edit (what the edit does not concern stays in numba's cache) or an
+    interruption (each kernel is kept once it is compiled), milliseconds when there is nothing to do. `force` empties
+    the cache first. Raises RuntimeError when a kernel does not compile.
     """
     now = _fingerprint()
     if not force and compiled():
@@ -94,7 +104,7 @@ def kernels(*, force: bool = False, say: Callable[[str], None] = lambda line: No
             for cached in [*(ROOT / folder).rglob("*.nbi"), *(ROOT / folder).rglob("*.nbc")]:
                 cached.unlink(missing_ok=True)
     started = time.monotonic()
-    importlib.import_module("service.warm").warm(lambda what: say(f"kernels: {what}"))
+    importlib.import_module("service.warm").prepare(lambda what: say(f"kernels: {what}"))
     STAMP.parent.mkdir(exist_ok=True)
     STAMP.write_text(now, encoding="utf-8")
     return time.monotonic() - started

@@ -13,7 +13,7 @@ from numba import njit
 from operators.kernels.aggregating import KIND, LIMIT, MAX, PRESENT
 from operators.kernels.rounds import below
 from storage.kernels.cells import cell, more_rows, put
-from storage.kernels.sorting import add_checked
+from storage.kernels.sorting import add_checked, stable_order
 from storage.kernels.status import OVERFLOW
 
 _NEVER = np.iinfo(np.int64).max
@@ -26,7 +26,9 @@ _ROOM = 64
 def _grown(rows: np.ndarray, size: int) -> np.ndarray:
     """Rows of at least `size` columns, beginning with these."""
     more = np.empty((rows.shape[0], 2 * size), np.int64)
-    more[:, : rows.shape[1]] = rows
+    for i in range(rows.shape[0]):
+        for c in range(rows.shape[1]):
+            put(more, i, c, cell(rows, i, c))
     return more
 
 
@@ -51,7 +53,7 @@ def _schedule(visits, first, count, rows, i, start, now):  # type: ignore[no-unt
 @njit(cache=True)
 def _sort_many(times: np.ndarray, diffs: np.ndarray, first: int, stop: int) -> None:
     """Order [first, stop) by time."""
-    order = np.argsort(times[first:stop], kind="mergesort")
+    order = stable_order(times[first:stop])
     one, two = times[first:stop].copy(), diffs[first:stop].copy()
     for i in range(stop - first):
         times[first + i], diffs[first + i] = one[order[i]], two[order[i]]

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.cells import cell, more_rows, put, word
-from storage.kernels.sorting import add_checked
+from storage.kernels.sorting import add_checked, stable_order
 from storage.kernels.status import OVERFLOW
 
 KEY, FRESH, OTHER = 0, 1, 2
@@ -49,11 +49,6 @@ def _accumulate(acc, listed, place, live, fact, change):  # type: ignore[no-unty
         place[moved] = place[fact]
         place[fact] = -1
     return live, wrapped
-
-
-@njit(cache=True, inline="always")
-def _time_order(times: np.ndarray) -> np.ndarray:
-    return np.argsort(times, kind="mergesort")
 
 
 @njit(cache=True, inline="always")
@@ -245,8 +240,8 @@ def pair_rows(  # type: ignore[no-untyped-def]
         list_e = np.empty(facts_e, np.int64)
         place_e = np.full(facts_e, -1, np.int64)
         live_e = 0
-        order_f = _time_order(fresh[f0:f1, time_f].copy())
-        order_e = _time_order(entries[e0:e1, vo].copy())
+        order_f = stable_order(fresh[f0:f1, time_f].copy())
+        order_e = stable_order(entries[e0:e1, vo].copy())
         i, j = 0, 0
         while i < n or j < m:
             if count >= most:

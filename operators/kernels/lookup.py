@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from operators.kernels.joining import multiply
+from storage.kernels.cells import more_rows
 from storage.kernels.sorting import add_checked
 from storage.kernels.status import OVERFLOW
 
@@ -23,7 +24,15 @@ def pair_at(  # type: ignore[no-untyped-def]
     width = index.shape[0]
     out = np.empty((fresh.shape[0] - start + 16, width + 2), np.int64)
     count = 0
-    for r in range(np.searchsorted(runs, start, side="right") - 1, runs.shape[0] - 1):
+    # The last run that begins at `start` or before it.
+    first_run, beyond = 0, runs.shape[0]
+    while beyond - first_run > 1:
+        middle = (first_run + beyond) >> 1
+        if runs[middle] <= start:
+            first_run = middle
+        else:
+            beyond = middle
+    for r in range(first_run, runs.shape[0] - 1):
         for f in range(max(start, runs[r]), runs[r + 1]):
             if count >= most:
                 return out[:count], 0, f
@@ -50,9 +59,7 @@ def pair_at(  # type: ignore[no-untyped-def]
                 if wrapped:
                     return out[:0], OVERFLOW, f
                 if count == out.shape[0]:
-                    grown = np.empty((2 * count, width + 2), np.int64)
-                    grown[:count] = out
-                    out = grown
+                    out = more_rows(out, count)
                 for c in range(width):
                     at = index[c]
                     out[count, c] = fresh[f, 1 + at] if at < k + v else entries[first, at - k - v]

@@ -32,7 +32,8 @@ from operators.kernels.aggregating import (
     want_number,
 )
 from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS
-from storage.kernels.sorting import add_checked
+from storage.kernels.cells import more_rows
+from storage.kernels.sorting import add_checked, stable_order
 from storage.kernels.status import OVERFLOW
 from storage.kernels.wide import add_wide, fits, multiply_wide
 
@@ -44,7 +45,7 @@ def sorted_by_time(times: np.ndarray, picked: np.ndarray, count: int) -> None:
         chosen = np.empty(count, np.int64)
         for i in range(count):
             chosen[i] = times[picked[i]]
-        order = np.argsort(chosen, kind="mergesort")
+        order = stable_order(chosen)
         copy = picked[:count].copy()
         for i in range(count):
             picked[i] = copy[order[i]]
@@ -199,9 +200,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                             break
                     if not known:
                         if visit_count == visits.shape[0]:
-                            more = np.empty((2 * visit_count, visits.shape[1]), np.int64)
-                            more[:visit_count] = visits
-                            visits = more
+                            visits = more_rows(visits, visit_count)
                         for c in range(d):
                             seen[seen_count, c] = max(now[c], inputs[e, v + 1 + c])
                             visits[visit_count, c] = seen[seen_count, c]
@@ -417,9 +416,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
             p = 0
             matched = False
             if count + size + 1 > out.shape[0]:
-                more = np.empty((2 * count + size + 16, out.shape[1]), np.int64)
-                more[:count] = out[:count]
-                out = more
+                out = more_rows(out, count + size + 8)
             while p < size:
                 goal = 0
                 if copies > 0 and not matched and _same_words(live, p, wanted, 0, w):

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put
+from storage.kernels.cells import cell, copy_rows, put
 from storage.kernels.consolidating import sort_order
 from storage.kernels.cursors import key_runs
 
@@ -75,8 +75,8 @@ def visited_keys(rows: np.ndarray, scheduled: np.ndarray, k: int) -> np.ndarray:
     if n == 0:
         return found
     keys = np.empty((touched + n, 1 + k), np.int64)
-    keys[:touched] = found
-    keys[touched:] = scheduled
+    copy_rows(found, touched, keys, 0)
+    copy_rows(scheduled, n, keys, touched)
     starts = np.empty(touched + n + 1, np.int64)
     runs = 0
     for i in range(touched + n):
@@ -118,7 +118,8 @@ def split_rounds(data: np.ndarray, first: int, depth: int):  # type: ignore[no-u
     rounds = np.empty((n, depth), np.int64)
     groups = 0
     for i in range(n):
-        out[i] = data[order[i]]
+        for c in range(data.shape[1]):
+            put(out, i, c, cell(data, order[i], c))
         fresh = i == 0
         if not fresh:
             for c in range(first, first + depth):

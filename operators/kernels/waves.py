@@ -9,8 +9,9 @@ import numpy as np
 from numba import njit
 
 from operators.kernels.rounds import below
+from storage.kernels.cells import more_rows
 from storage.kernels.consolidating import sort_order
-from storage.kernels.sorting import add_checked
+from storage.kernels.sorting import add_checked, stable_order
 from storage.kernels.status import OVERFLOW
 
 
@@ -49,9 +50,7 @@ def visits_after(keyed, k, in_spans, inputs, v, now):  # type: ignore[no-untyped
             if known:
                 continue
             if count == visits.shape[0]:
-                more = np.empty((2 * count, d + 1 + k), np.int64)
-                more[:count] = visits
-                visits = more
+                visits = more_rows(visits, count)
             for c in range(d):
                 visits[count, c] = max(now[c], inputs[e, v + 1 + c])
             for c in range(1 + k):
@@ -167,7 +166,7 @@ def gather_wave(in_spans, inputs, v, now, fold, groups, first, limit):  # type: 
         times = np.empty(waiting, np.int64)
         for i in range(waiting):
             times[i] = inputs[fresh[i], v]
-        order = np.argsort(times, kind="mergesort")
+        order = stable_order(times)
         cursor = 0
         while g < groups.shape[0] and groups[g, 0] == key and (rows < limit or g == first):
             while cursor < waiting and times[order[cursor]] <= groups[g, 1]:
@@ -180,11 +179,10 @@ def gather_wave(in_spans, inputs, v, now, fold, groups, first, limit):  # type: 
             begin = rows
             if rows + known > counts.shape[0]:
                 size = 2 * (rows + known)
-                more_vals = np.empty((size, v), np.int64)
-                more_vals[:rows] = vals[:rows]
-                vals = more_vals
+                vals = more_rows(vals, rows + known)
                 more_counts = np.empty(size, np.int64)
-                more_counts[:rows] = counts[:rows]
+                for val in range(rows):
+                    more_counts[val] = counts[val]
                 counts = more_counts
             for val in range(known):
                 if sums[val] != 0:
@@ -309,7 +307,7 @@ def settle_wave(  # type: ignore[no-untyped-def]
                     listed[one] = True
                     live[lives] = one
                     lives += 1
-        in_time = np.argsort(times[:waiting], kind="mergesort")
+        in_time = stable_order(times[:waiting])
         cursor = 0
         while g < n and groups[g, 0] == key:
             time = groups[g, 1]
@@ -335,9 +333,7 @@ def settle_wave(  # type: ignore[no-untyped-def]
                         live[lives] = one
                         lives += 1
             if count + lives > out.shape[0]:
-                more = np.empty((2 * (count + lives), out.shape[1]), np.int64)
-                more[:count] = out[:count]
-                out = more
+                out = more_rows(out, count + lives)
             p = 0
             while p < lives:
                 one = live[p]

@@ -1,5 +1,7 @@
 """Compiled loops over int64 arrays: numpy and numba only, one file per job; callers check, allocate and raise."""
 
-# Before the first kernel: how it is compiled, and where that is kept.
+# Before numba, and before the first kernel: what for, where they are kept, and how they are compiled.
+import storage.kernels.processor  # isort: skip
 import storage.kernels.cache
+import storage.kernels.linking
 import storage.kernels.names  # noqa: F401

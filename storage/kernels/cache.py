@@ -5,21 +5,27 @@ imports compiled into it. Here the stamp of a kernel's file covers the kernel fi
 edit compiles again what it concerns, and nothing else, in whatever process comes first; nobody has to clear anything.
 Under NUMBA_BOUNDSCHECK=1, which numba's own cache overlooks, kernels have files of their own.
 
+Kernels that several processes have compiled are loaded into one. There numba would take functions of one name for one
+another: versions of a closure have numbers, which count from 1 in each process. Here they begin at a random one.
+
 Importing this module is all it takes. The packages of kernels do so before a kernel is compiled.
 """
 
 import hashlib
+import itertools
+import os
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching
+from numba.core import bytecode, caching, environment
 
 _config: Any = numba.config
+bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(5), "big"))
 _ROOT = Path(__file__).resolve().parents[2]
-_COMPILING = Path(__file__).with_name("names.py")
+_COMPILING = tuple(Path(__file__).with_name(name) for name in ("names.py", "linking.py"))
 """How all kernels are compiled."""
 _IMPORT = re.compile(rb"^(?:from|import) +((?:storage|operators|service)\.kernels\.\w+)", re.MULTILINE)
 
@@ -39,9 +45,23 @@ def kernel_sources(file: Path) -> list[Path]:
 @cache
 def _stamp(file: str) -> bytes:
     digest = hashlib.sha256()
-    for path in (_COMPILING, *kernel_sources(Path(file))):
+    for path in (*_COMPILING, *kernel_sources(Path(file))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.digest()
+
+
+def _whole_environment(modname: str, consts: list[Any], env_name: str) -> Any:
+    """A function's constants for Python, as unpickled. numba takes those that are there under its name, and these lack
+    what the function's wrapper needs, if a caller that was compiled before the wrapper brought them along."""
+    found = _rebuild_env(modname, consts, env_name)
+    if len(found.consts) < len(consts):
+        found.consts[:] = consts
+    return found
+
+
+_environment: Any = environment
+_rebuild_env = _environment._rebuild_env
+_environment._rebuild_env = _whole_environment
 
 
 class _Stamped:

@@ -95,8 +95,19 @@ else:
 
 
 @njit(cache=True)
+def copy_rows(rows: Any, n: int, to: Any, first: int) -> None:
+    """Write the first n rows over those of `to` from number `first` on; both are as wide, and C-contiguous.
+
+    Assigning a slice would do the same, but numba compiles the text of an error for it: a second each time.
+    """
+    for i in range(n):
+        for c in range(rows.shape[1]):
+            put(to, first + i, c, cell(rows, i, c))
+
+
+@njit(cache=True)
 def more_rows(rows: Any, size: int) -> Any:
     """A matrix with room for twice `size` rows that begins with these."""
     more = np.empty((2 * size, rows.shape[1]), np.int64)
-    more[: rows.shape[0]] = rows
+    copy_rows(rows, rows.shape[0], more, 0)
     return more

@@ -401,7 +401,7 @@ def _select(  # type: ignore[no-untyped-def]
                     more, wrapped = _read(table, layer, val, start, stop, v, d, as_time, spare, 0)
                     if not wrapped:
                         stride = 8 * (last + 1)
-                        size, wrapped = _merge(arena, at, size, spare.ctypes.data, stride, more, v, d)
+                        size, wrapped = _merge(arena, at, size, np.int64(spare.ctypes.data), stride, more, v, d)
                 if wrapped:
                     return spans, arena, OVERFLOW
             # Room for all that steps have; for some more, if it is to stay and is of more than one step: then nothing

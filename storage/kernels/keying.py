@@ -66,13 +66,18 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     at_tail = data.shape[1] - tail
     # Where an output row's words come from, and by which of them rows are ordered: a one-word key is its hash.
     source = np.empty(k + v + tail, np.int64)
-    source[:k], source[k : k + v] = key, val
+    for c in range(k):
+        source[c] = key[c]
+    for c in range(v):
+        source[k + c] = val[c]
     for c in range(tail):
         source[k + v + c] = at_tail + c
     first = 0 if k > 1 else k
     columns = np.empty(k + v + tail - 1 - first, np.int64)
-    columns[: k + v - first] = source[first : k + v]
-    columns[k + v - first : columns.shape[0] - 1] = source[k + v + 1 : k + v + tail - 1]
+    for c in range(k + v - first):
+        columns[c] = source[first + c]
+    for c in range(tail - 2):
+        columns[k + v - first + c] = source[k + v + 1 + c]
     columns[columns.shape[0] - 1] = at_tail
     one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     out = np.empty((n, 1 + k + v + tail), np.int64)

@@ -50,7 +50,10 @@ def load_keyed(data, key, val, tail, columns):  # type: ignore[no-untyped-def]
     n, k, v, d = data.shape[0], key.shape[0], val.shape[0], tail - 2
     at_tail = data.shape[1] - tail
     source = np.empty(k + v + tail, np.int64)
-    source[:k], source[k : k + v] = key, val
+    for c in range(k):
+        source[c] = key[c]
+    for c in range(v):
+        source[k + c] = val[c]
     for c in range(tail):
         source[k + v + c] = at_tail + c
     begins, places = _spread(data, key)

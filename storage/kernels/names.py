@@ -18,6 +18,8 @@ from typing import Any
 import numba.core.analysis
 import numba.core.ir
 import numba.core.ir_utils
+import numba.core.typed_passes
+import numba.core.untyped_passes
 from numba.core import compiler, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 
@@ -166,3 +168,18 @@ def _with_one_name(state: Any, name: str = "nopython_lowering") -> Any:
 
 
 compiler.DefaultPassBuilder.define_nopython_lowering_pipeline = staticmethod(_with_one_name)
+
+
+def _of_others_alone(kind: Any) -> None:
+    """Leave kernels out of a pass that has nothing to do in them, and takes its time to see that."""
+    run_pass = kind.run_pass
+
+    def run_elsewhere(self: Any, state: Any) -> bool:
+        return not state.func_id.modname.startswith(OURS) and bool(run_pass(self, state))
+
+    kind.run_pass = run_elsewhere
+
+
+# Closures and comprehensions; expressions of whole arrays.
+_of_others_alone(numba.core.untyped_passes.InlineClosureLikes)
+_of_others_alone(numba.core.typed_passes.NopythonRewrites)

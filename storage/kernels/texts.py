@@ -9,6 +9,7 @@ Source of the hash: MurmurHash3_x64_128 (Austin Appleby, public domain), with se
 import numpy as np
 from numba import njit
 
+from storage.kernels.cells import more_rows
 from storage.kernels.pointers import copy_bytes, load, load_byte, load_unaligned
 
 SHORT = 15
@@ -215,9 +216,7 @@ def collect(rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
                 count += 1
                 table[slot] = count
                 if count == out.shape[0]:
-                    wider = np.empty((2 * count, 2), np.int64)
-                    wider[:count] = out
-                    out = wider
+                    out = more_rows(out, count)
                     table = np.zeros(4 * count, np.int64)
                     rehash(out, count, table)
     return out[:count].copy()

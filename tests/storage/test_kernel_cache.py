@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import storage.kernels.cache
-import storage.kernels.names
 
+KERNELS = Path(storage.kernels.cache.__file__).parent
 CALLEE = """from numba import njit
 
 FACTOR = {factor}
@@ -38,7 +38,7 @@ def run(root: Path, **environment: str) -> tuple[int, bool]:
     done = subprocess.run(
         [sys.executable, "-c", "import storage.kernels.caller"],
         cwd=root,
-        env={**os.environ, **environment},
+        env={**os.environ, "KERNEL_LIST": "", **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -51,9 +51,8 @@ def test_an_edit_in_a_kernel_that_a_kernel_imports_compiles_it_again(tmp_path: P
     folder = tmp_path / "storage" / "kernels"
     folder.mkdir(parents=True)
     (tmp_path / "storage" / "__init__.py").touch()
-    for module in (storage.kernels.cache, storage.kernels.names):
-        shutil.copy(module.__file__, folder)
-    (folder / "__init__.py").write_text("import storage.kernels.cache\nimport storage.kernels.names\n")
+    for name in ("__init__", "cache", "linking", "listing", "names", "processor"):
+        shutil.copy(KERNELS / f"{name}.py", folder)
     (folder / "caller.py").write_text(CALLER)
     (folder / "callee.py").write_text(CALLEE.format(factor=2))
     assert run(tmp_path) == (4, False)
@@ -64,6 +63,10 @@ def test_an_edit_in_a_kernel_that_a_kernel_imports_compiles_it_again(tmp_path: P
     # Checked kernels are other kernels, and neither kind drives the other out.
     assert run(tmp_path, NUMBA_BOUNDSCHECK="1") == (9, False)
     assert run(tmp_path, NUMBA_BOUNDSCHECK="1") == (9, True)
+    assert run(tmp_path) == (9, True)
+    # So are kernels for another processor, which this one's cache has none of.
+    assert run(tmp_path, NUMBA_CPU_NAME="generic") == (9, False)
+    assert run(tmp_path, NUMBA_CPU_NAME="generic") == (9, True)
     assert run(tmp_path) == (9, True)
 
 
@@ -82,3 +85,12 @@ def test_kernels_import_kernels_alone() -> None:
             for line in path.read_text().splitlines():
                 if line.startswith(("from storage", "from operators", "from service", "import storage")):
                     assert ".kernels" in line, f"{path}: {line}"
+
+
+def test_functions_of_one_name_from_two_processes_are_told_apart() -> None:
+    script = "import storage.kernels; from numba.core.bytecode import FunctionIdentity as f; print(next(f._unique_ids))"
+    first, second = (
+        int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
+        for _ in range(2)
+    )
+    assert abs(first - second) > 10_000

@@ -1,15 +1,9 @@
-"""Compile the engine's kernels ahead of their first use, or load them from numba's cache.
-
-A kernel compiles when it is first called with arrays of a new type or layout: half a minute for all of them, once a
-machine; loading what is compiled takes less than a second a process. Tiny dataflows that run every kind of operator
-call every kernel in all the ways in which real ones do, which tests hold: after `warm` a program compiles nothing.
-"""
+"""Tiny dataflows that run every kind of operator, in one worker and in two, on few rows and on many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
+import pyarrow as pa
 
 from operators.language.aggregates import arg_min, collect_list, count, max, median, min, mode, sum
 from operators.language.app import App
@@ -22,11 +16,19 @@ from operators.language.texts import List, String
 from operators.language.types import Float64, Int64
 from operators.local import LocalEngine
 from operators.planning.planner import compile_app
-from storage.layer import keyed_rows
+from service.formats import FORMATS
+from service.ring import warm_rings
+from service.viewstate import changes_between, sum_until
+from storage.layer import Layer, keyed_rows
 from storage.texts import Heap, order, unite
 from storage.trace import SMALL_LAYERS, Trace
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
+_MESSAGES = {
+    "vernier": b'{"v":1,"t":"1","input":"a","u":[[[1,"s"],"2",1],[{"x":1,"s":"s"},3,-1]]}',
+    "json": b'{"input":"a","data":[1,"s"],"time":17,"diff":1}',
+    "insert_delete": b'{"input":"a","insert":[1,"s"],"time":17}',
+}
 _MANY = 5000
 """Updates from which sorting takes the way of large batches."""
 
@@ -130,23 +132,9 @@ def _loops() -> App:
     return app
 
 
-_STAGES: tuple[tuple[str, Callable[[], App]], ...] = (
-    ("rows and joins", _rows),
-    ("aggregates", _groups),
-    ("orders", _orders),
-    ("times", _times),
-    ("texts", _texts),
-    ("loops", _loops),
-)
-
-
-def warm(report: Callable[[str], None] = lambda text: None) -> None:
-    """Compile or load every kernel of storage and operators; `report` is told what comes next.
-
-    Half a minute of one core where numba's cache is empty, about a second where it is full.
-    """
-    for step, (name, build) in enumerate(_STAGES, start=1):
-        report(f"{name} ({step} of {len(_STAGES)})")
+def run() -> None:
+    """Run all of them."""
+    for build in (_rows, _groups, _orders, _times, _texts, _loops):
         plan = compile_app(build())
         for workers in (1, 2):
             with LocalEngine(plan, workers, slice_updates=1 << 20) as engine:
@@ -158,6 +146,9 @@ def warm(report: Callable[[str], None] = lambda text: None) -> None:
                     trace.cursor_through(CLOSED).range(0)
     _contents()
     _small_layers()
+    _views()
+    warm_rings()
+    _messages()
 
 
 def _small_layers() -> None:
@@ -178,6 +169,20 @@ def _contents() -> None:
     other.attach([unite(parts).only(words, row.text_words)])
     sorted_words = words[order(words, np.arange(row.width, dtype=np.int64), row.text_words, other)]
     row.decode_rows(sorted_words, other)
+
+
+def _views() -> None:
+    """What reads the contents of a view, and what changed in it."""
+    layer = Layer.build(Updates.of([[1, 1], [2, 1]], 1, 1), 1, 1, 2, 1)
+    sum_until([layer], 2, 1)
+    changes_between([layer], 2, 1, 2)
+
+
+def _messages() -> None:
+    """What reads messages."""
+    row = RowType([("x", Int64(), False), ("s", String(), False)])
+    for name, message in _MESSAGES.items():
+        FORMATS[name]({"a": row, "b": row}).decode(pa.array([message], pa.large_binary()))
 
 
 def _updates(n: int, time: int) -> dict[str, Updates]:

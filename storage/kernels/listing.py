@@ -1,0 +1,107 @@
+"""The kernels that Python calls, and the types that each is called with: signatures.txt.
+
+Set-up compiles what the list names, and a process that serves loads it ahead of its first epoch, so that no kernel is
+compiled inside one. Under KERNEL_LIST=strict, as in tests/cli/test_warm.py, calling a kernel with types that the list
+does not name raises; under KERNEL_LIST=add it adds a line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LIST = Path(__file__).with_name("signatures.txt")
+
+
+class Listed(NamedTuple):
+    """A kernel and the types that Python calls it with."""
+
+    module: str
+    function: str
+    types: str
+
+    @property
+    def name(self) -> str:
+        """The kernel's full name."""
+        return f"{self.module}.{self.function}"
+
+    def dispatcher(self) -> Any:
+        """numba's object for the kernel."""
+        return getattr(importlib.import_module(self.module), self.function)
+
+    def signature(self) -> Any:
+        """The types, as numba has them."""
+        from numba.core import sigutils
+
+        args, _ = sigutils.normalize_signature(f"void({self.types})")  # type: ignore[no-untyped-call,unused-ignore]
+        return args
+
+    def is_compiled(self) -> bool:
+        """Whether numba's cache has it for this processor and from these sources. Loads nothing."""
+        kept = self.dispatcher()._cache
+        codegen = self.dispatcher().targetctx.codegen()
+        name = kept._cache_file._load_index().get(kept._index_key(self.signature(), codegen))
+        return name is not None and os.path.exists(os.path.join(kept.cache_path, name))
+
+    def load(self) -> None:
+        """Load it from numba's cache, or compile it."""
+        self.dispatcher().compile(self.signature())
+
+
+@cache
+def _lines() -> frozenset[str]:
+    return frozenset(LIST.read_text(encoding="utf-8").splitlines()) if LIST.exists() else frozenset()
+
+
+def kernels() -> Iterator[Listed]:
+    """Yield what the list names; nothing under NUMBA_DISABLE_JIT, which compiles nothing."""
+    import numba
+
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
+        return
+    for line in sorted(_lines()):
+        name, kinds = line[:-1].split("(", 1)
+        module, function = name.rsplit(".", 1)
+        yield Listed(module, function, kinds)
+
+
+def check(dispatcher: Any, args: Sequence[Any]) -> None:
+    """Hold a call from Python against the list, where KERNEL_LIST says so."""
+    wish = os.environ.get("KERNEL_LIST")
+    if wish not in ("strict", "add"):
+        return
+    function = dispatcher.py_func
+    line = f"{function.__module__}.{function.__qualname__}({', '.join(map(_text, args))})"
+    if line in _lines():
+        return
+    if wish == "strict":
+        raise AssertionError(
+            f"{line} is not in {LIST.name}, so a worker would compile it in the middle of an epoch; "
+            "call it with types that are there, or add it: run the test again with KERNEL_LIST=add"
+        )
+    with LIST.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    _lines.cache_clear()
+
+
+def _text(kind: Any) -> str:
+    """A type as numba reads it from a signature's text."""
+    import numba
+
+    types: Any = numba.types
+    if isinstance(kind, types.BaseTuple):
+        return f"Tuple(({', '.join(_text(part) for part in kind)},))"
+    if isinstance(kind, types.Array):
+        if not kind.mutable or not kind.aligned:
+            return f"Array({kind.dtype}, {kind.ndim}, '{kind.layout}', {not kind.mutable}, aligned={kind.aligned})"
+        dims = [":"] * kind.ndim
+        if kind.layout == "C":
+            dims[-1] = "::1"
+        elif kind.layout == "F":
+            dims[0] = "::1"
+        return f"{_text(kind.dtype)}[{', '.join(dims)}]"
+    return "boolean" if kind == types.boolean else str(kind)
