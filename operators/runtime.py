@@ -22,7 +22,7 @@ from operators.exchange import Exchange, Single
 from operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
 from operators.operator import Operator, Slice
 from operators.pace import Pace
-from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp
+from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp, inputs_of
 from operators.scope import ScopeRun
 from storage import room
 from storage.queue import Queue
@@ -138,6 +138,7 @@ class Worker:
         self.beginning = [one for one in self.operators if type(one).begin_slice is not Operator.begin_slice]
         self.holding = [one for one in self.operators if type(one).pending is not Operator.pending]
         self.counters = {str(one.op.id): one.counters for one in self.operators}
+        self.inputs_of = {str(one.op.id): [str(of) for of in inputs_of(one.op)] for one in self.operators}
         by_id = self.root.by_id
         self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.ops if isinstance(op, InputOp)}
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}
@@ -155,6 +156,7 @@ class Worker:
         for view in self.views.values():
             view.begin_epoch()
         merged = sum(trace.merged for trace in self.state.traces.values())
+        kept = sum(trace.kept for trace in self.state.traces.values())
         for start, stop in self._cuts(sources, lower, upper):
             self._run_slice(start, stop, sources)
             result.slices += 1
@@ -177,7 +179,11 @@ class Worker:
             "slices": result.slices,
             "merged": sum(trace.merged for trace in self.state.traces.values()) - merged,
             "rounds": {op.loop.label: op.rounds for op in self.operators if isinstance(op, loop.Loop)},
-            "operators": {name: [counters.seconds, counters.updates_out] for name, counters in self.counters.items()},
+            "kept": sum(trace.kept for trace in self.state.traces.values()) - kept,
+            "operators": {
+                name: [counters.seconds, self._taken(name), counters.updates_out]
+                for name, counters in self.counters.items()
+            },
         }
         return result
 
@@ -187,6 +193,10 @@ class Worker:
         if view is not None and view.gave > PIECE:
             size = sum(one.gave * 8 * (one.op.width + 2) for one in self.views.values())
             self.budget.check(size, view.op, lambda: f"it has {view.gave:,} changes in an epoch")
+
+    def _taken(self, name: str) -> int:
+        """Updates that an operator's inputs have given."""
+        return sum(self.counters[of].updates_out for of in self.inputs_of[name])
 
     def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[tuple[int, int]]:
         """The epoch's slices, the same on all workers; each must have run before the next is asked for."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -335,7 +335,8 @@ class Client:
         return found
 
     def status(self) -> dict[str, Any]:
-        """Ready or not and why, the newest epoch, views with rows and frontiers, latency quantiles, sources."""
+        """Ready or not and why, the newest epoch, views with rows and frontiers, sources, and latency by view:
+        quantiles and count of the last five minutes, and under `all_time` those since the service first started."""
         ready = self._send("GET", "/readyz", accept_errors=True).json()
         status: dict[str, Any] = {
             "url": self.url,
@@ -345,7 +346,8 @@ class Client:
         if ready.get("code") == "no_epoch":
             return status | {"epoch": None, "views": [], "sources": {}, "frontiers": None, "latency": {}}
         latency = {
-            name: about["quantiles"] | {"count": about["count"]} for name, about in self.latency()["views"].items()
+            name: _quantiles(about["recent"]) | {"all_time": _quantiles(about)}
+            for name, about in self.latency()["views"].items()
         }
         listed = self._json("/v1/views")
         return status | {
@@ -452,3 +454,8 @@ def _text(part: object) -> str:
     if part is None:
         return "null"
     return str(part).lower() if isinstance(part, bool) else str(part)
+
+
+def _quantiles(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Quantiles in seconds, and of how many updates."""
+    return {**observed["quantiles"], "count": observed["count"]}

@@ -118,9 +118,10 @@ def status_text(status: Mapping[str, Any]) -> str:
     views = []
     for view in status["views"]:
         latency = status["latency"].get(view["name"], {})
-        quantiles = [_ms(latency.get(q)) for q in ("0.5", "0.99")]
+        spans = (latency, latency.get("all_time", {}))
+        quantiles = [_ms(span.get(q)) for span in spans for q in ("0.5", "0.99")]
         views.append([view["name"], view["rows"], ", ".join(view["key"]), instant(int(view["frontier"])), *quantiles])
-    lines += [table(["view", "rows", "key", "final before", "p50 ms", "p99 ms"], views), ""]
+    lines += [table(["view", "rows", "key", "final before", "p50 ms", "p99 ms", "p50 ever", "p99 ever"], views), ""]
     sources = []
     for name, about in status["sources"].items():
         frontier = about.get("frontier")

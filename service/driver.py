@@ -31,7 +31,7 @@ from service import logs
 from service.admission import Admission
 from service.broker import create_topics
 from service.epochs import Epochs
-from service.errors import OperatorNeeded, ProgramFailed, ProgramStopped, SparkFailed
+from service.errors import OperatorNeeded, ProgramFailed, ProgramStopped, SparkFailed, StateDamaged
 from service.heartbeat import Heartbeat
 from service.lag import Lag, LagUnknown, ends
 from service.letters import Letters
@@ -39,6 +39,7 @@ from service.programs import Program, Registry, compiled
 from service.query import Query
 from service.rebuild import check_whole
 from service.runner import Runner
+from service.scrub import Scrub
 from service.settings import Settings, heartbeat_topic, load
 from service.sources import DoorConfig
 from service.spans import Spans
@@ -103,6 +104,10 @@ class Driver:
         self.runner = Runner(settings, self.epochs, self.letters, self.heartbeat)
         self.runner.took = self._took
         self.runner.check_topics = self._check_topics
+        self.scrub: Scrub | None = None
+        if settings.state.place.folder is not None:
+            self.scrub = Scrub(self.epochs.directory, lambda: self.epochs.newest, settings.state.scrub_mb_s << 20)
+            self.runner.check_files = lambda anew, scrub=self.scrub: scrub.require(anew=anew)  # type: ignore[misc]
         self.runner.log.spans = Spans.of(settings.otel, self.app.name)
         wanted = settings.epoch.target_ms
         self.admission = Admission(
@@ -171,8 +176,8 @@ class Driver:
                 )
                 if stop:
                     raise ProgramStopped(reason=said, why=why) from error
-                # Brokers that are away are waited for: another process would not reach them either.
-                lasting = faulty or isinstance(cause, LagUnknown)
+                # Brokers that are away and files that are damaged are waited for: another process would find the same.
+                lasting = faulty or isinstance(cause, (LagUnknown, StateDamaged))
                 if (failures >= FAILURES_IN_A_ROW and not lasting) or getattr(cause, "may_have_happened", False):
                     raise SparkFailed(problem=f"the query failed {failures} times in a row, now: {said}") from error
                 longest = self.settings.epoch.retry_ms / 1000 if faulty else 5.0
@@ -194,6 +199,8 @@ class Driver:
         self.letters.close()
         self.lag.close()
         self.topics.close()
+        if self.scrub is not None:
+            self.scrub.close()
         self.epochs.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 

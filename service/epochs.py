@@ -313,6 +313,7 @@ class Epochs:
         for report in reports:
             _count_worker(stats, report)
             self._count_latency(stats, report, now)
+        _tell_traces(stats, reports)
         for loop, rounds in reports[0].rounds.items():
             stats.set("fixpoint_rounds", loop, value=rounds)
         self._tell_delays(stats, reports)
@@ -413,12 +414,25 @@ def _count_worker(stats: Stats, report: Report) -> None:
     for view, (inserts, deletes) in report.signs.items():
         stats.add("view_changes_total", view, "+", by=inserts)
         stats.add("view_changes_total", view, "-", by=deletes)
-    for operator, (took, out) in report.operators.items():
+    for operator, (took, taken, out) in report.operators.items():
         stats.observe("operator_duration_seconds", operator, value=took)
+        stats.add("operator_updates_total", operator, "in", by=taken)
         stats.add("operator_updates_total", operator, "out", by=out)
-    stats.add("trace_merge_updates_total", "merged", by=report.merged)
+    stats.add("trace_merge_updates_total", "kept", by=report.kept)
+    stats.add("trace_merge_updates_total", "cancelled", by=report.merged - report.kept)
     stats.add("exchange_bytes_total", by=report.exchanged)
     stats.set("worker_memory_bytes", str(report.shard), value=report.memory)
+
+
+def _tell_traces(stats: Stats, reports: list[Report]) -> None:
+    """What the manifest does not say of traces: how far their times are folded, and what workers have in memory."""
+    stats.clear("trace_since_timestamp_seconds")
+    stats.clear("trace_bytes")
+    for name in reports[0].traces:
+        since = max(report.traces[name].since for report in reports)
+        if MIN_TIME < since < CLOSED:
+            stats.set("trace_since_timestamp_seconds", name, value=since / 1e9)
+        stats.set("trace_bytes", name, "memory", value=sum(report.traces[name].memory for report in reports))
 
 
 def _present(refs: Any) -> list[LayerRef]:

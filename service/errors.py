@@ -110,6 +110,18 @@ class PublisherFenced(CallerError):
     app: str
 
 
+class StateDamaged(StorageError):
+    """A file that the newest epoch needs does not hold what was written to it."""
+
+    message = (
+        "the state {path} is damaged: {problem}; no epoch is made before {file} is put back from a copy of the state: "
+        "see docs/state.md, Damage"
+    )
+    path: str
+    problem: str
+    file: str
+
+
 class WrongState(CallerError):
     """The state directory belongs to another app."""
 

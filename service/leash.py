@@ -15,6 +15,8 @@ import time
 from collections.abc import Sequence
 
 PATIENCE_SECONDS = 20
+UMASK = 0o077
+"""What the processes of a service write (state, logs, the broker's data) is for their user alone."""
 
 
 def _watch() -> None:
@@ -33,6 +35,7 @@ def command(module: str, arguments: Sequence[str]) -> list[str]:
 def main() -> None:
     """Run the module that the command line names, as `python -m` would."""
     threading.Thread(target=_watch, name="leash", daemon=True).start()
+    os.umask(UMASK)
     module, *arguments = sys.argv[1:]
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

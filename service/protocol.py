@@ -111,22 +111,23 @@ class Cancel(msgspec.Struct, tag="cancel", frozen=True):
 
 
 class TraceReport(msgspec.Struct, frozen=True):
-    """One shard of a trace after the epoch: its layers, oldest first, and its since."""
+    """One shard of a trace after the epoch: its layers, oldest first, its since, and the bytes of the layers that the
+    worker has in its own memory and not in a mapped file."""
 
     layers: list[LayerRef]
     since: int
+    memory: int = 0
 
 
 class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     """A worker has done its part and written it.
 
     worker: its process. began_ns: wall clock of its host. lower, upper, door, offsets, frontiers: of the door's step,
-    the same on all workers. held: by source.
-    changes, signs: by view, where they are, and how many insert and delete. received_ms, received_count:
-    broker times of the updates admitted, and how many of each. counters: the door's, by source. waiting: updates
-    held, by source. times: distinct data times. phases: seconds by phase. operators: seconds and updates out, by
-    operator. due: the next time that something waits for. rounds: by loop. merged: updates through merges.
-    exchanged: bytes sent to peers. memory: resident bytes.
+    the same on all workers. held: by source. changes, signs: by view, where they are, and how many insert and delete.
+    received_ms, received_count: broker times of the updates admitted, and how many of each. counters: the door's, by
+    source. waiting: updates held, by source. times: distinct data times. phases: seconds by phase. operators: seconds,
+    updates in and updates out, by operator. due: the next time that something waits for. rounds: by loop. merged, kept:
+    updates through merges, and those left of them. exchanged: bytes sent to peers. memory: resident bytes.
     """
 
     attempt: str
@@ -149,9 +150,10 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     due: int | None = None
     times: int
     phases: dict[str, float]
-    operators: dict[str, tuple[float, int]]
+    operators: dict[str, tuple[float, int, int]]
     rounds: dict[str, int]
     merged: int
+    kept: int = 0
     exchanged: int
     memory: int
     began_ns: int = 0

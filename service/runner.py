@@ -47,8 +47,8 @@ SOON_SECONDS = 0.003
 class Runner:
     """Spark's foreachBatch function. `attach` the stage before the query starts.
 
-    Raises EpochFailed, ProgramFailed, LettersNotSent, Stopping and StorageErrors of a commit into the query, which then
-    fails; all of them leave the state at the newest commit. `failure` is the last of them.
+    Raises EpochFailed, ProgramFailed, StateDamaged, LettersNotSent, Stopping and StorageErrors of a commit into the
+    query, which then fails; all of them leave the state at the newest commit. `failure` is the last of them.
     """
 
     def __init__(
@@ -76,6 +76,8 @@ class Runner:
         """Raises when one of these topics is not what the query reads any more; before its rows are committed."""
         self._quarantine = False
         self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
+        self.check_files: Callable[[bool], None] = lambda anew: None
+        """Called before each attempt; raises what forbids one. anew: an attempt has failed."""
         self._running = threading.Lock()
         self._attempt: Attempt | None = None
         self._stopping = False
@@ -139,7 +141,9 @@ class Runner:
         start = self.epochs.start
         number, reason = start.epoch, ""
         tries = self._settings.epoch.attempts
+        begun = tries
         while tries:
+            self.check_files(tries < begun)
             tries -= 1
             attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()

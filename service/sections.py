@@ -187,6 +187,11 @@ class State(Section):
         description="for short-lived files (Spark's, sockets, native libraries); default: beside the state",
     )
     keep: int = Field(default=64, ge=2, description="epochs whose manifests stay for readers that follow")
+    scrub_mb_s: int = Field(
+        default=16,
+        ge=0,
+        description="MB a second that the driver reads, after a start, to find damaged files; 0: none",
+    )
     rebuild: bool = Field(
         default=False,
         description="where a changed program cannot go on from the state: begin anew, with all that the topics hold",

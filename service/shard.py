@@ -51,7 +51,8 @@ class Shard:
 
     @staticmethod
     def load(plan: Plan, directory: StateDirectory, manifest: Manifest, index: int, workers: int) -> Shard:
-        """Shard `index` of `workers` as the manifest has it. Opens O(layers) files.
+        """Shard `index` of `workers` as the manifest has it. Opens O(layers) files, and verifies all but large entries:
+        those the driver has verified before the first epoch begins (service/scrub.py).
 
         Made by another number of workers, arrangements are cut anew (storage/recut.py). What is held at the door goes
         by its old shard's number, because it may enter anywhere; what operators hold goes where their rows belong.
@@ -67,7 +68,7 @@ class Shard:
         traces = {}
         for name, stored in manifest.traces.items():
             trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, MIN_TIME))
-            trace.replace(recut(stored.shards, index, workers, segment))
+            trace.replace(recut(stored.shards, index, workers, segment, lazy=True))
             traces[name] = trace
         held = {
             name: [
@@ -82,7 +83,7 @@ class Shard:
             if name not in manifest.held:  # of a program that joins
                 continue
             shards = [
-                [Run.open(segment(ref.segment).entry(ref.label).arrays, ref) for ref in own]
+                [Run.open(segment(ref.segment).entry(ref.label, lazy=True).arrays, ref) for ref in own]
                 for own in manifest.held[name]
             ]
             runs = _runs_of(shards, _placement(plan, name), index, workers)

@@ -73,6 +73,12 @@ CATALOGUE = _catalogue(
         Metric("view_frontier_timestamp_seconds", "gauge", ("view",), "Data times before it are final in the view."),
         Metric("view_lag_seconds", "gauge", ("view",), "Wall clock minus the view's frontier."),
         Metric("view_latency_seconds", "histogram", ("view",), "Per update: received to visible.", LATENCY_BOUNDS),
+        Metric(
+            "view_recent_latency_seconds",
+            "gauge",
+            ("view", "quantile"),
+            "Per update: received to visible, in the last five minutes.",
+        ),
         Metric("view_changes_total", "counter", ("view", "sign"), "Changes of the view, by the sign of their diff."),
         Metric("view_rows", "gauge", ("view",), "Distinct rows in the view."),
         Metric(

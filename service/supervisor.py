@@ -30,7 +30,7 @@ from service.broker import BrokerError, EmbeddedBroker
 from service.errors import NoRoom, ProcessFailed, TakenPort
 from service.jars import kafka_jars, spark_jars
 from service.java import find_java
-from service.leash import command
+from service.leash import UMASK, command
 from service.probe import address, alive, check_certificate
 from service.scratch import Scratch
 from service.settings import Loaded, Settings
@@ -203,6 +203,7 @@ class Supervisor:
 
         Raises VernierErrors of one line when it cannot start, or something fails before it was ever ready.
         """
+        umask = os.umask(UMASK)
         try:
             self._check()
             self._take_scratch()
@@ -220,6 +221,7 @@ class Supervisor:
                     on_ready()
         finally:
             self._end()
+            os.umask(umask)
 
     def stop(self) -> None:
         """Ask `run` to stop everything; safe in a signal handler. Asked again, it ends what has not stopped yet."""

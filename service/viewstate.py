@@ -246,21 +246,23 @@ def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int)
 
     Exact where no time from `lower` on was folded: then layers of one shard are of different times, those of different
     shards of different rows, and nothing needs to be summed. O(updates of the layers that overlap) to look, and a sort
-    of what is found.
+    of what is found. Raises Damaged.
     """
     found = []
     for layer in layers:
         if layer.lower < upper and layer.upper > lower and layer.updates:
+            layer.verify()
             picked = views.pick_between(layer.address, layer.key_width, layer.val_width, lower, upper)
             found.append(Updates(picked, width, 0))
     return by_time(Updates.concat(found, width))
 
 
 def sum_until(layers: Iterable[Layer], width: int, as_of: int) -> RowSet:
-    """The rows at a data time. O(updates), and a sort of the distinct rows. Raises DiffOverflow."""
+    """The rows at a data time. O(updates), and a sort of the distinct rows. Raises DiffOverflow, Damaged."""
     found = [np.empty((0, width + 1), np.int64)]
     for layer in layers:
         if layer.lower <= as_of and layer.updates:
+            layer.verify()
             rows, status = views.sum_until(layer.address, layer.key_width, layer.val_width, as_of)
             if status != OK:
                 raise DiffOverflow(operation="adding")

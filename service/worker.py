@@ -294,7 +294,7 @@ def report(
         offsets={topic: {int(p): n for p, n in own.items()} for topic, own in step.offsets.items()},
         frontiers=step.frontiers,
         traces={
-            name: TraceReport([layer.ref for layer in trace.named], int(trace.since))
+            name: TraceReport([layer.ref for layer in trace.named], int(trace.since), room.in_memory(trace.layers))
             for name, trace in shard.state.traces.items()
         },
         held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()}
@@ -310,10 +310,12 @@ def report(
         times=len(np.unique(np.concatenate(times))) if times else 0,
         phases=phases,
         operators={
-            name: (round(float(seconds), 6), int(out)) for name, (seconds, out) in result.stats["operators"].items()
+            name: (round(float(seconds), 6), int(taken), int(out))
+            for name, (seconds, taken, out) in result.stats["operators"].items()
         },
         rounds={name: int(rounds) for name, rounds in result.stats["rounds"].items()},
         merged=int(result.stats["merged"]),
+        kept=int(result.stats["kept"]),
         exchanged=exchanged,
         memory=resident_bytes(),
     )

@@ -11,11 +11,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import EpochGone, StorageError
+from storage.errors import EpochGone, ManifestMissing, StorageError
 from storage.kernels.hashing import key_rows, owner
 from storage.kernels.texts import H0, encode
 from storage.layer import Layer
-from storage.manifest import HIGHEST, LOWEST, LayerRef, Manifest, TraceEntry
+from storage.manifest import HIGHEST, LOWEST, NO_EPOCH, LayerRef, Manifest, TraceEntry
 from storage.recut import NotThatLayer, open_layer
 from storage.segment import Entry, Segment
 from storage.state import StateDirectory
@@ -44,12 +44,16 @@ def audit(state: StateDirectory, progress: Callable[[int, int], None] | None = N
     progress: called with bytes done and bytes in all, after each segment. O(bytes).
     """
     found = Audit()
+    head, epochs = state.head(), state.epochs()
+    if head != NO_EPOCH and head not in epochs:
+        newest = f"the newest is of epoch {epochs[-1]}" if epochs else "there is none at all"
+        found.problems.append(str(ManifestMissing(path=state.path, epoch=head, newest=newest)))
     sizes = state.segments()
     named: set[str] = set()
     opened: dict[str, Segment] = {}
     checked: set[LayerRef] = set()
     total = sum(sizes.values())
-    for epoch in state.epochs():
+    for epoch in epochs:
         try:
             lease = state.lease(epoch)
         except EpochGone:
@@ -84,7 +88,7 @@ def _check_segment(state: StateDirectory, name: str, found: Audit) -> Segment | 
     found.bytes += segment.nbytes
     for label in segment.labels:
         try:
-            segment.entry(label, verify=True)
+            segment.verify_entry(label)
         except StorageError as problem:
             found.problems.append(str(problem))
     return segment
@@ -130,9 +134,9 @@ def _manifest_problems(
 def _unchecked(
     refs: Iterable[LayerRef], opened: dict[str, Segment], checked: set[LayerRef]
 ) -> Iterator[tuple[LayerRef, Segment]]:
-    """The references that are not known yet and whose entries are there, with their segments."""
+    """The references that are not known yet and whose entries are there and whole, with their segments."""
     for ref in refs:
-        if ref not in checked and ref.segment in opened and ref.label in opened[ref.segment].labels:
+        if ref not in checked and ref.segment in opened and opened[ref.segment].is_verified(ref.label):
             yield ref, opened[ref.segment]
 
 
@@ -160,8 +164,8 @@ def _ref_problems(ref: LayerRef, segment: Segment) -> Iterator[str]:
     if ref.label not in segment.labels:
         yield f"{where} has no entry {ref.label!r}"
         return
-    entry = segment.entry(ref.label)
-    stored = {name: entry.meta.get(name) for name in ("updates", "lower", "upper", "since")} | {"nbytes": entry.nbytes}
+    meta, nbytes = segment.meta(ref.label), segment.nbytes_of(ref.label)
+    stored = {name: meta.get(name) for name in ("updates", "lower", "upper", "since")} | {"nbytes": nbytes}
     part = (ref.low, ref.high) != (LOWEST, HIGHEST)
     for name, value in stored.items():
         expected = getattr(ref, name)

@@ -32,6 +32,9 @@ PIECE = 1 << 24
 MAX_VECTORS = 512
 """Buffers given to one writev call (the system's limit is 1024)."""
 
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+"""State is for the user that the service runs as, and nobody else."""
+
 MAP_NORESERVE = 0x4000
 """Linux's flag; Python's mmap module names it from 3.13 on."""
 
@@ -195,7 +198,7 @@ class OsDisk:
 
     def create(self, path: str) -> int:
         """Open a file that must be new, for writing."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
 
     def write(self, fd: int, chunks: Sequence[Buffer]) -> int:
         """Write all the chunks one after the other; returns their bytes."""
@@ -243,12 +246,21 @@ class OsDisk:
             os.close(fd)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
-        os.makedirs(path, exist_ok=True)
+        """Make a folder and those above it. Folders that exist keep their modes."""
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for folder in reversed(missing):
+            try:
+                os.mkdir(folder, FOLDER_MODE)
+            except FileExistsError:
+                if not os.path.isdir(folder):  # else another process has made it meanwhile
+                    raise
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Write over the start of a file, in place."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE)
         try:
             os.pwrite(fd, data, 0)
         finally:
@@ -294,7 +306,7 @@ class OsDisk:
 
     def lock(self, path: str) -> Held | None:
         """Take an flock without waiting, None if it is refused."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between open and flock someone may have unlinked the file: a lock on a nameless file excludes nobody.

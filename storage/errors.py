@@ -318,6 +318,18 @@ class NoIntactManifest(StorageError):
     problem: str
 
 
+class ManifestMissing(StorageError):
+    """HEAD names an epoch whose manifest is not there."""
+
+    message = (
+        "state directory {path}: HEAD names epoch {epoch}, and there is no manifest of it ({newest}): the folder "
+        "epochs was emptied or is another state's; put it back from a copy of the state"
+    )
+    path: str
+    epoch: int
+    newest: str
+
+
 class SegmentsMissing(InvariantError):
     """An epoch was to be committed that names segments nobody has written."""
 

@@ -10,7 +10,7 @@ empty vals cost nothing. Source: seed 000, "log-structured merge trie", constrai
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,12 +119,14 @@ class Layer:
     identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1]. `ref` says where the layer is
     persisted, None while nowhere; `parts` are the layers that stand for it on disk until then, if it is merged and
     large. `texts` holds the contents of the long texts in its rows; None where rows have no
-    texts, or nobody has settled the layer yet: then `origins` are the layers that a merged one has them from.
+    texts, or nobody has settled the layer yet: then `origins` are the layers that a merged one has them from. `check`
+    compares the checksums of a layer that was opened without; `verify` calls it once.
     """
 
     __slots__ = (
-        "_together", "address", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower", "origins",
-        "parts", "ref", "rounds", "since", "texts", "times", "updates", "upper", "val_offsets", "val_width", "vals",
+        "_together", "address", "check", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower",
+        "origins", "parts", "ref", "rounds", "since", "texts", "times", "updates", "upper", "val_offsets", "val_width",
+        "vals",
     )  # fmt: skip
     hashes: Ints
     keys: Ints
@@ -153,6 +155,7 @@ class Layer:
         self.updates, self.lower, self.upper, self.since = updates, lower, upper, since
         self.ref: Any = None
         self.parts: tuple[Layer, ...] = ()
+        self.check: Callable[[], None] | None = None
         self.texts: Texts | None = None
         self.origins: tuple[Layer, ...] = ()
         self._together: Ints | None = None
@@ -173,6 +176,11 @@ class Layer:
         for name in COLUMNS:
             setattr(self, name, columns[name])
         self._together = None
+
+    @property
+    def packed(self) -> bool:
+        """Whether its columns were made in one array, in memory."""
+        return self._together is not None
 
     def __getattr__(self, name: str) -> Ints:
         """A column, when one is asked for first."""
@@ -229,6 +237,13 @@ class Layer:
             "upper": self.upper,
             "since": self.since,
         }
+
+    def verify(self) -> None:
+        """Before reading it: have the checksums compared of a layer that was opened without. O(bytes) once, else O(1).
+        Raises Damaged."""
+        if self.check is not None:
+            self.check()
+            self.check = None
 
     def settle(self, positions: Sequence[int], heap: Heap) -> Texts:
         """The contents of the long texts in its rows, which begin at these words (key words, then val words).

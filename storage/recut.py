@@ -39,12 +39,13 @@ def hash_range(index: int, workers: int) -> tuple[int, int]:
     return (first << 32) - _SIGN, (following << 32) - 1 - _SIGN
 
 
-def open_layer(segment: Segment, ref: LayerRef) -> Layer:
-    """The layer that a reference names, restricted to its range of hashes. O(1), or O(keys and vals) of the part.
+def open_layer(segment: Segment, ref: LayerRef, *, lazy: bool = False) -> Layer:
+    """The layer that a reference names, restricted to its range of hashes; what is stored is verified first.
 
-    Raises EntryMissing, NotThatLayer.
+    lazy: a large layer that is wanted whole is opened unverified, in O(1); see `Segment.entry`. Raises EntryMissing,
+    NotThatLayer, Damaged.
     """
-    entry = segment.entry(ref.label)
+    entry = segment.entry(ref.label, lazy=lazy and _is_whole(ref))
     layer = _cut(entry.meta, entry.arrays, ref)
     if layer.updates != ref.updates:
         raise NotThatLayer(
@@ -59,16 +60,21 @@ def open_layer(segment: Segment, ref: LayerRef) -> Layer:
 
 
 def recut(
-    shards: Sequence[Sequence[LayerRef]], index: int, workers: int, opened: Callable[[str], Segment]
+    shards: Sequence[Sequence[LayerRef]],
+    index: int,
+    workers: int,
+    opened: Callable[[str], Segment],
+    *,
+    lazy: bool = False,
 ) -> list[Layer]:
     """The layers of worker `index` of `workers`, out of those of all shards of an arrangement; `opened` opens segments.
 
     With as many workers as shards these are the shard's own. Else layers of several shards come together: in order of
     their uppers, and each is said to begin no later than those after it, so that any run of neighbours covers what they
-    cover. They may overlap in time, never in hashes. O(layers), and what `open_layer` costs.
+    cover. They may overlap in time, never in hashes. O(layers), and what `open_layer` costs (lazy: see there).
     """
     if len(shards) == workers:
-        return [open_layer(opened(ref.segment), ref) for ref in shards[index]]
+        return [open_layer(opened(ref.segment), ref, lazy=lazy) for ref in shards[index]]
     low, high = hash_range(index, workers)
     parts = []
     for number, refs in enumerate(shards):
@@ -91,12 +97,17 @@ def recut(
     for place in range(len(parts) - 1, -1, -1):
         least = min(least, parts[place].lower)
         parts[place] = msgspec.structs.replace(parts[place], lower=least)
-    return [open_layer(opened(ref.segment), ref) for ref in parts]
+    return [open_layer(opened(ref.segment), ref, lazy=lazy) for ref in parts]
+
+
+def _is_whole(ref: LayerRef) -> bool:
+    """Whether a reference names all of a stored layer; a part is found by searching the stored hashes."""
+    return (ref.low, ref.high) == (LOWEST, HIGHEST)
 
 
 def _cut(meta: Mapping[str, Any], arrays: Mapping[str, Ints], ref: LayerRef) -> Layer:
     about = {**meta, "lower": ref.lower, "upper": ref.upper}
-    if (ref.low, ref.high) != (LOWEST, HIGHEST):
+    if not _is_whole(ref):
         arrays, updates = _between(meta["updates"], arrays, ref.low, ref.high)
         about["updates"] = updates
     layer = Layer.open(about, arrays)

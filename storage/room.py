@@ -82,6 +82,15 @@ def in_file(layer: Layer) -> bool:
     return all(column.nbytes < LARGE or _pages(column) is not None for column in _columns(layer))
 
 
+def in_memory(layers: Iterable[Layer]) -> int:
+    """Bytes of the layers that are not in mapped files. O(layers)."""
+    return sum(layer.nbytes if layer.ref is None else layer.ref.nbytes for layer in layers if not _is_mapped(layer))
+
+
+def _is_mapped(layer: Layer) -> bool:
+    return not layer.packed and _pages(layer.hashes) is not None
+
+
 def release(layers: Iterable[Layer], more: Iterable[Ints] = ()) -> int:
     """Take the pages of mapped columns from this process; returns how many mappings there were. more: other columns."""
     columns = [column for layer in layers for column in _columns(layer)]

@@ -4,8 +4,10 @@
     directory  JSON: for each entry its label, its meta, and each array's name, dtype, shape, offset, bytes, checksum
     arrays     raw little-endian bytes, each at a multiple of 64; offsets count from the end of the directory
 
-Opening maps the file and reads header and directory only; an array costs nothing until it is touched. The directory
-holds the arrays' checksums and the header the directory's, so the header vouches for every byte (xxh3_64).
+Opening maps the file and reads header and directory only. The directory holds the arrays' checksums and the header the
+directory's, so the header vouches for every byte (xxh3_64). A segment compares the checksums of an entry's arrays the
+first time that it gives the entry out. Callers that read a few pages of a large entry, and know that another process
+has verified it (service/scrub.py), pass `lazy` and pay for those pages alone.
 """
 
 import struct
@@ -23,6 +25,8 @@ from storage.errors import Damaged, EntryMissing, UnknownFormat
 
 FORMAT = 1
 ALIGNMENT = 64
+LARGE = 1 << 22
+"""Bytes from which an entry gets a segment of its own, and from which verifying it takes longer than opening it."""
 FOLDER = "epochs"
 """Segments and manifests share a folder, so that one sync makes the names of both durable."""
 SUFFIX = ".seg"
@@ -33,6 +37,8 @@ _HEADER = struct.Struct("<8sIIQQQQ")
 _CHECKSUM = struct.Struct("<Q")
 _HEADER_BYTES = 64
 _PADDING = bytes(ALIGNMENT)
+_PIECE = 1 << 20
+"""Bytes that are verified at a time; other threads run meanwhile."""
 
 AnyArray = NDArray[Any]
 
@@ -96,6 +102,11 @@ def segment_name(file: str) -> str | None:
     return name if file == segment_file(name) else None
 
 
+def damaged_file(problem: Damaged) -> str:
+    """The blob's name of what is damaged."""
+    return segment_file(problem.name) if problem.kind == "segment" else problem.name
+
+
 def checksum(data: Buffer) -> int:
     """The xxh3_64 of some bytes."""
     return xxhash.xxh3_64_intdigest(data)
@@ -148,6 +159,7 @@ class Segment:
     def __init__(self, name: str, view: memoryview) -> None:
         self.name = name
         self._view = view
+        self._verified: set[str] = set()
         length, mark = self._read_header()
         stop = _HEADER_BYTES + length
         directory = view[_HEADER_BYTES:stop]
@@ -175,21 +187,45 @@ class Segment:
         """The meta of one entry. EntryMissing."""
         return self._record(label).meta
 
-    def entry(self, label: str, *, verify: bool = False) -> Entry:
-        """One entry, its arrays views of the file (never copied). EntryMissing; Damaged if `verify` finds damage."""
+    def entry(self, label: str, *, lazy: bool = False) -> Entry:
+        """One entry, its arrays views of the file (never copied), their checksums compared once for each open segment.
+
+        lazy: a large entry is given out unverified, for callers that verify it later (`verify_entry`) or know that it
+        is whole. O(bytes) the first time, else O(1). Raises EntryMissing, Damaged.
+        """
         record = self._record(label)
-        if verify:
-            self._verify_entry(record)
+        if not lazy or self.nbytes_of(label) < LARGE:
+            self.verify_entry(label)
         return Entry(label, record.meta, {array.name: self._array(array) for array in record.arrays})
 
     def entries(self) -> Iterator[Entry]:
         """All entries in the order they were written."""
         return map(self.entry, self._entries)
 
+    def nbytes_of(self, label: str) -> int:
+        """Bytes of one entry's arrays. EntryMissing."""
+        return sum(array.bytes for array in self._record(label).arrays)
+
+    def verify_entry(self, label: str) -> None:
+        """Compare the checksums of one entry's arrays, unless this object has done so. Raises EntryMissing, Damaged."""
+        if label not in self._verified:
+            for _ in self._pieces(self._record(label)):
+                pass
+            self._verified.add(label)
+
+    def is_verified(self, label: str) -> bool:
+        """Whether this object has found an entry whole."""
+        return label in self._verified
+
     def verify(self) -> None:
         """Read every array and compare its checksum. Raises Damaged, which names the entry and the array."""
+        for _ in self.verify_by_pieces():
+            pass
+
+    def verify_by_pieces(self) -> Iterator[int]:
+        """As `verify`, some of the bytes at a time: gives how many it has just read. Raises Damaged."""
         for record in self._entries.values():
-            self._verify_entry(record)
+            yield from self._pieces(record)
 
     def _record(self, label: str) -> _EntryRecord:
         try:
@@ -200,10 +236,15 @@ class Segment:
     def _array(self, record: _ArrayRecord) -> AnyArray:
         return np.ndarray(record.shape, np.dtype(record.dtype), self._view, self._base + record.offset)
 
-    def _verify_entry(self, record: _EntryRecord) -> None:
+    def _pieces(self, record: _EntryRecord) -> Iterator[int]:
         for array in record.arrays:
             start = self._base + array.offset
-            found = checksum(self._view[start : start + array.bytes])
+            digest = xxhash.xxh3_64()
+            for at in range(start, start + array.bytes, _PIECE):
+                piece = self._view[at : min(at + _PIECE, start + array.bytes)]
+                digest.update(piece)
+                yield piece.nbytes
+            found = digest.intdigest()
             if found != array.checksum:
                 where = f"entry {record.label!r}: array {array.name}"
                 raise self._damaged(f"{where}: checksum {found:016x}, expected {array.checksum:016x}")

@@ -56,7 +56,7 @@ FOLDERS = (segment.FOLDER, lease.FOLDER)
 LEAST_KEPT = 2
 """Manifests that are always kept: should the newest be damaged, the one before it is whole."""
 
-ALONE = 1 << 22
+ALONE = segment.LARGE
 """Bytes from which an entry gets a segment of its own, so that its room is free as soon as it is merged away."""
 
 _GOING = ".going"

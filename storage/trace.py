@@ -68,20 +68,19 @@ class Trace:
     or, where it is large, a trie: they are read where they lie and become a layer when the slice closes.
 
     `loads`: whether the running slice is a load: very many updates, mostly of one time. Then large steps become tries,
-    of which no histories are remembered: a load asks for each once a round, by pieces of the keys.
-    `_sealed` counts the rows of steps that are matrices, `_packed` the updates of those that are tries.
-    `_small` counts the small layers at the end, which have `_loose` updates. `_at_rest`: nothing merges, and nothing
-    will before layers come in.
-    `merged` counts the updates of merges that are done, `spent` those that merges have gone through, `_added` those of
-    layers that slices have made: `due` of a merge counts them too.
-    `since`: times before it may read as one. It goes where `close_slice` is told, but not beyond what a reader holds
-    (`advance_by`), and no two layers merge across a cut that a reader holds (`distinguish`). Forks share the holds.
+    of which no histories are remembered: a load asks for each once a round, by pieces of the keys. `_sealed` counts the
+    rows of steps that are matrices, `_packed` the updates of those that are tries. `_small` counts the small layers at
+    the end, which have `_loose` updates. `_at_rest`: nothing merges, and nothing will before layers come in. `merged`
+    counts the updates of merges that are done, `kept` those of them that did not cancel, `spent` those that merges have
+    gone through, `_added` those of layers that slices have made: `due` of a merge counts them too. `since`: times
+    before it may read as one. It goes where `close_slice` is told, but not beyond what a reader holds (`advance_by`),
+    and no two layers merge across a cut that a reader holds (`distinguish`). Forks share the holds.
     """
 
     __slots__ = (
         "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_number", "_packed",
-        "_sealed", "_small", "_table", "_tries", "cuts", "depth", "key_width", "layers", "loads", "merged", "merges",
-        "name", "readers", "since", "spent", "steps", "val_width",
+        "_sealed", "_small", "_table", "_tries", "cuts", "depth", "kept", "key_width", "layers", "loads", "merged",
+        "merges", "name", "readers", "since", "spent", "steps", "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
@@ -91,7 +90,7 @@ class Trace:
         self.merges: list[Merge] = []
         self.readers, self.cuts = Holds(1 + depth), Holds(1)
         self.since = since
-        self.merged = self.spent = self._added = 0
+        self.merged = self.kept = self.spent = self._added = 0
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
         self._addresses: list[Ints] = []
@@ -294,6 +293,7 @@ class Trace:
         if united is not None and any(layer.texts is not None for layer in parts):
             united.origins = tuple(parts)
         self.merged += updates
+        self.kept += 0 if united is None else united.updates
         self.spent += updates
         layers[-tail:] = [] if united is None else [united]
 
@@ -317,6 +317,7 @@ class Trace:
                 self.merges.remove(merge)
                 self.merged += merge.size
                 merged = merge.finish()
+                self.kept += merged.updates
                 place = next(i for i, layer in enumerate(layers) if layer is merge.older)
                 layers[place : place + 2] = [merged] if merged.updates else []
                 self._begin(layers)

@@ -22,7 +22,7 @@ _directory = click.argument("directory")
 
 def open_state(directory: str) -> StateDirectory:
     """A state directory, or URI, with something in it; a mistyped path is not made into one."""
-    from storage.errors import NothingCommitted
+    from storage.errors import ManifestMissing, NothingCommitted
     from storage.place import Place
     from storage.state import StateDirectory
 
@@ -31,6 +31,8 @@ def open_state(directory: str) -> StateDirectory:
         raise click.ClickException(f"there is no directory {directory}")
     found = StateDirectory(place)
     if not found.epochs():
+        if head := found.head():
+            raise ManifestMissing(path=directory, epoch=head, newest="there is none at all")
         raise NothingCommitted(path=directory)
     return found
 

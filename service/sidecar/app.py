@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,6 +19,7 @@ from service.reader import Reader
 from service.sidecar import control, ingest, problems, rows, schemas, status
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.context import Context
+from service.sidecar.departed import Departed
 from service.sidecar.follower import Follower
 from service.sidecar.guard import Guard
 from service.sidecar.ingest import Ingest
@@ -100,6 +101,7 @@ def build(options: Options) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        dependencies=[Depends(problems.refuse_unknown)],
     )
     app.state.context = context
     app.add_middleware(Observed, metrics=metrics)
@@ -111,6 +113,7 @@ def build(options: Options) -> FastAPI:
         open_metrics=options.open_metrics,
         observe=metrics.observe,
     )
+    app.add_middleware(Departed)
     problems.install(app)
     app.include_router(rows.router(context))
     app.include_router(status.router(context))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +23,7 @@ from service.sidecar.problems import UnknownView
 from service.sidecar.queries import Queries
 from service.viewstate import ViewState
 from storage.errors import StorageError
+from storage.place import Place
 from storage.updates import CLOSED
 
 Result = TypeVar("Result")
@@ -33,7 +36,7 @@ _PLAN_FILE = "plan.json"
 
 @dataclass(slots=True)
 class Context:
-    """The parts of a sidecar. started_ns: wall clock."""
+    """The parts of a sidecar. started_ns: wall clock. room: tells the free bytes of the disk that a folder is on."""
 
     options: Options
     follower: Follower
@@ -41,10 +44,19 @@ class Context:
     streams: ChangeStreams
     queries: Queries
     started_ns: int = field(default_factory=time.time_ns)
+    room: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
 
     def stale_ms(self, snapshot: Snapshot) -> int:
         """Milliseconds since the newest epoch was committed."""
         return snapshot.age_ns(time.time_ns()) // 1_000_000
+
+    def free_bytes(self) -> int | None:
+        """Room for the state; None where nobody can tell, as of an object store."""
+        folder = Place.of(self.options.state).folder
+        try:
+            return None if folder is None else self.room(folder)
+        except OSError:
+            return None
 
     def budget(self, deadline: Deadline) -> Budget:
         """What an answer may cost."""
@@ -92,10 +104,12 @@ class Context:
 
 
 def find_view(snapshot: Snapshot, name: str) -> ViewState:
-    """The view of that name. Raises UnknownView."""
+    """The view of that name. Raises UnknownView, and Damaged when a file that it needs is."""
     view = snapshot.views.get(name)
     if view is None:
-        raise UnknownView.of(name, list(snapshot.views))
+        if name in snapshot.damaged:
+            raise snapshot.damaged[name]
+        raise UnknownView.of(name, [*snapshot.views, *snapshot.damaged])
     return view
 
 

@@ -14,7 +14,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from service.sidecar.follower import Follower
+from service.sidecar.problems import about_damage
 from service.viewstate import Compacted, ViewState
+from storage.errors import Damaged
 
 _WOKEN_TOGETHER = 32
 _CHUNK_BYTES = 64 << 10
@@ -78,7 +80,10 @@ class Feed:
         while self.ended is None:
             seen = self.follower.snapshot
             state = seen.views.get(self.view.name) if seen is not None else self.view
-            if state is None or state.stored != self.view.stored:
+            if seen is not None and state is None and self.view.name in seen.damaged:
+                damage = seen.damaged[self.view.name]
+                self.ended = (damage.code, about_damage(damage))
+            elif state is None or state.stored != self.view.stored:
                 about = f"the program has changed; view {self.view.name} is another one now, or gone"
                 self.ended = ("view_changed", about)
             elif state.frontier > self.frontier:
@@ -86,6 +91,8 @@ class Feed:
                     await self._publish(state)
                 except Compacted as error:
                     self.ended = (error.code, str(error))
+                except Damaged as error:
+                    self.ended = (error.code, about_damage(error))
                 quiet = time.monotonic()
             else:
                 left = quiet + self._heartbeat_s - time.monotonic()

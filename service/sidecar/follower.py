@@ -10,6 +10,7 @@ import time
 
 from service.reader import Reader, Snapshot
 from service.sidecar.problems import NoEpoch, Unreadable
+from storage.errors import Damaged
 
 _log = logging.getLogger("vernier.sidecar")
 
@@ -36,8 +37,10 @@ class Follower:
         return self.reader.failure
 
     def require(self) -> Snapshot:
-        """The newest epoch. Raises NoEpoch, and Unreadable when there is one that cannot be read."""
-        snapshot = self.reader.snapshot
+        """The newest epoch. Raises NoEpoch, and Damaged or Unreadable when there is one that cannot be read."""
+        snapshot, problem = self.reader.snapshot, self.reader.problem
+        if snapshot is None and isinstance(problem, Damaged):
+            raise problem
         if snapshot is None and self.reader.failure is not None:
             raise Unreadable(problem=self.reader.failure)
         if snapshot is None:

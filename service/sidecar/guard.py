@@ -61,6 +61,8 @@ class Guard:
         refusal = self._refusal(scope)
         if refusal is None and scope["method"] not in _SAFE:
             body = await self._body(scope, receive)
+            if body is None:
+                return  # gone in the middle of its body: there is nobody to answer
             if isinstance(body, Response):
                 refusal = body
             else:
@@ -108,8 +110,8 @@ class Guard:
 
     # --- how much -----------------------------------------------------------------------------------------------------
 
-    async def _body(self, scope: Scope, receive: Receive) -> list[Message] | Response:
-        """The whole body as it came, or why not."""
+    async def _body(self, scope: Scope, receive: Receive) -> list[Message] | Response | None:
+        """The whole body as it came, or why it is refused; None where the client has gone before its end."""
         declared = _header(scope["headers"], b"content-length")
         if declared is not None and declared.isdecimal() and int(declared) > self.max_body_bytes:
             return self._too_large(int(declared))
@@ -123,7 +125,9 @@ class Guard:
                     size += len(message.get("body", b""))
                     if size > self.max_body_bytes:
                         return self._too_large(size)
-                    if message["type"] != "http.request" or not message.get("more_body", False):
+                    if message["type"] != "http.request":
+                        return None
+                    if not message.get("more_body", False):
                         return messages
         except TimeoutError:
             detail = f"the body did not come within {_BODY_SECONDS:g} s"

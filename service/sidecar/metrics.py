@@ -18,12 +18,14 @@ from prometheus_client.registry import Collector
 
 from service import control, trouble
 from service.reader import Snapshot
+from service.recentlatency import recent
 from service.sidecar.context import Context
 from service.sinks import told
 from service.stats import CATALOGUE, Labels, Metric, Stats
 from storage.updates import CLOSED, MIN_TIME
 
 PREFIX = "vernier_"
+RECENT_QUANTILES = (0.5, 0.99)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _REQUEST_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -110,15 +112,23 @@ class _Committed(Collector):
         derived["view_frontier_timestamp_seconds"] = {(name,): view.frontier / 1e9 for name, view in known.items()}
         derived["view_lag_seconds"] = {(name,): (now_ns - view.frontier) / 1e9 for name, view in known.items()}
         derived["view_rows"] = {(name,): float(len(view.rows)) for name, view in snapshot.views.items()}
+        _, latencies = recent(snapshot.marks, snapshot.stats, now_ns)
+        derived["view_recent_latency_seconds"] = {
+            (view, str(q)): value
+            for view, histogram in latencies.items()
+            for q in RECENT_QUANTILES
+            if (value := histogram.quantile(q)) is not None
+        }
         derived["commit_timestamp_seconds"] = {(): manifest.committed_ns / 1e9}
         updates: dict[Labels, float] = {}
         layers: dict[Labels, float] = {}
         disk: dict[Labels, float] = {}
+        memory = snapshot.stats.numbers.get("trace_bytes", {})
         for name, trace in manifest.traces.items():
             refs = [ref for shard in trace.shards for ref in shard]
             updates[name,], layers[name,] = sum(ref.updates for ref in refs), len(refs)
             disk[name, "disk"] = sum(ref.nbytes for ref in refs)
-        derived["trace_updates"], derived["trace_layers"], derived["trace_bytes"] = updates, layers, disk
+        derived["trace_updates"], derived["trace_layers"], derived["trace_bytes"] = updates, layers, memory | disk
         return derived
 
     def _published(self, snapshot: Snapshot) -> dict[str, dict[Labels, float]]:

@@ -28,6 +28,8 @@ def described(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {"token": _BEARER}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
+            # A query parameter that it does not have.
+            operation["responses"] = {"400": schemas.problems(400)[400]} | operation["responses"]
             scope = needed(method.upper(), path, open_metrics=False)
             if scope == "none":
                 continue

@@ -16,7 +16,8 @@ from service.deadline import TooSlow
 from service.sidecar.encoding import TooLarge
 from service.submission import BadSubmission, BodyTooLarge
 from service.viewstate import Compacted, NotYetFinal
-from storage.errors import CallerError, StorageError, VernierError
+from storage.errors import CallerError, Damaged, StorageError, VernierError
+from storage.segment import damaged_file
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -41,6 +42,27 @@ class UnknownSource(CallerError):
     message = "there is no source {source!r}{hint}"
     source: str
     hint: str
+
+
+class UnknownParameter(CallerError):
+    """A query parameter that the route does not have: ignored, it would change nothing without a word."""
+
+    message = "{route} has no query parameter {parameter!r}{hint}"
+    route: str
+    parameter: str
+    hint: str
+
+
+def refuse_unknown(request: Request) -> None:
+    """Every query parameter must be one of the route's own. Raises UnknownParameter, with the nearest name."""
+    if not request.url.query:
+        return
+    route = request.scope["route"]
+    known = [field.alias for field in route.dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            listed = f"; it has {', '.join(known)}" if known else "; it has none"
+            raise UnknownParameter(route=route.path, parameter=name, hint=meant(name, known) or listed)
 
 
 class NoEpoch(StorageError):
@@ -90,6 +112,11 @@ def problem_response(
     return Response(msgspec.json.encode(body), status, headers, MEDIA_TYPE)
 
 
+def about_damage(error: Damaged) -> str:
+    """What is damaged, and the way out."""
+    return f"{error}; put {damaged_file(error)} back from a copy of the state: see docs/state.md, Damage"
+
+
 def of_error(error: VernierError) -> Response:
     """The answer to an error of ours; times as decimal strings."""
     match error:
@@ -111,6 +138,11 @@ def of_error(error: VernierError) -> Response:
             return problem_response(503, error.code, str(error), headers={"retry-after": "1"})
         case TooLarge() | BodyTooLarge():
             return problem_response(413, error.code, str(error))
+        case UnknownParameter():
+            return problem_response(400, error.code, str(error), {"parameter": error.parameter})
+        case Damaged():
+            extra = {"file": damaged_file(error)}
+            return problem_response(503, error.code, about_damage(error), extra, {"retry-after": "5"})
         case CallerError():
             return problem_response(400, error.code, str(error))
         case StorageError():

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from service.control import Standing
 from service.instants import format_instant
 from service.reader import Snapshot
 from service.sidecar.options import Options
+from service.sidecar.problems import about_damage
 from service.trouble import Trouble
+from storage.errors import Damaged
+from storage.segment import damaged_file
 from storage.updates import CLOSED
+
+FULL_BYTES = 1 << 20
+"""Free bytes below which a disk counts as full: an epoch writes a segment and a manifest."""
 
 
 def laggards(
@@ -19,19 +26,24 @@ def laggards(
     options: Options,
     now_ns: int,
     standing: Standing | None = None,
+    damage: Iterable[Damaged] = (),
+    free_bytes: int | None = None,
 ) -> list[dict[str, Any]]:
     """What keeps the answers from being current, each as {laggard, why}; nothing when all is well. standing: what the
-    driver does as an operator wants.
+    driver does as an operator wants. damage: damaged files of the state. free_bytes: room for the state, if known.
 
     The pipeline lags when it commits nothing (it commits on every heartbeat, input or not), a source when many of its
     messages are unread. With the event clock a quiet source holds the frontier back by design, so that alone is not
     lag, unless updates wait behind it.
     """
-    reasons = []
+    reasons = [{"laggard": f"file {damaged_file(one)}", "why": about_damage(one)} for one in damage]
     if failure is not None:
         reasons.append({"laggard": "sidecar", "why": failure})
     if trouble is not None:
         reasons.append({"laggard": "program" if trouble.program else "pipeline", "why": trouble.describe()})
+    if free_bytes is not None and free_bytes < FULL_BYTES:
+        why = f"no space left in {options.state}: {free_bytes} bytes are free; make room, and the service goes on"
+        reasons.append({"laggard": "disk", "why": why})
     closed = standing is not None and not standing.open
     if standing is not None and closed:
         reasons.append({"laggard": "intake", "why": standing.describe()})

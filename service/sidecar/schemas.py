@@ -70,6 +70,9 @@ class ViewsBody(BaseModel):
     """All views."""
 
     views: list[ViewBody]
+    damaged: dict[str, str] = Field(
+        description="Views that cannot be read, with the damaged file and the way out", examples=[{}]
+    )
     app: str = Field(examples=["demo"])
     epoch: int = Field(examples=[128])
     stale_ms: int = Field(examples=[120])

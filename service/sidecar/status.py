@@ -17,15 +17,17 @@ from service.deadletter import Reason
 from service.instants import format_instant
 from service.masking import masked
 from service.reader import EpochNote, Snapshot
+from service.recentlatency import recent
 from service.sidecar import schemas, statusschemas
 from service.sidecar.context import Context, frontier_list
 from service.sidecar.guard import GIVEN
-from service.sidecar.problems import Problem, problem_response
+from service.sidecar.problems import Problem, about_damage, problem_response
 from service.sidecar.readiness import laggards
 from service.sidecar.replies import reply
 from service.sinks import told
 from service.stats import LATENCY_BOUNDS, Histogram, quantiles
 from service.viewstate import ViewState
+from storage.errors import Damaged
 from storage.manifest import LayerRef
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
@@ -46,13 +48,25 @@ def router(context: Context) -> APIRouter:
         snapshot = follower.snapshot
         files = follower.reader.files
         found, standing = trouble.read(files), control.standing(files)
-        reasons = laggards(snapshot, follower.failure, found, context.options, time.time_ns(), standing)
+        damage, problem = list(follower.reader.damage.values()), follower.reader.problem
+        if isinstance(problem, Damaged):
+            damage.append(problem)
+        reasons = laggards(
+            snapshot,
+            None if isinstance(problem, Damaged) else follower.failure,
+            found,
+            context.options,
+            time.time_ns(),
+            standing,
+            damage,
+            context.free_bytes(),
+        )
         if request.scope.get(GIVEN) == "none":
             # Reasons can have rows in them, and whoever asks here has no right to read any.
             reasons = [reason | {"why": "ask with a token to know"} for reason in reasons]
         if snapshot is None or reasons:
             detail = "; ".join(f"{reason['laggard']}: {reason['why']}" for reason in reasons)
-            code = "no_epoch" if snapshot is None else "not_ready"
+            code = "damaged" if damage else "no_epoch" if snapshot is None else "not_ready"
             return problem_response(503, code, detail, {"ready": False, "laggards": reasons}, {"retry-after": "1"})
         return reply({
             "ready": True,
@@ -66,6 +80,7 @@ def router(context: Context) -> APIRouter:
         snapshot = follower.require()
         return reply({
             "views": [_about(view) for view in snapshot.views.values()],
+            "damaged": {name: about_damage(problem) for name, problem in snapshot.damaged.items()},
             "app": snapshot.manifest.app,
             "epoch": snapshot.manifest.epoch,
             "stale_ms": context.stale_ms(snapshot),
@@ -95,19 +110,15 @@ def router(context: Context) -> APIRouter:
         snapshot = follower.require()
         totals = {labels[0]: h for labels, h in snapshot.stats.histograms.get("view_latency_seconds", {}).items()}
         series = _series(snapshot.history, window_seconds, points)
+        seconds, recently = recent(snapshot.marks, snapshot.stats, time.time_ns())
         noticed = [(n.noticed_ns - n.committed_ns) / 1e9 for n in snapshot.history if n.noticed_ns is not None]
         return reply({
             "unit": "seconds",
             "meaning": "per update, from its arrival in the source's topic to the commit that makes it visible",
             "bounds": list(LATENCY_BOUNDS),
+            "recent_seconds": round(seconds, 3),
             "views": {
-                name: {
-                    "count": total.observations,
-                    "mean": total.total / total.observations if total.observations else None,
-                    "quantiles": _quantiles(total),
-                    "histogram": total.counts,
-                    "series": series.get(name, []),
-                }
+                name: _observed(total) | {"recent": _observed(recently[name]), "series": series.get(name, [])}
                 for name, total in totals.items()
             },
             "notice_seconds": {"median": median(noticed) if noticed else None, "epochs": len(noticed)},
@@ -169,6 +180,8 @@ def router(context: Context) -> APIRouter:
         after: Annotated[int, Query(ge=0, description="Only of epochs behind this one")] = 0,
     ) -> Response:
         snapshot = follower.require()
+        if follower.reader.letters_damaged is not None:
+            raise follower.reader.letters_damaged
         wanted = {"source": source, "topic": topic, "reason": reason}
         letters = follower.reader.letters.newest(
             limit,
@@ -273,6 +286,15 @@ def _source_details(snapshot: Snapshot) -> dict[str, Any]:
 def _numbers(snapshot: Snapshot, metric: str, labels: tuple[str, ...]) -> list[dict[str, Any]]:
     rows = snapshot.stats.numbers.get(metric, {})
     return [dict(zip(labels, values, strict=True)) | {"value": number} for values, number in rows.items()]
+
+
+def _observed(histogram: Histogram) -> dict[str, Any]:
+    return {
+        "count": histogram.observations,
+        "mean": histogram.total / histogram.observations if histogram.observations else None,
+        "quantiles": _quantiles(histogram),
+        "histogram": histogram.counts,
+    }
 
 
 def _quantiles(histogram: Histogram) -> dict[str, float | None]:

@@ -58,13 +58,19 @@ class Point(BaseModel):
     count: int
 
 
-class ViewLatency(BaseModel):
+class Observed(BaseModel):
     """Received to visible, in seconds."""
 
     count: int
     mean: float | None
     quantiles: dict[str, float | None] = Field(examples=[{"0.5": 0.21, "0.99": 0.4}])
     histogram: list[int] = Field(description="Counts by bucket; the last is beyond all bounds")
+
+
+class ViewLatency(Observed):
+    """Received to visible since the service first started; `recent`: in the last five minutes."""
+
+    recent: Observed
     series: list[Point]
 
 
@@ -74,6 +80,7 @@ class Latency(BaseModel):
     unit: str = Field(examples=["seconds"])
     meaning: str
     bounds: list[float]
+    recent_seconds: float = Field(description="The seconds that `recent` covers: five minutes, or fewer after a start")
     views: dict[str, ViewLatency]
     notice_seconds: dict[str, float | int | None]
 

@@ -12,7 +12,10 @@ from service.broker import EmbeddedBroker
 from service.programs import Program, Registry
 from storage.blob import LocalBlob
 from storage.place import Place
+from storage.segment import segment_file
+from storage.state import StateDirectory
 from tests.service.driven import PATIENCE, PROGRAM, Service
+from tests.sidecar.test_damage import flip
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -189,3 +192,24 @@ def test_nothing_is_lost_and_nothing_counted_twice(service: Service, broker: Emb
     assert sum(snapshot.stats.numbers["source_errors_total"].values()) == len(bad)
     log = (service.folder / "log").read_text("utf-8")
     assert "failed: " in log
+
+
+def test_a_damaged_state_makes_no_epoch_and_goes_on_when_the_file_is_back(service: Service) -> None:
+    service.start()
+    service.final(service.send((1, 10), (2, 20)))
+    assert service.stop() == 0
+    state = service.folder / "state"
+    newest = StateDirectory(state).latest()
+    assert newest is not None
+    ref = next(ref for trace in newest.traces.values() for shard in trace.shards for ref in shard)
+    whole = (state / segment_file(ref.segment)).read_bytes()
+    file = flip(state, ref)
+    service.start()
+    reached = service.send((3, 30))
+    found = service.wait(lambda: (found := trouble.read(LocalBlob(state))) and found)
+    assert not found.program
+    assert f"{segment_file(ref.segment)} is put back" in found.reason
+    assert service.epoch() == newest.epoch
+    file.write_bytes(whole)
+    service.final(reached)
+    assert service.stop() == 0

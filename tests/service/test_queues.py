@@ -40,7 +40,7 @@ def committed(path: Path) -> list[Change]:
     for number in state.epochs():
         for view, refs in state.manifest(number).changes.items():
             for ref in refs:
-                entry = state.open(ref.segment).entry(ref.label, verify=True)
+                entry = state.open(ref.segment).entry(ref.label)
                 data = Layer.open(entry.meta, entry.arrays).to_updates().data
                 found += [(view, tuple(row[:-2]), row[-2], row[-1]) for row in data.tolist()]
     return found

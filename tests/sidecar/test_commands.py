@@ -141,7 +141,21 @@ def test_status(builder: StateBuilder, serve: Callable[..., Served], capsys: pyt
     assert run(["status", "--url", served.url]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith(f"at {served.url}: ready")
-    assert lines[3].split() == ["view", "rows", "key", "final", "before", "p50", "ms", "p99", "ms"]
+    assert lines[3].split() == [
+        "view",
+        "rows",
+        "key",
+        "final",
+        "before",
+        "p50",
+        "ms",
+        "p99",
+        "ms",
+        "p50",
+        "ever",
+        "p99",
+        "ever",
+    ]
     assert lines[4].split()[:2] == ["reach", "1"]
     assert run(["status", "--format", "json", "--url", served.url]) == 0
     assert json.loads(capsys.readouterr().out)["epoch"] == 1
@@ -179,6 +193,16 @@ def test_damage_is_found(builder: StateBuilder, capsys: pytest.CaptureFixture[st
     assert out.count("\n") >= 2
     assert err.startswith(f"vernier: {builder.path} is damaged: ")
     assert err.count("\n") == 1
+
+
+def test_a_head_whose_epochs_are_gone_is_no_empty_state(
+    builder: StateBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder.commit(10, {"reach": [((1,), 5, 1)]})
+    for file in (builder.path / "epochs").glob("*.json"):
+        file.unlink()
+    assert run(["state", "verify", str(builder.path)]) == 1
+    assert "HEAD names epoch 1, and there is no manifest of it (there is none at all)" in capsys.readouterr().err
 
 
 def test_a_time_is_shown_as_people_write_it() -> None:

@@ -16,7 +16,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from service import trouble
+from service.client import connect
+from service.display import status_text
 from service.reader import Reader
+from service.recentlatency import followed, recent
 from service.sidecar.options import Options
 from service.sidecar.readiness import laggards
 from service.sinks import told
@@ -186,6 +189,91 @@ def test_latency(http: httpx.Client) -> None:
     assert "pairs" not in body["views"]
 
 
+def test_latency_of_the_last_minutes_stands_beside_that_of_all_time(
+    tmp_path: Path, serve: Callable[..., Served]
+) -> None:
+    """A slow start, then quick minutes: what happens now is the headline, in the answer and in the metrics."""
+    builder, now = StateBuilder(tmp_path / "state", VIEWS), time.time_ns()
+    builder.stats.observe("view_latency_seconds", "reach", value=57.0, count=1_000)
+    builder.commit(10, committed_ns=now - 400_000_000_000)
+    builder.commit(20, committed_ns=now - 290_000_000_000)
+    builder.stats.observe("view_latency_seconds", "reach", value=0.3, count=100)
+    builder.commit(30, committed_ns=now)
+    served = serve(builder.path)
+    with httpx.Client(base_url=served.url, trust_env=False) as client:
+        body = client.get("/v1/latency").json()
+        reach = body["views"]["reach"]
+        assert (reach["count"], reach["recent"]["count"]) == (1_100, 100)
+        assert reach["quantiles"]["0.5"] > 50
+        assert 0.2 <= reach["recent"]["quantiles"]["0.99"] <= 0.3
+        assert reach["recent"]["mean"] == pytest.approx(0.3)
+        assert 285 < body["recent_seconds"] <= 300
+        metrics = client.get("/metrics").text
+        assert 'vernier_view_recent_latency_seconds{quantile="0.5",view="reach"} 0.2' in metrics
+        shown = connect(served.url).status()
+        assert shown["latency"]["reach"]["0.5"] < 1 < shown["latency"]["reach"]["all_time"]["0.5"]
+        line = next(line for line in status_text(shown).splitlines() if line.startswith("reach"))
+        assert " 250" in line
+        assert " 5" in line.partition(" 250")[2]
+    builder.close()
+
+
+def test_marks_are_few_and_reach_back_five_minutes() -> None:
+    stats, marks = Stats(), ()
+    for second in range(3_000):
+        stats.observe("view_latency_seconds", "v", value=0.1)
+        marks = followed(marks, second * 10**9, Stats.from_json(stats.to_json()))
+    assert len(marks) <= 62
+    seconds, found = recent(marks, stats, 2_999 * 10**9)
+    assert seconds == 300
+    assert 295 <= found["v"].observations <= 305
+    assert recent((), stats, 5)[1]["v"].observations == 3_000
+    assert recent(marks, stats, 9_999 * 10**9)[1]["v"].observations <= 5
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/v1/views/reach?lmit=3", "/v1/views/{view} has no query parameter 'lmit'; did you mean 'limit'?"),
+        ("/v1/views/reach/rows/1?asof=3", "did you mean 'as_of'?"),
+        ("/v1/views/reach/changes?sinc=3", "did you mean 'since'?"),
+        ("/v1/read?view=reach", "did you mean 'views'?"),
+        ("/v1/dead-letters?sorce=x", "did you mean 'source'?"),
+        ("/healthz?verbose=1", "has no query parameter 'verbose'; it has none"),
+        ("/metrics?name[]=x", "it has none"),
+        ("/v1/views/reach?", None),
+        ("/v1/views/reach?limit=1", None),
+    ],
+)
+def test_unknown_query_parameters_are_refused(http: httpx.Client, path: str, says: str | None) -> None:
+    answer = http.get(path)
+    if says is None:
+        assert answer.status_code == 200
+    else:
+        assert (answer.status_code, answer.json()["code"]) == (400, "unknown_parameter")
+        assert says in answer.json()["detail"]
+
+
+def test_every_route_refuses_unknown_query_parameters(http: httpx.Client) -> None:
+    for path, operations in http.get("/openapi.json").json()["paths"].items():
+        for method in operations:
+            answer = http.request(method, path.format(view="reach", key="1", source="x", token="x") + "?nonsense=1")
+            assert (path, method, answer.status_code) == (path, method, 400)
+            assert answer.json()["code"] == "unknown_parameter"
+
+
+def test_readiness_names_a_full_disk(builder: StateBuilder, serve: Callable[..., Served]) -> None:
+    builder.commit(10)
+    served = serve(builder.path)
+    assert httpx.get(f"{served.url}/readyz", trust_env=False).status_code == 200
+    served.context.room = lambda folder: 4096
+    ready = httpx.get(f"{served.url}/readyz", trust_env=False)
+    assert ready.status_code == 503
+    (found,) = ready.json()["laggards"]
+    assert found["laggard"] == "disk"
+    assert f"no space left in {builder.path}: 4096 bytes are free" in found["why"]
+
+
 def test_epochs_sources_traces_letters_and_plan(http: httpx.Client, builder: StateBuilder) -> None:
     epochs = http.get("/v1/epochs").json()["epochs"]
     assert [(one["epoch"], one["lower"], one["upper"], one["changes"]["reach"]) for one in epochs][-1] == (
@@ -287,9 +375,11 @@ def test_a_state_that_cannot_be_read_says_why(builder: StateBuilder, serve: Call
     (builder.path / segment_file(manifest.changes["reach"][0].segment)).write_bytes(b"not a segment")
     url = serve(builder.path).url
     answer = httpx.get(f"{url}/v1/views/reach", trust_env=False)
-    assert (answer.status_code, answer.json()["code"]) == (503, "unreadable")
+    assert (answer.status_code, answer.json()["code"]) == (503, "damaged")
     assert "too short" in answer.json()["detail"]
-    assert httpx.get(f"{url}/readyz", trust_env=False).json()["laggards"][0]["laggard"] == "sidecar"
+    ready = httpx.get(f"{url}/readyz", trust_env=False).json()
+    file = segment_file(manifest.changes["reach"][0].segment)
+    assert (ready["code"], ready["laggards"][0]["laggard"]) == ("damaged", f"file {file}")
 
 
 def test_sinks(builder: StateBuilder, http: httpx.Client) -> None:

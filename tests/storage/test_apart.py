@@ -77,7 +77,7 @@ class Life:
         if self.epoch == 0:
             return found
         for ref in self.state.manifest(self.epoch).traces["t"].shards[0]:
-            entry = self.state.open(ref.segment).entry(ref.label, verify=True)
+            entry = self.state.open(ref.segment).entry(ref.label)
             layer = Layer.open(entry.meta, entry.arrays)
             layer.ref = ref
             found.append(layer)

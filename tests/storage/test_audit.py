@@ -240,6 +240,16 @@ def test_texts_are_held_to_their_hashes() -> None:
         assert any(says in problem for problem in layer_problems(Layer.open(layer.meta(), arrays))), name
 
 
+def test_a_head_without_its_manifest_is_named(tmp_path: Path) -> None:
+    with StateDirectory(tmp_path) as state:
+        for _ in range(2):
+            commit(state, [[layer_of(0)], [layer_of(1)]])
+    assert audit(StateDirectory(tmp_path)).problems == []
+    (tmp_path / manifest_file(2)).unlink()
+    (problem,) = audit(StateDirectory(tmp_path)).problems
+    assert "HEAD names epoch 2, and there is no manifest of it (the newest is of epoch 1)" in problem
+
+
 def test_a_survey_counts(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path)
     with pytest.raises(NothingCommitted):

@@ -44,6 +44,36 @@ def test_any_number_of_chunks_and_partial_writes(blob: LocalBlob, monkeypatch: p
     assert blob.get("a/x") == b"".join(chunks)
 
 
+def test_everything_is_for_its_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = LocalBlob(tmp_path / "above" / "state")
+        made.prepare(["epochs", "leases"])
+        made.put("epochs/a", [b"x"])
+        made.create("epochs/b", b"y")
+        made.overwrite("HEAD", b"z")
+        held = [made.lock("LOCK"), made.hold("leases/1")]
+    finally:
+        os.umask(before)
+    found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "above").rglob("*")}
+    assert len(found) == 8
+    assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
+    assert (tmp_path / "above").stat().st_mode & 0o777 == 0o700
+    for one in held:
+        assert one is not None
+        one.release()
+
+
+def test_folders_that_exist_keep_their_modes(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    LocalBlob(tmp_path).prepare(["epochs"])
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError):
+        LocalBlob(tmp_path).prepare(["file"])
+
+
 def test_an_empty_file_maps_to_nothing(blob: LocalBlob) -> None:
     blob.put("a/empty", [])
     assert (blob.get("a/empty"), bytes(blob.map("a/empty"))) == (b"", b"")

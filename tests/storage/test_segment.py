@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from storage import segment as segment_module
 from storage.blob import LocalBlob, OsDisk
 from storage.errors import Damaged, DiskFull, EntryMissing, FileMissing, UnknownFormat
 from storage.segment import (
@@ -58,7 +59,7 @@ def test_entries_come_back_aligned_and_without_a_copy(blob: LocalBlob) -> None:
     assert info.bytes == blob.size(segment_file("s"))
     assert segment.labels == ["rows/0", "empty", "odd"]
     assert all(same(entry, found) for entry, found in zip(ENTRIES, segment.entries(), strict=True))
-    assert same(segment.entry("odd", verify=True), ENTRIES[2])
+    assert same(segment.entry("odd"), ENTRIES[2])
     for entry in segment.entries():
         for array in entry.arrays.values():
             assert array.nbytes == 0 or array.ctypes.data % ALIGNMENT == 0
@@ -110,17 +111,26 @@ def test_slices_and_other_layouts_are_stored_in_order(blob: LocalBlob) -> None:
     }
 
 
-def test_opening_reads_only_header_and_directory(blob: LocalBlob, tmp_path: Path) -> None:
-    """Damage in an array goes unnoticed until the array is verified: opening did not look at it."""
+def test_an_entry_is_verified_when_it_is_given_out(
+    blob: LocalBlob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening does not look at arrays; the first use of an entry does, unless it is large and the caller is lazy."""
     write_segment(blob, "s", ENTRIES)
     path = tmp_path / segment_file("s")
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     segment = open_segment(blob, "s")
-    segment.entry("odd")
-    segment.entry("rows/0", verify=True)
-    with pytest.raises(Damaged, match=r"segment s: entry 'odd': array bits: checksum \w{16}, expected \w{16}"):
-        segment.entry("odd", verify=True)
+    assert segment.meta("odd") == ENTRIES[2].meta
+    segment.entry("rows/0")
+    for _ in range(2):
+        with pytest.raises(Damaged, match=r"segment s: entry 'odd': array bits: checksum \w{16}, expected \w{16}"):
+            segment.entry("odd")
+    with pytest.raises(Damaged):
+        segment.entry("odd", lazy=True)
+    monkeypatch.setattr(segment_module, "LARGE", 1)
+    segment.entry("odd", lazy=True)
+    assert segment.is_verified("rows/0")
+    assert not segment.is_verified("odd")
 
 
 def test_every_flipped_bit_that_matters_is_found(blob: LocalBlob) -> None:

@@ -24,7 +24,7 @@ export class Latency {
   #draw() {
     if (!this.answer || !this.session.view) return;
     const about = this.answer.views[this.session.view.name],
-      quantiles = about?.quantiles ?? {};
+      recent = about?.recent;
     histogram(at("histogram"), this.answer.bounds, about);
     this.series.show(about?.series, WINDOW_SECONDS);
     say(at("latency-view"), this.session.view.name);
@@ -34,8 +34,14 @@ export class Latency {
       ["p99", "0.99"],
       ["p999", "0.999"],
     ])
-      say(at(id), duration(quantiles[quantile]));
-    say(at("mean"), duration(about?.mean));
-    say(at("updates"), about ? grouped(about.count) : "–");
+      this.#reading(id, recent?.quantiles[quantile], about?.quantiles[quantile], duration);
+    this.#reading("mean", recent?.mean, about?.mean, duration);
+    this.#reading("updates", recent?.count, about?.count, (n) => (n === undefined ? "–" : grouped(n)));
+  }
+
+  /** A number of the last five minutes, and beside it that of all time. */
+  #reading(id, recent, ever, spelled) {
+    say(at(id), spelled(recent));
+    say(at(`${id}-ever`), `${spelled(ever)} ever`);
   }
 }
