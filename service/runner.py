@@ -141,9 +141,9 @@ class Runner:
         start = self.epochs.start
         number, reason = start.epoch, ""
         tries = self._settings.epoch.attempts
-        begun = tries
+        failed = False
         while tries:
-            self.check_files(tries < begun)
+            self.check_files(failed)
             tries -= 1
             attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()
@@ -157,6 +157,7 @@ class Runner:
                 return manifest
             if reason == "":
                 return None
+            failed = True
             self.epochs.failed()
             self.log.failed(number, attempt, reason)
             if self._learn(attempt):
