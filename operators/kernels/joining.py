@@ -134,17 +134,17 @@ def pair_rows(  # type: ignore[no-untyped-def]
             return out[:count], 0, q, 0
         before = done if q == key else 0
         paired = n * m <= _REPLAY * (n + m) or n < 8 or m < 8
-        # A pair of facts gives at most a row for each change of either. What is more than a piece grows as it comes.
-        large = 2 * n * m > most
-        if paired and not large and count + 2 * n * m > out.shape[0]:
-            out = more_rows(out, count + 2 * n * m)
+        f2 = f1
+        if paired:
+            # A pair of facts gives at most a row for each change of either. Of a key that gives more than a piece only
+            # so many fresh rows are paired now; the loops below have no room to look for.
+            f0 += before
+            if 2 * (f1 - f0) * m > most:
+                f2 = min(f1, f0 + max(1, most // (2 * m)))
+            if count + 2 * (f2 - f0) * m > out.shape[0]:
+                out = more_rows(out, count + 2 * (f2 - f0) * m)
         if n == 1 or m == 1:
-            for f in range(f0 + before, f1):
-                if large:
-                    if count >= most:
-                        return out[:count], 0, q, f - f0
-                    if count + m > out.shape[0]:
-                        out = more_rows(out, count + m)
+            for f in range(f0, f2):
                 for e in range(e0, e1):
                     diff, wrapped = multiply(cell(fresh, f, diff_f), cell(entries, e, diff_e))
                     if wrapped:
@@ -152,22 +152,18 @@ def pair_rows(  # type: ignore[no-untyped-def]
                     time = max(cell(fresh, f, time_f), cell(entries, e, vo))
                     _emit(out, count, fresh, f, k, vf, entries, e, origin, index, time, now, vo + 1, entry_depth, diff)
                     count += 1
+            if f2 < f1:
+                return out[:count], 0, q, f2 - runs[q]
             continue
         if paired:
             if m > ends_e.shape[0]:
                 ends_e = np.empty(2 * m, np.int64)
             facts_e = _fact_ends(entries, e0, e1, 0, diff_e, vo, ends_e)
-            first = f0 + before
-            while first < f1:
+            first = f0
+            while first < f2:
                 last = first + 1
-                while last < f1 and _same_val(fresh, last, 1 + k, vf):
+                while last < f2 and _same_val(fresh, last, 1 + k, vf):
                     last += 1
-                if large:
-                    if count >= most:
-                        return out[:count], 0, q, first - f0
-                    # With each fact of the other side no more rows than both have changes.
-                    if count + (last - first) * facts_e + m > out.shape[0]:
-                        out = more_rows(out, count + (last - first) * facts_e + m)
                 start = e0
                 for fact in range(facts_e):
                     stop = ends_e[fact]
@@ -204,6 +200,8 @@ def pair_rows(  # type: ignore[no-untyped-def]
                             break
                     start = stop
                 first = last
+            if f2 < f1:
+                return out[:count], 0, q, f2 - runs[q]
             continue
         # Replay: facts are runs of equal (val) on the fresh side and equal (val, rounds) on the other; each event meets
         # the facts of the other side that are non-zero by then.
