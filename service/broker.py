@@ -28,6 +28,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from service.jars import kafka_jars
 from service.java import find_java
+from service.jvm import class_data
 from storage.errors import CallerError
 
 LOOPBACK = "127.0.0.1"
@@ -255,12 +256,13 @@ class EmbeddedBroker:
         text = "".join(f"{name}={_escaped(value)}\n" for name, value in server.items())
         self._config.write_text(text, encoding="utf-8")
 
-    def _java(self, *options: str) -> list[str]:
+    def _java(self, *options: str, record: bool = False) -> list[str]:
+        jars = kafka_jars()
         return [
             str(find_java()),
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",  # starts sooner; the broker is not what a demonstration waits for
-            "-Xshare:auto",
+            *class_data("kafka", jars, record=record),
             # The native libraries that it unpacks; those of a broker that was killed go with the next start.
             f"-Djava.io.tmpdir={self._scratch}",
             "-XX:-UsePerfData",
@@ -268,7 +270,7 @@ class EmbeddedBroker:
             "-Dlog4j2.level=WARN",
             *options,
             "-cp",
-            os.pathsep.join(str(path) for path in kafka_jars()),
+            os.pathsep.join(str(path) for path in jars),
         ]
 
     def _format(self, deadline: float) -> None:
@@ -300,7 +302,11 @@ class EmbeddedBroker:
     def _spawn(self) -> None:
         with open(self.log_file, "wb") as log:
             self._process = subprocess.Popen(
-                [*self._java(f"-Xmx{self.heap_mb}m", "-XX:+ExitOnOutOfMemoryError"), "kafka.Kafka", str(self._config)],
+                [
+                    *self._java(f"-Xmx{self.heap_mb}m", "-XX:+ExitOnOutOfMemoryError", record=True),
+                    "kafka.Kafka",
+                    str(self._config),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -5,18 +5,26 @@ manifest alone. After too many failures in a row, or when Spark itself is gone, 
 starts another one.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
+
+import sys
+
+from service.jvm import Gateway, early
+
+GATEWAY = early(sys.argv[1:]) if __name__ == "__main__" else None
+"""Spark's JVM, which comes up while the rest is imported."""
 
 import argparse
 import logging
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -43,7 +51,7 @@ from service.scrub import Scrub
 from service.settings import Settings, heartbeat_topic, load
 from service.sources import DoorConfig
 from service.spans import Spans
-from service.spark import Stage, start_session
+from service.spark import Stage, start_session, wake_workers
 from service.steering import Steering
 from service.topics import STANDING, Choice, Found, TopicReplaced, Topics
 from service.trouble import STOPPED, Trouble
@@ -66,7 +74,7 @@ _log = logging.getLogger("vernier.driver")
 class Driver:
     """One service's Spark side, from its topics to its query. Raises VernierErrors when it cannot start."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, gateway: Gateway | None = None) -> None:
         if settings.program is None:
             raise SparkFailed(problem="there is no program to run: `vernier up PROGRAM.py`, or set `program`")
         self.settings = settings
@@ -75,6 +83,10 @@ class Driver:
         self.registry = Registry(settings.state.place.open())
         self.programs, self.app, self.plan = self._together(lambda plan: None)
         settings.check_sources(self.app.sources)
+        # Where the JVM that was launched before has its temporary files, too
+        self._scratch = gateway.scratch if gateway is not None else Path(tempfile.mkdtemp(prefix="d-"))
+        self.spark: SparkSession | None = None
+        self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         self.door = self._prepare_topics()
         self.epochs = Epochs(
             StateDirectory(settings.state.place),
@@ -115,8 +127,6 @@ class Driver:
         )
         self.epochs.limit = self.admission.limit
         self._running: Query | None = None
-        self._scratch = Path(tempfile.mkdtemp(prefix="d-"))
-        self.spark: SparkSession | None = None
 
     def stop(self) -> None:
         """Ask `run` to finish the epoch and return; safe in a signal handler and from any thread.
@@ -137,8 +147,7 @@ class Driver:
             self._follow_topics()
         except STANDING as error:
             raise self._stopped(error) from error
-        spark = start_session(self.settings, self.app.name, self._scratch)
-        self.spark = spark
+        spark = self._session.result()
         failures, reached = 0, self._reached()
         self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         began_ns = 0
@@ -205,6 +214,12 @@ class Driver:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _start_session(self, gateway: Gateway | None) -> SparkSession:
+        """Start Spark and its workers, while the topics and the newest commit are looked at."""
+        self.spark = spark = start_session(self.settings, self.app.name, self._scratch, gateway)
+        wake_workers(spark, self.settings.workers)
+        return spark
 
     def _reached(self) -> int:
         return self.epochs.newest.epoch if self.epochs.newest else 0
@@ -437,7 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load(given.config, dict(pair.split("=", 1) for pair in given.set)).settings
         logs.begin(settings.log.level, settings.log.format)
-        made = driver = Driver(settings)
+        made = driver = Driver(settings, GATEWAY)
 
         def stop(number: int, frame: FrameType | None) -> None:
             made.stop()

@@ -29,6 +29,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
+from service.home import cache_folder, checkout
 from service.java import JavaMissing, find_java
 from storage.errors import CallerError
 
@@ -81,9 +82,11 @@ class Jar:
 
 
 def jars_dir() -> Path:
-    """Return the folder of the sets: VERNIER_JARS_DIR, or `.jars` in the checkout."""
-    chosen = os.environ.get("VERNIER_JARS_DIR")
-    return Path(chosen).resolve() if chosen else Path(__file__).resolve().parent.parent / ".jars"
+    """Return the folder of the sets: VERNIER_JARS_DIR, or `.jars` in the checkout, or one among the user's caches."""
+    if chosen := os.environ.get("VERNIER_JARS_DIR"):
+        return Path(chosen).resolve()
+    root = checkout()
+    return root / ".jars" if root is not None else cache_folder() / "jars"
 
 
 def locked(which: Set) -> list[Jar]:

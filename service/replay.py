@@ -22,6 +22,7 @@ from operators.local import LocalEngine
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
 from service.changefiles import ChangeFile
+from service.firstuse import have_jars, have_kernels
 from service.forked import ForkedWorkers
 from service.progress import Quiet, Show
 from service.updatefiles import read_updates
@@ -112,6 +113,9 @@ def replay(request: Request, show: Show | None = None) -> Account:
     app = load_program(request.program)
     plan = compile_app(app)
     views = _chosen(app, request.views)
+    have_kernels(show.step)
+    if request.engine == "spark":
+        have_jars(show.step)
     show.step("loading the kernels")
     warm(lambda what: show.step(f"loading the kernels: {what}"))
     show.clear()

@@ -14,19 +14,17 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from operators.language.app import App
 from operators.language.duration import nanoseconds
 from service import masking
+from service.bounds import DIFF_RANGE, MOST_BYTES
 from service.cores import usable_cores
-from service.formats.avro import Schemas, read_schema
-from service.formats.ipc import MOST_BYTES
 from service.sections import (
     Epoch,
     Exchange,
@@ -43,13 +41,18 @@ from service.sections import (
     java_bytes,
 )
 from service.shares import Shares, divide
-from service.sources import DIFF_RANGE, DoorConfig, SourceConfig
 from storage.errors import CallerError
 from storage.memory import usable_bytes
 
+if TYPE_CHECKING:  # the engine, which not every process that has settings needs
+    from operators.language.app import App
+    from service.formats.avro import Schemas
+    from service.sources import DoorConfig
+
 PREFIX = "VERNIER_"
 ELSEWHERE = frozenset(
-    {"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS"} | {"VERNIER_TOKEN", "VERNIER_TOKEN_FILE", "VERNIER_CAFILE"}
+    {"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS", "VERNIER_RECORD_CLASSES"}
+    | {"VERNIER_TOKEN", "VERNIER_TOKEN_FILE", "VERNIER_CAFILE"}
 )
 """Variables of set-up and of clients, which are no settings of a service."""
 
@@ -178,6 +181,8 @@ class Settings(BaseSettings):
 
     def door(self, app: App, partitions: Mapping[str, int]) -> DoorConfig:
         """The door's configuration for a program's sources. partitions: how many each topic has."""
+        from service.sources import DoorConfig, SourceConfig
+
         sources = {}
         late: Literal["reject", "advance"] = "advance" if app.on_late == "advance" else "reject"
         for name in app.sources:
@@ -257,6 +262,8 @@ class Settings(BaseSettings):
 
 def _schemas(name: str, source: Source) -> Schemas:
     """A source's Avro schemas, all of which can be read. Raises BadSettings."""
+    from service.formats.avro import read_schema
+
     try:
         schemas = source.schema_texts
         for _, text in schemas:

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service.home import cache_folder
+
 if TYPE_CHECKING:
     from packaging.markers import Marker
 
 ROOT = Path(__file__).resolve().parent.parent
-STAMP = ROOT / ".make" / "kernels"
+STAMP = cache_folder() / "kernels"
 COMPILED = ("storage", "operators", "service")
 
 
@@ -105,7 +107,7 @@ def kernels(*, force: bool = False, say: Callable[[str], None] = lambda line: No
                 cached.unlink(missing_ok=True)
     started = time.monotonic()
     importlib.import_module("service.warm").prepare(lambda what: say(f"kernels: {what}"))
-    STAMP.parent.mkdir(exist_ok=True)
+    STAMP.parent.mkdir(parents=True, exist_ok=True)
     STAMP.write_text(now, encoding="utf-8")
     return time.monotonic() - started
 

@@ -5,14 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from operators.language.schema import RowType
+from service.bounds import DIFF_RANGE, MOST_BYTES
 from service.clocks import Resolution
 from service.formats import ALONE, KEYED, NAMES
 from service.formats.avro import Schemas
-from service.formats.ipc import MOST_BYTES
 from storage.errors import CallerError
-
-DIFF_RANGE = 1 << 31
-"""How far diffs of messages are from 0, unless the settings say otherwise: far from where sums of them overflow."""
 
 
 class SourceMisfit(CallerError):

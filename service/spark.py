@@ -7,16 +7,20 @@ acknowledgements, and one expression for the workers that is made once and used 
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import logging
 import os
-import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import pandas_udf
@@ -25,7 +29,7 @@ from pyspark.util import PythonEvalType
 
 from service.errors import SparkFailed
 from service.jars import spark_jars
-from service.java import java_home
+from service.jvm import Gateway, java_options, launch_java, prepare_environment
 from service.settings import Settings
 from service.sources import DoorConfig
 from service.worker import ATTEMPT, Job, task
@@ -38,36 +42,20 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 _log = logging.getLogger("vernier.spark")
 
 
-def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
-    """Start Spark; takes ~4 s. scratch: for its temporary files. Raises SparkFailed, JavaMissing, JarsError."""
-    here = Path(__file__).resolve()
-    os.environ["JAVA_HOME"] = str(java_home())
-    # Spark looks its machine's own name up before it reads a setting, and in a container that name may be nobody's.
-    os.environ.setdefault("SPARK_LOCAL_HOSTNAME", settings.exchange.host)
-    # Workers must be this interpreter with these packages, wherever the service was started.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    path = [str(here.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
-    level = "info" if settings.log.level == "debug" else "warn"
-    java = [
-        f"-Dlog4j2.configurationFile=file://{here.with_name('log4j2.properties')}",
-        f"-Dvernier.log={level}",
-        # Checkpoint files are given their mode by a forked chmod; this is the cheapest fork there is.
-        "-Djdk.lang.Process.launchMechanism=VFORK",
-        # Epochs are short and the cores are the workers': quick code at once beats perfect code in five minutes.
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        # What Java unpacks and notes goes where the rest of the run's files are, and away with them.
-        f'"-Djava.io.tmpdir={scratch}"',
-        "-XX:-UsePerfData",
-    ]
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")
+def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway | None = None) -> SparkSession:
+    """Start Spark; takes ~4 s. scratch: for its temporary files. gateway: its JVM, if that was launched before.
+
+    Raises SparkFailed, JavaMissing, JarsError.
+    """
+    if gateway is None and SparkContext._gateway is None:
+        gateway = launch_java(settings, scratch)
+    prepare_environment(settings)
     wanted = {
         "spark.app.name": f"vernier-{app}",
         "spark.master": settings.spark.master or f"local[{settings.workers}]",
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.driver.memory": f"{settings.shares.driver_heap >> 20}m",
-        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java_options(settings, scratch)),
         "spark.driver.host": settings.exchange.host,
         "spark.driver.bindAddress": settings.exchange.host,
         **_private(settings),
@@ -97,6 +85,11 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         **settings.spark.conf,
     }
+    if gateway is not None:
+        # They are on its class path
+        del wanted["spark.jars"]
+        os.environ.update(where := gateway.connect())
+        atexit.register(gateway.end)
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
@@ -104,6 +97,10 @@ def start_session(settings: Settings, app: str, scratch: Path) -> SparkSession:
         return builder.getOrCreate()
     except Exception as error:
         raise SparkFailed(problem=f"spark does not start: {_first_line(error)}") from error
+    finally:
+        if gateway is not None:
+            for name in where:
+                os.environ.pop(name, None)
 
 
 def open_stream(
@@ -171,6 +168,24 @@ def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
         _log.warning("the limit of %d messages waits for the next query: %s", limit, _first_line(error))
         return False
     return True
+
+
+def wake_workers(spark: SparkSession, workers: int) -> None:
+    """Have Spark start the process that forks its Python workers, which loads the engine (see service/daemon.py).
+
+    On a thread of its own, so that this goes on beside everything else that comes before the first epoch. Returns at
+    once; a failure is left for the first epoch to tell.
+    """
+
+    def wake() -> None:
+        with contextlib.suppress(Exception):
+            spark.range(workers, numPartitions=workers).mapInArrow(_nothing, "id long").collect()
+
+    threading.Thread(target=wake, name="wake-workers", daemon=True).start()
+
+
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return iter(())
 
 
 class Stage:

@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 
 from operators.errors import BadValue
 from operators.language.schema import RowType
+from service.bounds import DIFF_RANGE, MOST_BYTES
 from service.clocks import Resolution
 from service.deadletter import Refusal, clipped
-from service.formats.ipc import MOST_BYTES, TooLarge, read_stream
+from service.formats.ipc import TooLarge, read_stream
 from service.formats.json_lines import JsonLines
 from service.formats.judge import TOO_DEEP, check_depth, judge_diff, judge_time
 from service.formats.messages import NO_TIME
 from service.rowjson import RowJson
-from service.sources import DIFF_RANGE
 from service.updatefiles.columns import first_bad
 from service.updatefiles.lines import split_lines
 from service.updatefiles.marks import without_mark

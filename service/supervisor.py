@@ -19,15 +19,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from operators.language.app import load_program
 from service import control
 from service.access import Access
 from service.broker import BrokerError, EmbeddedBroker
 from service.errors import NoRoom, ProcessFailed, TakenPort
+from service.firstuse import have_jars, have_kernels
 from service.jars import kafka_jars, spark_jars
 from service.java import find_java
 from service.leash import UMASK, command
@@ -46,7 +47,7 @@ _BROKER_SECONDS = 2.5
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 _STEADY_SECONDS = 30
 _POLL_SECONDS = 0.1
-_BROKER_SECONDS = 300
+_BROKER_START_SECONDS = 300
 """A broker that dies is told at once; one that only starts slowly, on a machine with much to do, is waited for."""
 _log = logging.getLogger("vernier.up")
 
@@ -186,7 +187,9 @@ class Supervisor:
     _stop: threading.Event = field(default_factory=threading.Event)
     _hurry: threading.Event = field(default_factory=threading.Event)
     _scratch: Scratch | None = None
-    _starting: EmbeddedBroker | None = None
+    _broker_starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _starting: Future[EmbeddedBroker] | None = None
+    """The broker's start, until that is over."""
 
     @property
     def settings(self) -> Settings:
@@ -208,9 +211,12 @@ class Supervisor:
             self._check()
             self._take_scratch()
             self._start()
+            self._check_program()
             told = False
             while not self._stop.wait(_POLL_SECONDS):
-                if self.broker is not None and not self.broker.running:
+                if self._starting is not None:
+                    self._look_at_broker(self._starting)
+                elif self.broker is not None and not self.broker.running:
                     self._restart_broker(self.broker)
                 ready = all(child.was_ready for child in self.children if not child.last)
                 for child in self.children:
@@ -228,9 +234,7 @@ class Supervisor:
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
-        starting = self._starting.pid if self._starting is not None else None
-        if starting is not None:
-            os.kill(starting, signal.SIGKILL)
+        self._kill_starting()
 
     def passed_on(self) -> list[str]:
         """The arguments that give a child these settings."""
@@ -243,13 +247,16 @@ class Supervisor:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Whatever can be said before anything is started."""
+        """Whatever can be said at once, before anything is started."""
         settings = self.settings
         if settings.program is None:
             raise ProcessFailed(name="driver", status=2, said="there is no program to run", log="")
-        load_program(settings.program)
+        if not settings.program.is_file():
+            self._check_program()
         find_java()
+        have_jars(self.say)
         spark_jars()
+        have_kernels(self.say)
         place = settings.state.place
         place.open().prepare(FOLDERS)
         if place.folder is not None:
@@ -280,18 +287,7 @@ class Supervisor:
             self.say("broker: starting")
             port = int(settings.kafka.bootstrap.rpartition(":")[2])
             self.broker = EmbeddedBroker(settings.broker_data, port, heap_mb=settings.shares.broker_heap >> 20)
-            self._starting = self.broker
-            try:
-                self.broker.start(_BROKER_SECONDS)
-            except BrokerError:
-                if self._stop.is_set():
-                    return
-                raise
-            finally:
-                self._starting = None
-            self.say(f"broker: ready on {settings.kafka.bootstrap}")
-        if self._stop.is_set():
-            return
+            self._starting = self._broker_starter.submit(self.broker.start, _BROKER_START_SECONDS)
         logs = settings.log_directory
         logs.mkdir(parents=True, exist_ok=True)
         head = StateDirectory(settings.state.place)
@@ -323,6 +319,27 @@ class Supervisor:
         if settings.publish.views == "none":
             forget(settings.state.place.open())
 
+    def _check_program(self) -> None:
+        """Whether there is a program in the file. It takes the engine, so what starts by itself starts meanwhile."""
+        from operators.language.app import load_program
+
+        assert self.settings.program is not None
+        load_program(self.settings.program)
+
+    def _look_at_broker(self, starting: Future[EmbeddedBroker]) -> None:
+        """Notice that the broker is up; what needs it waits for it by itself. Raises what it failed with."""
+        if starting.done():
+            starting.result()
+            self._starting = None
+            self.say(f"broker: ready on {self.settings.kafka.bootstrap}")
+
+    def _kill_starting(self) -> None:
+        """End a broker that is not up yet: it has nothing to finish, and may take long to listen to anything else."""
+        pid = self.broker.pid if self.broker is not None and self._starting is not None else None
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def _publisher(self, logs: Path) -> Child:
         """Who publishes the views. It waits for the first epoch and for the brokers by itself."""
         return Child(
@@ -332,13 +349,14 @@ class Supervisor:
             logs / "publisher.log",
             lambda: True,
             stop_seconds=10,
+            last=True,
             final=FENCED,
         )
 
     def _restart_broker(self, broker: EmbeddedBroker) -> None:
         self.say("broker: died, started again")
         try:
-            broker.start(_BROKER_SECONDS)
+            broker.start(_BROKER_START_SECONDS)
         except BrokerError as error:
             self.say(f"broker: {error}")
             self._stop.wait(1)
@@ -355,6 +373,10 @@ class Supervisor:
             self._hurry.wait(_POLL_SECONDS / 2)
         for child in ordered:
             child.stop(0)
+        while self._starting is not None and not self._starting.done():
+            self._kill_starting()
+            self._hurry.wait(_POLL_SECONDS / 2)
+        self._broker_starter.shutdown()
         if self.broker is not None:
             self.say("broker: stopping")
             if self._hurry.is_set():

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-import fsspec
-
 from storage.blob import Buffer, Held, Owner, storage_error
 from storage.claims import Claims, Clock
 from storage.errors import CreateUnknown, FileExists, FileMissing, NoFileSystem, StorageError
@@ -222,6 +220,8 @@ class FsspecStore:
         """The file system of this process: their connections do not survive a fork."""
         if self._process != os.getpid():
             try:
+                import fsspec  # only services with an object store pay for it
+
                 self._made, root = fsspec.core.url_to_fs(self.uri, use_listings_cache=False, skip_instance_cache=True)
             except (ImportError, ValueError, OSError) as problem:
                 raise NoFileSystem(uri=self.uri, problem=str(problem).splitlines()[0].lower()) from problem
@@ -233,6 +233,8 @@ class FsspecStore:
 def _is_conditional(fs: Any) -> bool:
     """Whether the file system's own put can be told to make new objects only."""
     own = getattr(type(fs), "_pipe_file", None) or type(fs).pipe_file
+    import fsspec
+
     return "mode" in inspect.signature(own).parameters and own is not fsspec.AbstractFileSystem.pipe_file
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from operators.language.schema import RowType
+from service.bounds import MOST_BYTES
 from service.formats.arrow import ArrowStream
 from service.formats.avro import Avro, Schemas
 from service.formats.debezium import Debezium, DebeziumUpserts
 from service.formats.insert_delete import InsertDelete
-from service.formats.ipc import MOST_BYTES
 from service.formats.json_lines import JsonLines
 from service.formats.messages import Format
 from service.formats.native import Native

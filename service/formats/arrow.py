@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from operators.language.schema import RowType
+from service.bounds import MOST_BYTES
 from service.deadletter import Refusal
 from service.formats.columns import Gathered, resolved, rows_of
-from service.formats.ipc import MOST_BYTES, read_stream
+from service.formats.ipc import read_stream
 from service.formats.json_lines import judge_resolved
 from service.formats.messages import Ints, Parsed, Progress
 from storage.texts import Heap

@@ -15,9 +15,6 @@ import pyarrow.compute as pc
 
 from service.deadletter import Refusal
 
-MOST_BYTES = 64 << 20
-"""What a message may hold when it is spelled out, unless the settings say otherwise."""
-
 _WORD, _TEXT_WORDS = 8, 32
 _EXPERIMENTAL = b"ARROW:experimental_compression"
 _MESSAGE_HEADER, _MESSAGE_METADATA, _DICTIONARY_DATA, _BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 4, 1, 2, 3

@@ -77,9 +77,22 @@ class Context:
             return None
         return plan
 
+    def announced(self) -> dict[str, Any] | None:
+        """What the service says of its views before its first epoch, by name; None where it has said nothing yet."""
+        plan = None if self.follower.snapshot is not None or self.follower.failure is not None else self.plan()
+        return None if plan is None else plan.get("views")
+
+    def require(self, names: list[str]) -> Snapshot:
+        """The newest epoch, for views of these names. Raises NoEpoch, and UnknownView for one that is not to come."""
+        if self.follower.snapshot is None and (announced := self.announced()) is not None:
+            for name in names:
+                if name not in announced:
+                    raise UnknownView.of(name, list(announced))
+        return self.follower.require()
+
     def view(self, name: str) -> tuple[Snapshot, ViewState]:
         """A view at the newest epoch. Raises UnknownView, NoEpoch."""
-        snapshot = self.follower.require()
+        snapshot = self.require([name])
         return snapshot, find_view(snapshot, name)
 
     async def at(
@@ -89,7 +102,7 @@ class Context:
 
         Raises UnknownView, NoEpoch, Compacted, NotYetFinal, BadInstant.
         """
-        snapshot = self.follower.require()
+        snapshot = self.require(names)
         views = [find_view(snapshot, name) for name in names]
         if as_of is None:
             return snapshot, views, snapshot.frontier - 1

@@ -56,18 +56,20 @@ class ReadBody(BaseModel):
 
 
 class ViewBody(BaseModel):
-    """A view: its columns, key, distinct rows, and the data times it can be asked for: since <= as_of < frontier."""
+    """A view: its columns, key, distinct rows, and the data times it can be asked for: since <= as_of < frontier.
+
+    Before the first epoch it has no rows, and both are null."""
 
     name: str = Field(examples=["reach"])
     columns: list[dict[str, str]] = Field(examples=[[{"name": "node", "type": "Int64"}]])
     key: list[str] = Field(examples=[["node"]])
     rows: int = Field(examples=[812])
-    since: str = Time
-    frontier: str = Time
+    since: str | None = Time
+    frontier: str | None = Time
 
 
 class ViewsBody(BaseModel):
-    """All views."""
+    """All views; epoch 0 before the first one is committed."""
 
     views: list[ViewBody]
     damaged: dict[str, str] = Field(
@@ -75,7 +77,7 @@ class ViewsBody(BaseModel):
     )
     app: str = Field(examples=["demo"])
     epoch: int = Field(examples=[128])
-    stale_ms: int = Field(examples=[120])
+    stale_ms: int | None = Field(examples=[120])
 
 
 def answer(model: type[BaseModel], description: str = "") -> Responses:

@@ -77,6 +77,9 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/v1/views", summary="All views", responses=schemas.views)
     async def views() -> Response:
+        if (announced := context.announced()) is not None:
+            listed = [_to_come(name, about) for name, about in announced.items()]
+            return reply({"views": listed, "app": (context.plan() or {}).get("app"), "epoch": 0, "stale_ms": None})
         snapshot = follower.require()
         return reply({
             "views": [_about(view) for view in snapshot.views.values()],
@@ -233,6 +236,12 @@ def _about(view: ViewState) -> dict[str, Any]:
         "since": str(view.since),
         "frontier": str(view.frontier),
     }
+
+
+def _to_come(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """A view before the first epoch: nothing of it is final."""
+    columns = [{"name": column, "type": spelled} for column, spelled in about["schema"]]
+    return {"name": name, "columns": columns, "key": about["key"], "rows": 0, "since": None, "frontier": None}
 
 
 def _sink(sink: told.Sink) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from operators.language.schema import RowType
 from operators.language.types import Int64
+from service.bounds import MOST_BYTES
 from service.formats import make_format
 from service.formats.avro import read_schema
-from service.formats.ipc import MOST_BYTES, TooLarge, read_stream
+from service.formats.ipc import TooLarge, read_stream
 from service.formats.sieve import doubtful
 from service.settings import load as load_settings
 from storage.texts import Heap

@@ -15,6 +15,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
+import vernier as vn
+from operators.planning.planner import compile_app
 from service import trouble
 from service.client import connect
 from service.display import status_text
@@ -25,7 +27,9 @@ from service.sidecar.readiness import laggards
 from service.sinks import told
 from service.stats import CATALOGUE, Histogram, Stats, UnknownMetric
 from service.trouble import Trouble
+from storage.blob import LocalBlob
 from storage.segment import Entry, segment_file
+from storage.state import FOLDERS
 from storage.updates import CLOSED
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS, Served
@@ -82,6 +86,27 @@ def test_no_epoch_yet(tmp_path: Path, serve: Callable[..., Served]) -> None:
         assert answer.headers["retry-after"] == "1"
     assert "vernier_build_info" in httpx.get(f"{url}/metrics", trust_env=False).text
     assert httpx.get(f"{url}/", trust_env=False).status_code == 200
+
+
+def test_views_are_known_before_the_first_epoch(tmp_path: Path, serve: Callable[..., Served]) -> None:
+    state = tmp_path / "state"
+    plan = compile_app(vn.load_program(Path("tests/programs/bfs.py"))).explain()
+    LocalBlob(state).prepare(FOLDERS)
+    LocalBlob(state).put("plan.json", [json.dumps(plan).encode()])
+    url = serve(state).url
+    answer = httpx.get(f"{url}/v1/views", trust_env=False)
+    assert answer.status_code == 200
+    body = answer.json()
+    assert (body["app"], body["epoch"], body["stale_ms"]) == (plan["app"], 0, None)
+    for view in body["views"]:
+        about = plan["views"][view["name"]]
+        assert [[column["name"], column["type"]] for column in view["columns"]] == about["schema"]
+        assert (view["key"], view["rows"], view["since"], view["frontier"]) == (about["key"], 0, None, None)
+    assert body["views"]
+    known = body["views"][0]["name"]
+    assert httpx.get(f"{url}/v1/views/{known}", trust_env=False).json()["code"] == "no_epoch"
+    unknown = httpx.get(f"{url}/v1/views/{known}x", trust_env=False)
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_view")
 
 
 def test_a_stopped_pipeline_leaves_answers_that_say_how_old_they_are(

@@ -17,7 +17,7 @@ export class Views {
   /** Ask for the views; chooses one where none is, or where the program is another one now. */
   async ask() {
     const answer = await ask("/v1/views").catch(() => null);
-    if (!answer) return;
+    if (!answer?.epoch) return; // before the first epoch there is nothing to follow
     say(at("app"), answer.app);
     document.title = `${answer.app} · Vernier`;
     this.views = answer.views;
