@@ -414,7 +414,7 @@ class Driver:
             count = settings.source(source).partitions or settings.workers
             wanted[settings.topic(source)] = max(count, wanted.get(settings.topic(source), 0))
         letters = {f"{one}.dlq" for one in [*self.app.sources, *wanted]}
-        options = {"replication": settings.kafka.replication}
+        options = {"replication": settings.kafka.replication, "timeout_seconds": settings.kafka.patience_seconds}
         found = create_topics(settings.kafka.bootstrap, wanted, **options)  # type: ignore[arg-type]
         create_topics(settings.kafka.bootstrap, dict.fromkeys(letters, 1), **options)  # type: ignore[arg-type]
         beat = {heartbeat_topic(name): settings.workers}

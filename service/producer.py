@@ -122,7 +122,12 @@ def recover(settings: Settings, topic: str, partitions: int, now_ns: int) -> Pos
 
 def produce(settings: Settings, topic: str, graph: MovingGraph, rate: float, stop: threading.Event) -> int:
     """Keep the graph in motion until `stop`; returns how many changes there are in the topic. Raises KafkaError."""
-    found = create_topics(settings.kafka.bootstrap, {topic: settings.workers}, replication=settings.kafka.replication)
+    found = create_topics(
+        settings.kafka.bootstrap,
+        {topic: settings.workers},
+        replication=settings.kafka.replication,
+        timeout_seconds=settings.kafka.patience_seconds,
+    )
     at = recover(settings, topic, found[topic], time.time_ns())
     producer = KafkaProducer(
         **settings.kafka_client(), acks="all", enable_idempotence=True, linger_ms=0, max_block_ms=10_000

@@ -74,6 +74,12 @@ class Kafka(Section):
     )
     options: dict[str, str] = Field(default={}, description="handed to Spark's Kafka source as kafka.<name>")
 
+    @property
+    def patience_seconds(self) -> float:
+        """How long a process waits at its start for brokers. An embedded one comes up beside it, and its supervisor
+        tells when it does not."""
+        return 300 if self.embedded else 30
+
 
 class Source(Section):
     """Where a source comes from and how its time runs."""
