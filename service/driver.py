@@ -419,7 +419,7 @@ class Driver:
         create_topics(settings.kafka.bootstrap, dict.fromkeys(letters, 1), **options)  # type: ignore[arg-type]
         beat = {heartbeat_topic(name): settings.workers}
         kept = {"retention.ms": str(_HOUR_MS)}
-        found |= create_topics(settings.kafka.bootstrap, beat, config=kept, **options)
+        found |= create_topics(settings.kafka.bootstrap, beat, config=kept, **options)  # type: ignore[arg-type]
         return settings.door(self.app, found)
 
     def _job(self) -> Job:
