@@ -57,7 +57,10 @@ for program in json.loads(sys.argv[1]):
         with LocalEngine(plan, workers) as engine, ChangeFile(Path(sys.argv[3]), views) as out:
             for epoch in epochs_of(updates, size):
                 out.add(engine.run_epoch(*epoch), engine.heap)
-print(len(before), *sorted(compiled() - before), sep="\\n")
+from tests.cli import dataflows
+
+dataflows.run()
+print(*sorted(map(str, versions() - before)), *(name for name, count in compiled().items() if count), sep="\\n")
 """
 
 EVERYTHING = """
