@@ -75,6 +75,27 @@ def test_hostile_requests_are_refused_and_the_sidecar_lives(sidecar: SidecarProc
     check_alive(sidecar)
 
 
+def ask(
+    sidecar: SidecarProcess, operation: schemathesis.APIOperation, count: int, answers: Counter[int | None]
+) -> None:
+    """Send so many requests that schemathesis makes of an operation, rightly and wrongly; adds to the answers."""
+
+    @seed(1)
+    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def sent(data: st.DataObject) -> None:
+        mode = data.draw(st.sampled_from([GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
+        case = data.draw(operation.as_strategy(mode))
+        if case.operation.path.endswith("/changes"):
+            case.query = {**(case.query or {}), "until": "20"}  # else it would never end
+        answer = case.call(base_url=sidecar.url, timeout=60)
+        answers[answer.status_code] += 1
+        if answer.status_code != 503:
+            case.validate_response(answer, checks=[not_a_server_error])
+
+    sent()
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(7_200)
 def test_a_hundred_thousand_requests(sidecar: SidecarProcess) -> None:
@@ -86,20 +107,6 @@ def test_a_hundred_thousand_requests(sidecar: SidecarProcess) -> None:
     operations = [found.ok() for found in schema.get_all_operations()]
     each = -(-NIGHTLY // 9 // len(operations))
     for operation in operations:
-
-        @seed(1)
-        @settings(max_examples=each, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-        @given(st.data())
-        def ask(data: st.DataObject, operation: schemathesis.APIOperation = operation) -> None:
-            mode = data.draw(st.sampled_from([GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
-            case = data.draw(operation.as_strategy(mode))
-            if case.operation.path.endswith("/changes"):
-                case.query = {**(case.query or {}), "until": "20"}  # else it would never end
-            answer = case.call(base_url=sidecar.url, timeout=60)
-            answers[answer.status_code] += 1
-            if answer.status_code != 503:
-                case.validate_response(answer, checks=[not_a_server_error])
-
-        ask()
+        ask(sidecar, operation, each, answers)
     check_alive(sidecar)
     print(f"{answers.total()} requests, answers by status: {dict(sorted(answers.items(), key=str))}")
