@@ -103,7 +103,7 @@ def _role(line: list[str]) -> str | None:
             "broker"
             if "kafka.Kafka" in line
             else "driver's JVM"
-            if any("SparkSubmit" in part for part in line)
+            if any("SparkSubmit" in part or part.endswith("PythonGatewayServer") for part in line)
             else None
         )
     if "service.daemon" in line:

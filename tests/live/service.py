@@ -288,6 +288,6 @@ def _role(process: psutil.Process) -> str:
         # The daemon's children, forked from it, are the workers, which may outlive it; the daemon itself is the JVM's.
         parent = process.parent()
         return "daemon" if parent is not None and parent.name() == "java" else "worker"
-    if any("SparkSubmit" in part for part in line):
+    if any("SparkSubmit" in part or part.endswith("PythonGatewayServer") for part in line):
         return "jvm"
     return next((role for module, role in _MODULES.items() if module in line), "other")
