@@ -223,6 +223,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", choices=["all", "second"], default="all")
     parser.add_argument("--keep", action="store_true", help="leave the temporary folder there")
     given = parser.parse_args(arguments)
+    # Whoever ends the measurement ends what it has started, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     load = os.getloadavg()[0]
     folder = Path(tempfile.mkdtemp(prefix="vernier-start-"))
     try:
