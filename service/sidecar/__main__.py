@@ -15,6 +15,7 @@ from service.access import Access
 from service.probe import check_certificate
 from service.settings import Loaded, load, masked
 from service.sidecar.app import build
+from service.sidecar.departed import Unfinished
 from service.sidecar.options import Options
 from storage.errors import VernierError
 
@@ -134,6 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
         ssl_certfile=settings.http.tls_cert,
         ssl_keyfile=settings.http.tls_key,
     )
+    logging.getLogger("uvicorn.error").addFilter(Unfinished())
     # uvicorn raises the signal that ended it once more; to be told to stop is no failure.
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: sys.exit(0))

@@ -7,11 +7,23 @@ of seventy lines in the log: anybody could fill the disk with them.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _CLOSED = "the handler is closed"
 """What uvloop says of a write to a connection that has ended; it has no class of its own for it."""
+
+
+class Unfinished(logging.Filter):
+    """Keeps uvicorn's complaint of an answer that ends before the server knows that its client has gone out of the log.
+
+    A client that closes its half of a connection and reads nothing leaves the server in doubt for as long as it likes.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is logged."""
+        return "returned without completing response" not in record.getMessage()
 
 
 class Departed:
