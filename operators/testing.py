@@ -76,7 +76,9 @@ class Run:
             if time < self.frontier and self.app.on_late != "advance":
                 raise ProgramError(problem=f"an update at {time} is late: the frontier is {self.frontier} already")
         if changes:
-            words = self.app.sources[source].schema.encode_rows((row for row, _, _ in changes), self._engine.heap)
+            words = self.app.sources[source].schema.encode_rows(
+                (row for row, _, _ in changes), self._engine.heap, whole=False
+            )
             times = [max(time, self.frontier) for time in times]
             self._waiting[source].append(Updates.of(words, times, [diff for _, _, diff in changes]))
 

@@ -167,9 +167,14 @@ class RowType:
             out[:, field.offset : field.offset + field.words] = field.encode(columns[field.name], heap)
         return out
 
-    def encode_rows(self, rows: Iterable[Sequence[Any] | Mapping[str, Any]], heap: Heap | None = None) -> Words:
-        """Encode Python rows (tuples in column order or dicts); for tests and small inputs. Raises BadValue."""
-        table = [self._in_order(row) if isinstance(row, Mapping) else tuple(row) for row in rows]
+    def encode_rows(
+        self, rows: Iterable[Sequence[Any] | Mapping[str, Any]], heap: Heap | None = None, *, whole: bool = True
+    ) -> Words:
+        """Encode Python rows (tuples in column order or dicts); for tests and small inputs. Raises BadValue.
+
+        whole: dicts have all columns, else KeyError; without it nullable ones may be left out, and no others be there.
+        """
+        table = [self._in_order(row, whole) if isinstance(row, Mapping) else tuple(row) for row in rows]
         for row in table:
             if len(row) != len(self.fields):
                 problem = f"the row {row!r} has {len(row)} values for the columns {', '.join(self.names)}"
@@ -180,8 +185,10 @@ class RowType:
             out[:, field.offset : field.offset + field.words] = words
         return out
 
-    def _in_order(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _in_order(self, row: Mapping[str, Any], whole: bool) -> tuple[Any, ...]:
         """The values of a dict in column order; a nullable column that is left out is null. Raises BadValue."""
+        if whole:
+            return tuple(row[name] for name in self.names)
         for name in row:
             if name not in self.names:
                 raise BadValue(column=name, problem=f"there is no such column{meant(name, self.names)} ({self})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import subprocess
 import sys
@@ -43,6 +44,8 @@ def check_all(kind: str) -> None:
     for _, value in hostile_messages("arrow" if kind == ARROW else "json"):
         if not (value or b"").strip() or value[:1] == b"[" or (kind == ARROW and value[:1] == b"{"):
             continue
+        if kind == LINES and value.startswith(codecs.BOM_UTF8):
+            continue  # passed over, as in a file of updates
         body = value if kind != ARRAY or value[:1] == b"{" else b"[%b]" % value
         try:
             read_body(kind, body, target())
