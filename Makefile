@@ -25,7 +25,7 @@ run: setup-run ## the live demonstration: broker, Spark, sidecar, producer, page
 test: setup test-programs ## the tests to run all the time, two files at a time (ARGS="-k name" for some, one by one)
 	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" -n 2 --dist loadfile --no-loadscope-reorder)
 
-test-all: setup test-programs ## every test, with all random cases; what CI runs
+test-all: setup test-programs ## every test, with all random cases
 	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder)
 
 test-programs: # Chromium and Prometheus, which some tests ask; installed as root on Debian, else named
