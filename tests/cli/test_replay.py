@@ -87,5 +87,7 @@ def test_no_updates_make_no_changes(moving: Path) -> None:
     (moving / "empty.jsonl").write_text("")
     out = moving / "empty.out.jsonl"
     program = ROOT / "tests/programs/bfs.py"
-    succeed([["replay", program, "--updates", moving / "empty.jsonl", "--out", out]], moving)
+    done = vernier("replay", program, "--updates", moving / "empty.jsonl", "--out", out, cwd=moving)
+    assert (done.status, done.out) == (0, "")
+    assert done.err.strip().endswith("empty.jsonl has no updates in it")
     assert out.read_bytes() == b""
