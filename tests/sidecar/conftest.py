@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 import uvicorn
+from playwright.sync_api import Browser
 
 from service.sidecar.app import build
 from service.sidecar.context import Context
 from service.sidecar.options import Options
+from tests import chromium
 from tests.sidecar.builder import StateBuilder, row_type
 
 VIEWS = {
@@ -34,6 +36,13 @@ class Served:
     url: str
     port: int
     context: Context
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless browser, shared by the tests of a file."""
+    with chromium.browser() as launched:
+        yield launched
 
 
 @pytest.fixture

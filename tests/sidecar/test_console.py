@@ -15,16 +15,9 @@ from playwright.sync_api import Browser, expect
 from service.access import Access
 from service.settings import load
 from service.sidecar.app import STATIC
-from tests import chromium
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.consoles import SECOND, Console, begin, opened
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium.browser() as launched:
-        yield launched
 
 
 @pytest.fixture

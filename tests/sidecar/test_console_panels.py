@@ -9,19 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests import chromium
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.consoles import Console, begin, opened
 from tests.sidecar.process import running
 
 AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium.browser() as launched:
-        yield launched
 
 
 @pytest.fixture

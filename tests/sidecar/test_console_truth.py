@@ -9,16 +9,9 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests import chromium
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.consoles import Console, begin, opened
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium.browser() as launched:
-        yield launched
 
 
 @pytest.fixture
