@@ -18,7 +18,7 @@ from collections.abc import Callable
 from service.errors import StateDamaged
 from storage.errors import Damaged, FileMissing, StorageError
 from storage.manifest import Manifest
-from storage.segment import segment_file
+from storage.segment import read_and_verify, segment_file
 from storage.state import StateDirectory
 
 ROUND_SECONDS = 600.0
@@ -96,7 +96,7 @@ class Scrub:
     def _verify(self, name: str, rate: int) -> None:
         """Compare one file's checksums, at most so many bytes a second (0: as fast as can be)."""
         try:
-            for size in self._directory.open(name).verify_by_pieces():
+            for size in read_and_verify(self._directory.blob, name):
                 if rate and self._stop.wait(size / rate):
                     return
         except (Damaged, FileMissing) as problem:

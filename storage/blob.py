@@ -97,8 +97,8 @@ class Blob(Protocol):
         """Remove a file; one that is not there is fine."""
         ...
 
-    def get(self, name: str) -> bytes:
-        """A file's bytes. FileMissing."""
+    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """A file's bytes, or those of a piece of it: fewer than `length` where the file ends. FileMissing."""
         ...
 
     def map(self, name: str) -> memoryview:
@@ -147,7 +147,7 @@ class Disk(Protocol):
     def sync_folder(self, path: str) -> None: ...
     def make_folder(self, path: str) -> None: ...
     def overwrite(self, path: str, data: bytes) -> None: ...
-    def read(self, path: str) -> bytes: ...
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes: ...
     def map(self, path: str) -> memoryview: ...
     def size(self, path: str) -> int: ...
     def names(self, path: str) -> Iterable[str]: ...
@@ -266,15 +266,16 @@ class OsDisk:
         finally:
             os.close(fd)
 
-    def read(self, path: str) -> bytes:
-        """All of a file."""
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """All of a file, or a piece."""
         fd = os.open(path, os.O_RDONLY)
         try:
-            left = os.fstat(fd).st_size
+            left = max(0, os.fstat(fd).st_size - start) if length is None else length
             parts = []
-            while left and (part := os.read(fd, left)):
+            while left and (part := os.pread(fd, left, start)):
                 parts.append(part)
                 left -= len(part)
+                start += len(part)
             return b"".join(parts)
         finally:
             os.close(fd)
@@ -407,9 +408,9 @@ class LocalBlob:
         with suppress(FileMissing):
             self._do("delete", name, self._disk.unlink, self._full(name))
 
-    def get(self, name: str) -> bytes:
-        """A file's bytes."""
-        return self._do("read", name, self._disk.read, self._full(name))
+    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """A file's bytes, or those of a piece of it."""
+        return self._do("read", name, self._disk.read, self._full(name), start, length)
 
     def map(self, name: str) -> memoryview:
         """A file's bytes by mmap."""

@@ -111,9 +111,10 @@ class ObjectBlob:
         if self._cache is not None:
             self._cache.drop(name)
 
-    def get(self, name: str) -> bytes:
-        """An object's bytes."""
-        return self._do("read", name, self._store.read, name)
+    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """An object's bytes, or those of a piece of it; all of it is fetched."""
+        data = self._do("read", name, self._store.read, name)
+        return data[start : None if length is None else start + length]
 
     def map(self, name: str) -> memoryview:
         """An immutable object's bytes, by mmap of its local copy."""

@@ -21,7 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from storage.blob import Blob, Buffer
-from storage.errors import Damaged, EntryMissing, UnknownFormat
+from storage.errors import Damaged, EntryMissing, FileMissing, UnknownFormat
 
 FORMAT = 1
 ALIGNMENT = 64
@@ -153,10 +153,36 @@ def open_segment(blob: Blob, name: str) -> "Segment":
     return Segment(name, blob.map(segment_file(name)))
 
 
+def read_and_verify(blob: Blob, name: str) -> Iterator[int]:
+    """Compare all checksums of a segment by reading its file; gives how many bytes it has just compared.
+
+    A mapped file that somebody cuts short (`cp` of a copy over it does, for a moment) ends every process that touches
+    the missing pages with SIGBUS; one that is read is Damaged. Raises as `open_segment` does.
+    """
+    size = blob.size(segment_file(name))
+    if size is None:
+        raise FileMissing(name=segment_file(name), where=blob.where)
+    return Segment(name, _File(blob, name, size)).verify_by_pieces()
+
+
+class _File:
+    """What a Segment needs of a memoryview, by reading."""
+
+    def __init__(self, blob: Blob, name: str, size: int) -> None:
+        self._blob, self._name, self.nbytes = blob, name, size
+
+    def __getitem__(self, piece: slice) -> memoryview:
+        start, stop, _ = piece.indices(self.nbytes)
+        data = self._blob.get(segment_file(self._name), start, stop - start)
+        if len(data) < stop - start:
+            raise Damaged(kind="segment", name=self._name, problem=f"was cut short to {start + len(data)} bytes")
+        return memoryview(data)
+
+
 class Segment:
     """An open segment. Its arrays are views of the mapped file and keep the mapping alive."""
 
-    def __init__(self, name: str, view: memoryview) -> None:
+    def __init__(self, name: str, view: "memoryview | _File") -> None:
         self.name = name
         self._view = view
         self._verified: set[str] = set()
@@ -223,7 +249,7 @@ class Segment:
             pass
 
     def verify_by_pieces(self) -> Iterator[int]:
-        """As `verify`, some of the bytes at a time: gives how many it has just read. Raises Damaged."""
+        """As `verify`, some of the bytes at a time: gives how many it has just compared. Raises Damaged."""
         for record in self._entries.values():
             yield from self._pieces(record)
 
@@ -234,6 +260,7 @@ class Segment:
             raise EntryMissing(name=self.name, label=label) from None
 
     def _array(self, record: _ArrayRecord) -> AnyArray:
+        assert isinstance(self._view, memoryview)
         return np.ndarray(record.shape, np.dtype(record.dtype), self._view, self._base + record.offset)
 
     def _pieces(self, record: _EntryRecord) -> Iterator[int]:

@@ -165,8 +165,8 @@ class FaultyDisk(Faults):
 
         self.strike("overwrite", path, self._inner.overwrite, path, data, torn=torn)
 
-    def read(self, path: str) -> bytes:
-        return self.strike("read", path, self._inner.read, path)
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        return self.strike("read", path, self._inner.read, path, start, length)
 
     def map(self, path: str) -> memoryview:
         return self.strike("map", path, self._inner.map, path)

@@ -106,8 +106,8 @@ class SimDisk:
         inode = self._names[path]
         inode.data = data + inode.data[len(data) :]
 
-    def read(self, path: str) -> bytes:
-        return self._find(path).data
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        return self._find(path).data[start : None if length is None else start + length]
 
     def map(self, path: str) -> memoryview:
         return memoryview(bytearray(self._find(path).data))

@@ -1,5 +1,6 @@
 """The scrub: damage is found before the first epoch and while the service runs, and ends when the file is back."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +9,9 @@ import pytest
 from service import scrub as scrub_module
 from service.errors import StateDamaged
 from service.scrub import Scrub
-from storage.errors import StorageError
+from storage.errors import Damaged, StorageError
 from storage.manifest import LayerRef
-from storage.segment import segment_file
+from storage.segment import read_and_verify, segment_file
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.test_damage import flip
 
@@ -78,6 +79,20 @@ def test_what_rots_while_the_service_runs_is_found(builder: StateBuilder, monkey
     scrub.close()
 
 
+def test_a_file_cut_short_under_the_scrub_is_damage_and_not_the_end_of_the_process(
+    builder: StateBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # SIGBUS would end the whole process, which is what a mapped file did.
+    monkeypatch.setattr("storage.segment._PIECE", 1 << 12)
+    builder.commit(20, {"v": [((node,), 13, 1) for node in range(4_000)]})
+    file = builder.path / segment_file(ref_of(builder).segment)
+    pieces = read_and_verify(builder.state.blob, ref_of(builder).segment)
+    next(pieces)
+    os.truncate(file, 5_000)
+    with pytest.raises(Damaged, match="cut short"):
+        list(pieces)
+
+
 def test_an_empty_state_and_one_that_cannot_be_read_hold_nothing_up(
     builder: StateBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,10 +100,10 @@ def test_an_empty_state_and_one_that_cannot_be_read_hold_nothing_up(
     scrub.require(anew=True)
     scrub.close()
 
-    def fail(name: str) -> None:
+    def fail(*_: object) -> None:
         raise StorageError
 
-    monkeypatch.setattr(builder.state, "open", fail)
+    monkeypatch.setattr(builder.state.blob, "size", fail)
     scrub = Scrub(builder.state, lambda: builder.state.latest(), 0)
     scrub.require()
     scrub.close()
