@@ -9,6 +9,8 @@ PY := .venv/bin/python
 # JAVA_HOME and PYSPARK_PYTHON, as set-up found them
 ENV := source .make/env;
 ARGS ?=
+# two files at a time; a process that dies fails the run at once (pytest-xdist waits for ever when it has replaced one)
+TWO := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,10 +25,10 @@ run: setup-run ## the live demonstration: broker, Spark, sidecar, producer, page
 	@$(ENV) exec $(PY) -m service.demo $(ARGS)
 
 test: setup test-programs ## the tests to run all the time, two files at a time (ARGS="-k name" for some, one by one)
-	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" -n 2 --dist loadfile --no-loadscope-reorder)
+	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" $(TWO))
 
 test-all: setup test-programs ## every test, with all random cases
-	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder)
+	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec $(PY) -m pytest $(or $(ARGS),$(TWO))
 
 test-programs: # Chromium and Prometheus, which some tests ask; installed as root on Debian, else named
 	@tools/test-programs.sh
