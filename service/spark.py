@@ -39,6 +39,10 @@ EARLIEST, LATEST = -2, -1
 LONGEST_SOCKET_FOLDER = 60
 """Bytes of a folder's path: with a longer one Spark fails each task that has Python in it."""
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_BARRIER = "finished unsuccessfully."
+_TRACEBACK = "Traceback (most recent call last):"
+_CAUSE = "Caused by: "
+_ADVICE = " Consider setting "
 _log = logging.getLogger("vernier.spark")
 
 
@@ -96,7 +100,7 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise SparkFailed(problem=f"spark does not start: {_first_line(error)}") from error
+        raise SparkFailed(problem=f"spark does not start: {cause_of(error)}") from error
     finally:
         if gateway is not None:
             for name in where:
@@ -165,7 +169,7 @@ def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
         changed = sources.updated(sources.head()._1(), wanted)
         getattr(execution, "uniqueSources_$eq")(changed)
     except (Py4JError, TypeError) as error:
-        _log.warning("the limit of %d messages waits for the next query: %s", limit, _first_line(error))
+        _log.warning("the limit of %d messages waits for the next query: %s", limit, cause_of(error))
         return False
     return True
 
@@ -216,7 +220,7 @@ class Stage:
                 tasks = self._tasks(spread._jdf)
             tasks.count()
         except Py4JError as error:
-            raise SparkFailed(problem=_first_line(error)) from error
+            raise SparkFailed(problem=cause_of(error)) from error
         return True
 
     def cancel(self) -> None:
@@ -257,9 +261,22 @@ def _security(settings: Settings) -> dict[str, str]:
     return options
 
 
-def _first_line(error: BaseException) -> str:
-    """The cause that a Java stack trace names last, or the error's own first line."""
+def cause_of(error: BaseException) -> str:
+    """One line that names why Spark failed, out of the Java stack trace that is the error's text.
+
+    A barrier stage's own line only says which task failed: the line below it says why. Of a Python exception that is
+    the last line of its traceback. Else it is the cause that the stack trace names last, if that has a message.
+    """
     lines = str(error).splitlines() or [type(error).__name__]
-    causes = [line.strip().removeprefix("Caused by: ") for line in lines if line.strip().startswith("Caused by: ")]
-    said = next((line for line in lines if "Exception" in line or "Error" in line), lines[0])
-    return (causes[-1] if causes else said).strip()[:300]
+    said = next((at for at, line in enumerate(lines) if "Exception" in line or "Error" in line), 0)
+    if lines[said].endswith(_BARRIER) and said + 1 < len(lines):
+        said += 1
+    line = lines[said]
+    if line.endswith(_TRACEBACK):
+        last = max(at for at, one in enumerate(lines) if one.endswith(_TRACEBACK))
+        line = next((one for one in lines[last + 1 :] if one and not one[0].isspace()), line)
+    else:
+        causes = [one.strip().removeprefix(_CAUSE) for one in lines if one.strip().startswith(_CAUSE)]
+        # "java.io.EOFException" alone tells less than "Python worker exited unexpectedly".
+        line = next((one for one in reversed(causes) if ": " in one), line)
+    return line.removeprefix(": ").partition(_ADVICE)[0].strip()[:300]
