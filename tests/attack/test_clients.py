@@ -25,8 +25,14 @@ from tests.sidecar.conftest import VIEWS
 from tests.sidecar.process import SidecarProcess, running
 
 PLAN = {"app": "test", "sources": {"edges": [["src", "Int64"], ["dst", "Int64"]]}, "arrangements": []}
-SETTINGS = ["http.query_ms=5000", "http.ingest_ms=200", "http.max_body_bytes=20000", "kafka.bootstrap=127.0.0.1:1"]
-"""Nothing listens where its Kafka should be."""
+SETTINGS = [
+    "http.query_ms=5000",
+    "http.max_wait_ms=100",
+    "http.ingest_ms=200",
+    "http.max_body_bytes=20000",
+    "kafka.bootstrap=127.0.0.1:1",
+]
+"""Nothing listens where its Kafka should be, and nothing happens that a request could wait for."""
 THREADS = 4
 ORDINARY, NIGHTLY, ROUND = 1_000, 90_000, 2_000
 """Requests of the hostile client; in the nightly run schemathesis sends a ninth as many after it."""
