@@ -12,7 +12,7 @@ from storage.errors import CallerError
 from storage.updates import CLOSED, MIN_TIME
 
 _RFC3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)",
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)?",
     re.ASCII,
 )
 _INTEGER = re.compile(r"-?\d{1,40}", re.ASCII)
@@ -29,6 +29,13 @@ class BadInstant(CallerError):
     text: str
 
 
+class NoZone(BadInstant):
+    """A time says neither that it is UTC nor how far from UTC it is: it could be any of two dozen moments."""
+
+    code = "bad_instant"
+    message = "{text!r} is a time without a zone; append Z for UTC ({text}Z), or an offset such as +01:00"
+
+
 class InstantOutOfRange(CallerError):
     """A time does not fit a data time."""
 
@@ -39,7 +46,10 @@ class InstantOutOfRange(CallerError):
 
 
 def parse_instant(given: str | int) -> int:
-    """Nanoseconds since 1970 of an integer, a decimal string or RFC 3339. Raises BadInstant, InstantOutOfRange."""
+    """Nanoseconds since 1970 of an integer, a decimal string or RFC 3339.
+
+    Raises BadInstant (NoZone where only the zone is missing), InstantOutOfRange.
+    """
     instant = given if isinstance(given, int) and not isinstance(given, bool) else _parse_text(given)
     if not MIN_TIME <= instant <= CLOSED:
         raise InstantOutOfRange(text=str(given))
@@ -59,6 +69,8 @@ def _parse_text(given: str | int) -> int:
         moment = datetime(*(int(field) for field in fields), tzinfo=UTC)  # type: ignore[misc, arg-type]
     except ValueError as error:
         raise BadInstant(text=given) from error
+    if zone is None:
+        raise NoZone(text=given)
     offset = timedelta(0)
     if zone not in "Zz":
         hours, minutes = int(zone[1:3]), int(zone[4:6])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -216,7 +216,7 @@ class State(Section):
         if value is None:
             return None
         if isinstance(value, datetime):  # YAML has read it as a date
-            value = value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC).isoformat().replace("+00:00", "Z")
+            value = value.isoformat()
         try:
             return str(parse_instant(value if isinstance(value, int) else str(value)))
         except CallerError as error:

@@ -20,7 +20,7 @@ from operators.language.structs import Struct
 from operators.language.texts import Binary, List, String
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, Type
 from service.deadletter import Reason, Refusal, shown
-from service.instants import BadInstant, InstantOutOfRange, parse_day, parse_instant
+from service.instants import BadInstant, InstantOutOfRange, NoZone, parse_day, parse_instant
 from storage.contents import Contents
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -123,6 +123,8 @@ def _value(value: object, kind: Type, what: str) -> Any:
         case TimestampNs() if isinstance(value, (int, str)) and not isinstance(value, bool):
             try:
                 return parse_instant(value)
+            except NoZone as error:
+                raise Refusal("schema", f"{what}: {error}") from error
             except (BadInstant, InstantOutOfRange) as error:
                 raise Refusal("schema", f"{what} is {shown(value)}, which is no instant") from error
         case Date() if isinstance(value, str):

@@ -20,7 +20,7 @@ from operators.language.schema import Field, RowType
 from operators.language.types import Bool, Date, Float64, Int64, TimestampNs, spell
 from service.deadletter import Refusal, shown
 from service.formats.composed import Huge, Real, double, judge_value
-from service.instants import BadInstant, InstantOutOfRange, parse_day, parse_instant
+from service.instants import BadInstant, InstantOutOfRange, NoZone, parse_day, parse_instant
 from service.kernels.json_sieve import DEEPEST
 from storage.updates import CLOSED, MIN_TIME
 
@@ -132,6 +132,8 @@ def judge_time(value: object, what: str, closed: bool = False) -> int:
         raise Refusal("decode", f"{what} is {shown(value)}, but it should be nanoseconds since 1970 or RFC 3339")
     try:
         time = parse_instant(value)
+    except NoZone as error:
+        raise Refusal("decode", f"{what}: {error}") from error
     except BadInstant as error:
         raise Refusal("decode", f"{what} is {shown(value)}, which is neither an integer nor RFC 3339") from error
     except InstantOutOfRange as error:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.instants import BadInstant, InstantOutOfRange, format_instant, parse_instant
+from operators.language.schema import RowType
+from operators.language.texts import List
+from operators.language.types import TimestampNs
+from service.deadletter import Refusal
+from service.formats.judge import judge_row, judge_time
+from service.instants import BadInstant, InstantOutOfRange, NoZone, format_instant, parse_instant
+from service.settings import BadSettings, load
 from storage.updates import CLOSED, MIN_TIME
 
 
@@ -57,6 +65,34 @@ def test_exact(given_text: str, expected: int) -> None:
 def test_refused(text: str) -> None:
     with pytest.raises(BadInstant):
         parse_instant(text)
+
+
+@pytest.mark.parametrize("text", ["2026-01-31T12:00:00", "2026-01-31 12:00:00.5"])
+def test_a_time_without_a_zone_says_what_to_append(text: str) -> None:
+    with pytest.raises(
+        NoZone, match=f"'{text}' is a time without a zone; append Z for UTC \\({text}Z\\), or an offset"
+    ) as told:
+        parse_instant(text)
+    assert told.value.code == "bad_instant"
+    assert parse_instant(f"{text}Z")
+
+
+def test_updates_and_settings_say_it_too(tmp_path: Path) -> None:
+    text = "2026-01-31T12:00:00"
+    said = r"'2026-01-31T12:00:00' is a time without a zone; append Z for UTC \(2026-01-31T12:00:00Z\)"
+    row = RowType([("at", TimestampNs(), False), ("steps", List(TimestampNs()), False)])
+    with pytest.raises(Refusal, match=f"time: {said}"):
+        judge_time(text, "time")
+    with pytest.raises(Refusal, match=f"at of data: {said}"):
+        judge_row([text, []], row, "data")
+    with pytest.raises(Refusal, match=said):
+        judge_row([0, [text]], row, "data")
+    with pytest.raises(BadSettings, match=said):
+        load(None, {"state.discard_after": text}, {})
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"state: {{discard_after: {text}}}")  # YAML takes it for a moment without a zone
+    with pytest.raises(BadSettings, match=said):
+        load(file, {}, {})
 
 
 @pytest.mark.parametrize("given_time", [CLOSED + 1, MIN_TIME - 1, str(2**80), "9999-01-01T00:00:00Z"])

@@ -102,6 +102,9 @@ def test_times_outside_the_window(http: httpx.Client) -> None:
     assert problem(http.get("/v1/views/reach?as_of=20"), 409, "not_yet_final")["frontier"] == "20"
     assert problem(http.get("/v1/views/reach?as_of=20&wait_ms=30"), 409, "not_yet_final")["as_of"] == "20"
     problem(http.get("/v1/views/reach?as_of=tomorrow"), 400, "bad_instant")
+    for asked in ("reach?as_of", "reach/changes?since", "reach/changes?since=5&until", "reach/rows/3?as_of"):
+        naive = problem(http.get(f"/v1/views/{asked}=2026-01-31T12:00:00"), 400, "bad_instant")
+        assert "append Z for UTC (2026-01-31T12:00:00Z)" in naive["detail"]
     problem(http.get(f"/v1/views/reach?as_of={2**70}"), 400, "instant_out_of_range")
     problem(http.get("/v1/views/reach?wait_ms=-1"), 422, "invalid_request")
 
