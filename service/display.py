@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +18,9 @@ from service.instants import format_instant
 from storage.errors import CallerError
 from storage.survey import Survey
 from storage.updates import CLOSED, MIN_TIME
+
+if TYPE_CHECKING:
+    from service.rows_at import RowsAt
 
 _CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -84,6 +87,14 @@ def show_rows(view: str, rows: Rows, columns: Sequence[str], form: str) -> None:
         print(table(columns, values))
         plural = "" if len(rows) == 1 else "s"
         print(f"({len(rows)} row{plural} of {view} as of {instant(rows.as_of)})", file=sys.stderr)
+
+
+def show_views(found: RowsAt) -> None:
+    """Print the rows of each view as a table, under its name where there are several."""
+    for i, view in enumerate(found.views):
+        if len(found.views) > 1:
+            print(f"{chr(10) if i else ''}{view}:")
+        show_rows(view, found.rows(view), found.columns(view), "table")
 
 
 def show_arrow(rows: pa.Table) -> None:

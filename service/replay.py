@@ -1,4 +1,5 @@
-"""Replay: run a program on files of updates, all of them final at the end, and write what its views changed.
+"""Replay: run a program on files of updates, all of them final at the end, and write what its views changed, or tell
+what rows they have at a data time.
 
 The updates are cut into epochs in the order of their times, never inside one time. Neither the cuts nor the number of
 workers nor the engine show in what is written. An epoch's changes are written before the next one runs, so memory
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +27,7 @@ from service.changefiles import ChangeFile
 from service.firstuse import have_jars, have_kernels
 from service.forked import ForkedWorkers
 from service.progress import Quiet, Show
+from service.rows_at import RowsAt
 from service.updatefiles import read_updates
 from service.warm import warm
 from storage.errors import CallerError
@@ -65,22 +68,25 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """What to replay. views: those to write, all of them when empty. state: where the Spark engine keeps its state,
-    a temporary directory when None."""
+    """What to replay. out: the change file, none when None. views: those to write or show, all of them when empty.
+    state: where the Spark engine keeps its state, a temporary directory when None. rows_at: the data time at which the
+    views' rows are asked for; without `out` nothing behind it is run."""
 
     program: Path
     updates: Sequence[Path]
-    out: Path
+    out: Path | None
     views: Sequence[str] = ()
     epoch_size: int = EPOCH_UPDATES
     workers: int = 1
     engine: str = "local"
     state: Path | None = None
+    rows_at: int | None = None
 
 
 @dataclass
 class Account:
-    """What a replay did. seconds: from the first byte read to the last one written, start-up and compilation apart."""
+    """What a replay did. seconds: from the first byte read to the last one written, start-up and compilation apart.
+    found: the rows asked for."""
 
     engine: str
     workers: int
@@ -94,10 +100,20 @@ class Account:
     startup_seconds: float = 0.0
     peak_memory_bytes: int = 0
     state_bytes: int = 0
+    found: RowsAt | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For `--stats`; seconds to the microsecond."""
-        return {name: round(value, 6) if isinstance(value, float) else value for name, value in vars(self).items()}
+        numbers = {name: value for name, value in vars(self).items() if name != "found"}
+        return {name: round(value, 6) if isinstance(value, float) else value for name, value in numbers.items()}
+
+
+class Changes(Protocol):
+    """Takes what the views change, epoch by epoch."""
+
+    def add(self, changes: Mapping[str, Updates], heap: Heap | None = None) -> None:
+        """The changes of an epoch; heap: has the contents of their long texts."""
+        ...
 
 
 def replay(request: Request, show: Show | None = None) -> Account:
@@ -119,11 +135,21 @@ def replay(request: Request, show: Show | None = None) -> Account:
     show.step("loading the kernels")
     warm(lambda what: show.step(f"loading the kernels: {what}"))
     show.clear()
-    with ChangeFile(request.out, {name: plan.views[name].schema for name in views}) as out:
+    takers: list[Changes] = []
+    if request.rows_at is not None:
+        account.found = RowsAt(
+            request.rows_at, {name: (plan.views[name].schema, plan.views[name].key) for name in views}
+        )
+        takers.append(account.found)
+    with ExitStack() as stack:
+        out = None
+        if request.out is not None:
+            out = stack.enter_context(ChangeFile(request.out, {name: plan.views[name].schema for name in views}))
+            takers.append(out)
         engine = _engine(request, app, plan, show)
         try:
             account.startup_seconds = time.perf_counter() - began
-            _run(request, plan, engine, out, account, show)
+            _run(request, plan, engine, takers, account, show)
             account.state_bytes = engine.state_bytes()
             account.peak_memory_bytes = _peak_memory()
         finally:
@@ -131,12 +157,12 @@ def replay(request: Request, show: Show | None = None) -> Account:
             engine.close()
         began = time.perf_counter()
     account.write_seconds += time.perf_counter() - began
-    account.changes = out.written
+    account.changes = out.written if out is not None else 0
     account.seconds = account.read_seconds + account.epoch_seconds + account.write_seconds
     return account
 
 
-def _run(request: Request, plan: Plan, engine: Engine, out: ChangeFile, account: Account, show: Show) -> None:
+def _run(request: Request, plan: Plan, engine: Engine, takers: Sequence[Changes], account: Account, show: Show) -> None:
     clock = _Clock()
     updates = read_updates(
         request.updates, plan.sources, lambda done, size: show.done("reading", done, size, "B"), engine.heap
@@ -145,9 +171,12 @@ def _run(request: Request, plan: Plan, engine: Engine, out: ChangeFile, account:
     account.read_seconds = clock.lap()
     done = 0
     for lower, upper, inputs in epochs_of(updates, request.epoch_size):
+        if request.out is None and request.rows_at is not None and lower > request.rows_at:
+            break
         changes = engine.run_epoch(lower, upper, inputs)
         account.epoch_seconds += clock.lap()
-        out.add(changes, engine.heap)
+        for taker in takers:
+            taker.add(changes, engine.heap)
         account.write_seconds += clock.lap()
         account.epochs += 1
         done += sum(len(one) for one in inputs.values())

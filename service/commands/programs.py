@@ -49,8 +49,9 @@ def up(
 @click.command(cls=Command)
 @click.argument("program", type=FILE)
 @click.option("--updates", "files", multiple=True, required=True, type=FILE, help="Update files, in any order.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The change file to write.")
-@click.option("--view", "views", multiple=True, metavar="VIEW", help="Only this view's changes; may be repeated.")
+@click.option("--out", type=click.Path(path_type=Path), help="The change file to write.")
+@click.option("--rows-at", metavar="TIME", help="Show the views' rows at this data time: nanoseconds or RFC 3339.")
+@click.option("--view", "views", multiple=True, metavar="VIEW", help="Only this view; may be repeated.")
 @click.option(
     "--epoch-size", type=click.IntRange(1), metavar="N", help="Updates an epoch has; no answer depends on it."
 )
@@ -61,7 +62,8 @@ def up(
 def replay(
     program: Path,
     files: tuple[Path, ...],
-    out: Path,
+    out: Path | None,
+    rows_at: str | None,
     views: tuple[str, ...],
     epoch_size: int | None,
     workers: int,
@@ -69,18 +71,24 @@ def replay(
     state: Path | None,
     stats: bool,
 ) -> None:
-    """Run PROGRAM on files of updates, all of them final, and write every change of its views."""
+    """Run PROGRAM on files of updates, all of them final, and write its views' changes or show their rows."""
+    if out is None and rows_at is None:
+        raise click.UsageError("say --out FILE for every change, or --rows-at TIME for the rows at a data time")
     if state is not None and engine != "spark":
         raise click.UsageError("--state is for --engine spark: the local engine keeps nothing")
-    from service.display import json_line
+    from service.display import json_line, show_views
+    from service.instants import parse_instant
     from service.progress import on_terminal
     from service.replay import EPOCH_UPDATES, Request
     from service.replay import replay as run
 
-    request = Request(program, files, out, views, epoch_size or EPOCH_UPDATES, workers, engine, state)
+    at = None if rows_at is None else parse_instant(rows_at)
+    request = Request(program, files, out, views, epoch_size or EPOCH_UPDATES, workers, engine, state, at)
     account = run(request, on_terminal())
     if not account.updates:
         click.echo(no_updates(", ".join(map(str, files))), err=True)
+    if account.found is not None:
+        show_views(account.found)
     if stats:
         click.echo(json_line(account.to_json()))
 
