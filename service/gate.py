@@ -49,9 +49,6 @@ class Gate:
         mine = np.flatnonzero(own & ~copies)
         rows = parsed.words[self._name][~copies[own]]
         time, diff, message = time[mine], parsed.diff[mine], parsed.message[mine]
-        inserted = int(np.count_nonzero(diff > 0))
-        self._counters["insert"] += inserted
-        self._counters["delete"] += len(diff) - inserted
         late: Bools = time < self._lower
         refused: list[Refused] = []
         if late.any():
@@ -63,6 +60,9 @@ class Gate:
             else:
                 self._counters["skewed" if self._config.clock == "arrival" else "late_advance"] += count
                 time = np.where(late, self._frontier, time)
+        inserted = int(np.count_nonzero(diff > 0))
+        self._counters["insert"] += inserted
+        self._counters["delete"] += len(diff) - inserted
         updates, received = Updates.of(rows, time, diff), messages.ms[message]
         if len(time) and self._config.clock == "event":
             newest = int(np.argmax(time))

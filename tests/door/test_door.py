@@ -88,6 +88,7 @@ def test_a_late_update_of_a_batch_is_refused_alone_with_its_message_once() -> No
     }  # fmt: skip
     assert runs.counters["late_reject"] == 2
     assert runs.counters["error_late"] == 1
+    assert runs.counters["insert"] == len(runs.entered)
 
 
 def test_many_late_updates_are_counted_rather_than_all_named() -> None:
