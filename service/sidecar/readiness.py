@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from service.control import Standing
@@ -13,10 +13,13 @@ from service.sidecar.problems import about_damage
 from service.trouble import Trouble
 from storage.errors import Damaged
 from storage.segment import damaged_file
-from storage.updates import CLOSED
+from storage.updates import CLOSED, MIN_TIME
 
 FULL_BYTES = 1 << 20
 """Free bytes below which a disk counts as full: an epoch writes a segment and a manifest."""
+
+_NAMED = 5
+"""Partitions that are named before the others are only counted."""
 
 
 def laggards(
@@ -85,20 +88,44 @@ def _ahead(snapshot: Snapshot, options: Options, now_ns: int) -> list[dict[str, 
 
 
 def _held_back(snapshot: Snapshot, options: Options) -> list[dict[str, Any]]:
-    """The source whose frontier has not moved for as long as an epoch may be old while updates wait for it."""
-    held = sum(int(about.get("held", 0)) for about in snapshot.stats.facts.get("sources", {}).values())
+    """The sources whose frontier has not moved for as long as an epoch may be old while updates wait for it."""
+    sources = snapshot.stats.facts.get("sources", {})
+    held = sum(int(about.get("held", 0)) for about in sources.values())
     newest = snapshot.history[-1]
     still = next((note for note in reversed(snapshot.history) if note.upper != newest.upper), None)
     if not held or still is None:
         return []
     since_ms = (newest.committed_ns - still.committed_ns) // 1_000_000
-    frontiers = {
-        name: int(about["frontier"])
-        for name, about in snapshot.stats.facts.get("sources", {}).items()
-        if about.get("frontier") is not None
-    }
+    frontiers = {name: int(about["frontier"]) for name, about in sources.items() if about.get("frontier") is not None}
     if since_ms <= options.stale_after_ms or not frontiers:
         return []
-    name = min(frontiers, key=frontiers.__getitem__)
-    why = f"its frontier has been at {frontiers[name]} for {since_ms / 1000:.1f} s while {held} updates wait"
-    return [{"laggard": f"source {name}", "why": why}]
+    least = min(frontiers.values())
+    at = "the beginning" if least == MIN_TIME else str(least)
+    why = f"its frontier has been at {at} for {since_ms / 1000:.1f} s while {held} updates wait"
+    return [
+        {"laggard": f"source {name}", "why": why + _waited_for(name, sources[name], least)}
+        for name, frontier in frontiers.items()
+        if frontier == least
+    ]
+
+
+def _waited_for(source: str, about: Mapping[str, Any], frontier: int) -> str:
+    """The partitions of the source that stand at its frontier, and what lets them go on."""
+    held_by = [
+        number
+        for number, part in about.get("partitions", {}).items()
+        if part.get("state") != "idle" and part.get("frontier") == str(frontier)
+    ]
+    if not held_by:
+        return ""
+    listed = ", ".join(held_by[:_NAMED]) + (f" and {len(held_by) - _NAMED} more" if len(held_by) > _NAMED else "")
+    words = f" for partition{'s' if len(held_by) > 1 else ''} {listed} of topic {about.get('topic')}"
+    if about.get("clock") != "event":
+        return words
+    setting = f"sources.{source}"
+    return (
+        f"{words}; ways out: send progress messages to each partition (`vernier send --promise`), set "
+        f"{setting}.lateness so that its own updates move it, let it give way while it is silent "
+        f"({setting}.idle_timeout_ms), or end a "
+        'bounded source with the promise that nothing follows ("upper": [])'
+    )

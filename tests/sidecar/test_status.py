@@ -30,7 +30,7 @@ from service.trouble import Trouble
 from storage.blob import LocalBlob
 from storage.segment import Entry, segment_file
 from storage.state import FOLDERS
-from storage.updates import CLOSED
+from storage.updates import CLOSED, MIN_TIME
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS, Served
 
@@ -285,6 +285,42 @@ def test_every_route_refuses_unknown_query_parameters(http: httpx.Client) -> Non
             answer = http.request(method, path.format(view="reach", key="1", source="x", token="x") + "?nonsense=1")
             assert (path, method, answer.status_code) == (path, method, 400)
             assert answer.json()["code"] == "unknown_parameter"
+
+
+def _stalled(state: Path, sources: dict[str, Any]) -> list[dict[str, Any]]:
+    """What /readyz complains of when these sources' frontiers have stood for 30 s."""
+    builder, reader, now = StateBuilder(state, VIEWS), Reader(state), time.time_ns()
+    builder.stats.fact("sources", sources)
+    for upper, age in ((10, 30), (12, 20), (12, 0)):
+        builder.commit(upper, committed_ns=now - age * 1_000_000_000)
+        assert reader.poll()
+    return laggards(reader.snapshot, None, None, Options(state=state, stale_after_ms=5_000), now)
+
+
+def test_readiness_names_the_partitions_that_are_waited_for_and_the_ways_out(tmp_path: Path) -> None:
+    parts = {"0": {"frontier": "900", "state": "active"}, "9": {"frontier": None, "state": "idle"}}
+    silent = {str(n): {"frontier": str(MIN_TIME), "state": "active"} for n in range(1, 9)}
+    about = {"topic": "graph", "clock": "event", "held": 40, "frontier": str(MIN_TIME), "partitions": parts | silent}
+    roots = {"frontier": "12", "held": 0, "partitions": {"0": {"frontier": "12", "state": "active"}}}
+    (found,) = _stalled(tmp_path, {"edges": about, "roots": roots})
+    assert found["laggard"] == "source edges"
+    for words in (
+        "at the beginning for 30.0 s while 40 updates wait for partitions 1, 2, 3, 4, 5 and 3 more of topic graph; ",
+        "progress messages",
+        "sources.edges.lateness",
+        "sources.edges.idle_timeout_ms",
+        '"upper": []',
+    ):
+        assert words in found["why"]
+
+
+@pytest.mark.parametrize(("clock", "ways"), [("event", True), ("arrival", False)])
+def test_only_partitions_with_the_event_clock_have_ways_out(tmp_path: Path, clock: str, ways: bool) -> None:
+    parts = {"0": {"frontier": "12", "state": "active"}, "1": {"frontier": "40", "state": "active"}}
+    about = {"edges": {"topic": "graph", "clock": clock, "held": 4, "frontier": "12", "partitions": parts}}
+    (why,) = [one["why"] for one in _stalled(tmp_path, about)]
+    assert " at 12 for 30.0 s while 4 updates wait for partition 0 of topic graph" in why
+    assert ("ways out" in why) == ways
 
 
 def test_readiness_names_a_full_disk(builder: StateBuilder, serve: Callable[..., Served]) -> None:
