@@ -14,7 +14,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 7
+"""How long the module may take to stop. A driver ends its running epoch (`epoch.stop_ms`); what takes longer waits for
+a broker that has gone with the parent. Nothing is lost by ending it."""
 UMASK = 0o077
 """What the processes of a service write (state, logs, the broker's data) is for their user alone."""
 

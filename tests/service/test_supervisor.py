@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from service.errors import NoRoom, ProcessFailed, TakenPort
-from service.leash import command
+from service.leash import PATIENCE_SECONDS, command
 from service.settings import load
-from service.supervisor import Child, Supervisor, check_port, up
+from service.supervisor import STOP_SECONDS, Child, Supervisor, check_port, up
 from storage.errors import StateInUse, VernierError
 from storage.state import StateDirectory
 
@@ -34,10 +34,20 @@ time.sleep(600)
 """
 
 
+STUBBORN = """
+import signal, pathlib, sys, time
+signal.signal(signal.SIGTERM, lambda *_: print('stubborn: asked', flush=True))
+pathlib.Path(sys.argv[1]).touch()
+while True:
+    time.sleep(600)
+"""
+
+
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose modules child processes can run."""
     (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")
+    (tmp_path / "stubborn.py").write_text(STUBBORN, "utf-8")
     (tmp_path / "failer.py").write_text("import sys\nsys.exit('failer: there is no bread')\n", "utf-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     return tmp_path
@@ -61,6 +71,16 @@ def until(true: object, child: Child, said: list[str]) -> None:
         threading.Event().wait(0.02)
 
 
+@pytest.fixture
+def stubborn(modules: Path) -> Iterator[Child]:
+    """A child that does not stop when it is asked to."""
+    mark = modules / "ready"
+    child = Child("stubborn", "stubborn", [str(mark)], modules / "stubborn.log", mark.exists)
+    until(lambda: child.was_ready, child, [])
+    yield child
+    child.stop(0)
+
+
 def test_what_dies_comes_back(sleeper: Child) -> None:
     said: list[str] = []
     until(lambda: sleeper.was_ready, sleeper, said)
@@ -80,9 +100,35 @@ def test_what_was_never_ready_stops_all_with_its_own_line(modules: Path) -> None
     assert str(failed.value) == "failer: there is no bread"
 
 
-def test_children_do_not_outlive_a_parent_that_is_killed(modules: Path) -> None:
+def test_a_second_wish_to_stop_ends_at_once_what_does_not_stop(
+    stubborn: Child, tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.supervisor.STOP_SECONDS", 3600)
+    flags = {"state.path": str(tmp_path / "state"), "program": str(root / "configs" / "demo.py")}
+    supervisor = Supervisor(load(None, flags, {}), None, flags, say=lambda line: None)
+    supervisor.children = [stubborn]
+    supervisor.stop()
+    ending = threading.Thread(target=supervisor._end, daemon=True)
+    ending.start()
+    process = stubborn.process
+    assert process is not None
+    until(lambda: stubborn.last_line() == "stubborn: asked", stubborn, [])
+    assert ending.is_alive()
+    assert process.poll() is None
+    supervisor.stop()
+    ending.join(PATIENCE)
+    assert not ending.is_alive()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_parent_that_is_killed_is_no_reason_to_wait_longer_than_for_one_that_stops() -> None:
+    assert PATIENCE_SECONDS < STOP_SECONDS
+
+
+@pytest.mark.parametrize("module", ["sleeper", "stubborn"])
+def test_children_do_not_outlive_a_parent_that_is_killed(modules: Path, module: str) -> None:
     mark = modules / "ready"
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, *command("sleeper", [str(mark)])], stdout=subprocess.PIPE)
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, *command(module, [str(mark)])], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     child = psutil.Process(int(parent.stdout.readline()))
     try:
