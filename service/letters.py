@@ -69,8 +69,11 @@ class Letters:
         """Whether the next epoch begins a state anew: it reads all messages again, so older letters count no more."""
 
     def recover(self, newest: Manifest | None) -> None:
-        """Send what the service that died after its last commit did not. Raises LettersNotSent."""
-        self._unsent = newest if newest is not None and newest.dead else None
+        """Do what the service that died after its last commit did not: send that epoch's letters and, if it has begun
+        the state anew, mark where they begin. Raises LettersNotSent."""
+        # The manifest holds the decision, so that a death between commit and mark does not lose it.
+        self.anew = newest is not None and newest.epoch == max((one.began for one in newest.views.values()), default=0)
+        self._unsent = newest if newest is not None and (newest.dead or self.anew) else None
         self.settle()
 
     def settle(self) -> None:
@@ -88,15 +91,17 @@ class Letters:
                 self.send(newest)
         except KafkaError as error:
             raise LettersNotSent(epoch=newest.epoch, reason=_named(error)) from error
-        self._unsent = None
+        self._unsent, self.anew = None, False
 
     def send(self, manifest: Manifest) -> int:
         """Send an epoch's letters; returns how many. Raises LettersNotSent; then `settle` finds out which are there."""
+        if self.anew or manifest.dead:
+            self._unsent = manifest
         if self.anew:
             self._begin_anew(manifest.epoch)
         if not manifest.dead:
+            self._unsent = None
             return 0
-        self._unsent = manifest
         letters = []
         for ref in manifest.dead:
             letters += read_letters(self._directory.open(ref.segment).entry(ref.label))
@@ -115,35 +120,40 @@ class Letters:
         self._transactions.close()
 
     def _begin_anew(self, epoch: int) -> None:
-        """Mark where the letters of this state begin in the dead-letter topics (dlq.py passes over those before)."""
+        """Mark where the letters of this state begin in the dead-letter topics (dlq.py passes over those before), once
+        for the epoch. Raises LettersNotSent: a mark that comes behind the first of them would hide it."""
+        group = rebuilt_group(self._app)
         try:
-            consumer = KafkaConsumer(**self._client, group_id=None)
-            try:
-                topics = [topic for topic in consumer.topics() if topic.endswith(SUFFIX)]
-                parts = [TopicPartition(one, n) for one in topics for n in consumer.partitions_for_topic(one) or ()]
-                ends = consumer.end_offsets(parts) if parts else {}
-            finally:
-                consumer.close()
-            if ends:
+            if self._marked(group) < epoch:
+                consumer = KafkaConsumer(**self._client, group_id=None)
+                try:
+                    topics = [topic for topic in consumer.topics() if topic.endswith(SUFFIX)]
+                    parts = [TopicPartition(one, n) for one in topics for n in consumer.partitions_for_topic(one) or ()]
+                    ends = consumer.end_offsets(parts) if parts else {}
+                finally:
+                    consumer.close()
+                marks = {part: OffsetAndMetadata(end, "", -1) for part, end in ends.items()}
                 admin = KafkaAdminClient(**self._client)
                 try:
-                    marks = {part: OffsetAndMetadata(end, "", -1) for part, end in ends.items()}
-                    admin.alter_group_offsets(rebuilt_group(self._app), marks)
+                    admin.alter_group_offsets(group, {**marks, self._mark: OffsetAndMetadata(epoch, "", -1)})
                 finally:
                     admin.close()
         except KafkaError as error:
-            # Nothing is lost: letters from before are listed with those of now, of each message the newest.
-            _log.warning("epoch %d: older dead letters are not marked as such: %s", epoch, _named(error))
+            raise LettersNotSent(epoch=epoch, reason=_named(error)) from error
         self.anew = False
 
     def _sent_until(self) -> int:
         """The newest epoch whose letters are out, 0 for none."""
+        return self._marked(self._group)
+
+    def _marked(self, group: str) -> int:
+        """The epoch that a group has marked, 0 for none."""
         admin = KafkaAdminClient(**self._client)
         try:
-            found = admin.list_group_offsets({self._group: [self._mark]})
+            found = admin.list_group_offsets({group: [self._mark]})
         finally:
             admin.close()
-        mark = found.get(self._group, {}).get(self._mark)
+        mark = found.get(group, {}).get(self._mark)
         return 0 if mark is None else max(0, int(mark.offset))
 
 

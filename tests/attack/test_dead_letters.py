@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,37 @@ def test_letters_from_before_a_rebuild_count_no_more(topic: Topic, tmp_path: Pat
         letters.close()
     assert sorted(offset for _, offset, _ in topic.listed()) == [2, 11, 12]
     assert topic.dlq("replay", topic.name) == "sent 3 letters again, passed over 0\n"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("dies", ["before the mark", "before the letters", "after both"])
+def test_a_death_behind_the_first_commit_of_a_rebuild_keeps_the_mark(topic: Topic, tmp_path: Path, dies: str) -> None:
+    app = f"{topic.name}-app"
+    settings = load(None, {"kafka.bootstrap": topic.broker.bootstrap}, {}).settings
+    topic.broker.create_topics({heartbeat_topic(app): 1})
+    letter = DeadLetter("decode", "", topic.name, 0, 2, 0, topic.name, None, b"x", ())
+    with StateDirectory(tmp_path) as state:
+        letters = Letters(settings, app, state)
+        letters.send(commit(state, 1, [replace(letter, offset=1), letter]))
+        # The rebuild's first epoch: message 1 enters, message 2 is refused again.
+        newest = commit(state, 2, [letter], began=2)
+        letters.anew = True
+        if dies == "before the letters":
+            letters._begin_anew(newest.epoch)
+        elif dies == "after both":
+            letters.send(newest)
+        letters.close()
+        for _ in range(2):
+            again = Letters(settings, app, state)
+            again.recover(newest)
+            again.close()
+            assert topic.listed() == [("decode", 2, "open")]
+        again = Letters(settings, app, state)
+        again.recover(newest)
+        again.send(commit(state, 3, [replace(letter, offset=3)]))
+        again.close()
+    assert topic.listed() == [("decode", 2, "open"), ("decode", 3, "open")]
+    assert len(topic.listed("--all")) == 4
 
 
 def test_the_newest_letters_are_one_for_each_message() -> None:

@@ -15,7 +15,7 @@ from service.deadletter import DeadLetter
 from service.letters import Letters
 from service.settings import Settings, heartbeat_topic, load
 from service.shard import Shard, read_letters, store
-from storage.manifest import Manifest
+from storage.manifest import Manifest, ViewEntry
 from storage.state import StateDirectory
 from storage.updates import MIN_TIME
 
@@ -37,8 +37,8 @@ def state(tmp_path: Path) -> Iterator[StateDirectory]:
         yield owned
 
 
-def commit(state: StateDirectory, epoch: int, letters: list[DeadLetter]) -> Manifest:
-    """An epoch that has nothing but dead letters."""
+def commit(state: StateDirectory, epoch: int, letters: list[DeadLetter], began: int = 0) -> Manifest:
+    """An epoch that has nothing but dead letters. began: the epoch that made the state anew last."""
     app = App("letters")
     app.view("rows", app.source("edges", _Row), key="x")
     plan = compile_app(app)
@@ -47,7 +47,7 @@ def commit(state: StateDirectory, epoch: int, letters: list[DeadLetter]) -> Mani
     stored = store(state, plan, shard, (0, 1), {}, letters)
     manifest = Manifest(
         epoch=epoch, attempt="a", lower=0, upper=1, committed_ns=1, workers=1, app="letters", program="p",
-        dead=[stored.dead] if stored.dead else [],
+        dead=[stored.dead] if stored.dead else [], views={"rows": ViewEntry([], [], "rows", 0, began)},
     )  # fmt: skip
     state.commit(manifest)
     return manifest
