@@ -12,6 +12,8 @@ const COLUMNS = [
   ["size", true],
   ["history from", false],
 ];
+const MOST_OPEN = 12;
+const LARGEST = 8; // what stays open where there are more
 const WIDE = 230;
 const TALL = 11;
 
@@ -64,8 +66,11 @@ export class Arrangements {
   constructor(told) {
     this.told = told;
     this.names = new Map();
-    this.body = el("tbody");
-    at("arrangements").replaceChildren(el("thead", {}, headings(COLUMNS)), this.body);
+    [this.body, this.rest] = ["arrangements", "more-arrangements"].map((id) => {
+      const body = el("tbody");
+      at(id).replaceChildren(el("thead", {}, headings(COLUMNS)), body);
+      return body;
+    });
   }
 
   /** What the plan calls its operators, by number. */
@@ -92,7 +97,13 @@ export class Arrangements {
       at("arrangement-total"),
       `${counted(traces.length, "arrangement")}, ${shared} shared, ${counted(updates, "update")}, ${bytes(total)}`,
     );
-    this.body.replaceChildren(...sorted.map((trace) => this.#line(trace)));
+    const open = sorted.length > MOST_OPEN ? LARGEST : sorted.length,
+      folded = sorted.slice(open);
+    this.body.replaceChildren(...sorted.slice(0, open).map((trace) => this.#line(trace)));
+    this.rest.replaceChildren(...folded.map((trace) => this.#line(trace)));
+    at("folded").hidden = !folded.length;
+    const smaller = folded.reduce((sum, trace) => sum + trace.bytes, 0);
+    say(at("folded-title"), `${counted(folded.length, "smaller arrangement")}, ${bytes(smaller)}`);
   }
 
   #line(trace) {

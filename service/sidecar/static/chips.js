@@ -1,6 +1,6 @@
 // Rows of one or two short columns, as chips side by side.
 
-import { el } from "./elements.js";
+import { el, sorter } from "./elements.js";
 import { FADE_MS } from "./rowset.js";
 import { LIT_MS, shownValue, widthOf, Windowed } from "./windowed.js";
 
@@ -8,8 +8,9 @@ const SAMPLE = 300;
 const CHARACTER = 7.75; // px, a little more than the monospaced face needs
 
 export class Chips extends Windowed {
-  constructor(scroller, about) {
+  constructor(scroller, about, onSort) {
     super(scroller, about);
+    this.onSort = onSort;
     const rest = about.columns.map((column) => column.name).filter((name) => !about.key.includes(name));
     this.names = [...about.key, ...rest];
     this.types = this.names.map((name) => about.columns.find((column) => column.name === name).type);
@@ -17,7 +18,18 @@ export class Chips extends Windowed {
     this.longest = 3;
     this.known = 0;
     this.body = el("div", { class: "chips", role: "list", "aria-label": `Rows of ${about.name}` });
-    scroller.replaceChildren(this.body);
+    this.head = el("div", { class: "chips-head", role: "group", "aria-label": "Each box has these columns" });
+    this.sorted(null);
+    scroller.replaceChildren(this.head, this.body);
+  }
+
+  /** The names of the columns that a chip has, and by which of them the chips are sorted. */
+  sorted(now) {
+    const focused = [...this.head.children].indexOf(document.activeElement);
+    this.head.replaceChildren(...this.names.map((name) => sorter(name, now, this.onSort)));
+    for (const button of this.head.children)
+      button.setAttribute("aria-pressed", String(now?.name === button.textContent));
+    if (focused >= 0) this.head.children[focused].focus();
   }
 
   get first() {
@@ -42,7 +54,9 @@ export class Chips extends Windowed {
   }
 
   #measure(entry) {
-    const length = this.names.reduce((sum, name, i) => sum + shownValue(entry.values[name], this.types[i]).length, 0);
+    const times = entry.count === 1 ? 0 : ` ×${entry.count}`.length;
+    const spelled = this.names.map((name, i) => shownValue(entry.values[name], this.types[i]).length);
+    const length = spelled.reduce((sum, wide) => sum + wide, times);
     this.longest = Math.max(this.longest, widthOf({ length }));
   }
 

@@ -18,7 +18,11 @@ import { Session } from "./session.js";
 import { Sources } from "./sources.js";
 import { Views } from "./views.js";
 
-const lanes = new Lanes(at("lanes"));
+const lanes = new Lanes(at("lanes"), (names) => {
+  // Once it was needed its line stays, so that the page does not jump as labels come and go.
+  if (names.length) at("unlabelled").hidden = false;
+  say(at("unlabelled"), names.length ? `Without room for a label: ${names.join(", ")}.` : "");
+});
 const rows = new Rows(at("rows"));
 const session = new Session(rows);
 const history = new History(session);

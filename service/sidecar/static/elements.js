@@ -28,6 +28,20 @@ export function headings(columns) {
   return el("tr", {}, ...columns.map(([name, number]) => el("th", { scope: "col", class: number && "number" }, name)));
 }
 
+/**
+ * A button that sorts by a column: first up, then down, then in the order of the key again. sorted: {name, descending}
+ * or null; onSort: gets the next one.
+ */
+export function sorter(name, sorted, onSort) {
+  const own = sorted?.name === name ? sorted : null;
+  const way = own ? (own.descending ? "down" : "up") : "";
+  const next = !own ? { name, descending: false } : own.descending ? null : { name, descending: true };
+  const then = !next ? "in the order of the key" : next.descending ? "down" : "up";
+  const button = el("button", { type: "button", class: `sorter ${way}`, title: `Sort by ${name}: ${then}` }, name);
+  button.addEventListener("click", () => onSort(next));
+  return button;
+}
+
 /** Set text only where it differs: an unchanged node costs no layout and tells screen readers nothing. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;

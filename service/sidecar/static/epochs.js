@@ -22,6 +22,7 @@ export class Epochs {
       if (problem.code) this.health.refused(problem);
       else this.health.missed();
     }
+    this.#behind();
     await this.health.show();
   }
 
@@ -49,10 +50,16 @@ export class Epochs {
     this.lanes.heard(serverNow);
     say(at("epoch"), grouped(newest.epoch));
     showTime(at("message-time"), newest.committed);
-    const nowNs = BigInt(Math.round(serverNow)) * 1_000_000n;
+    this.upper = newest.upper;
+  }
+
+  /** How far the answers are behind the clock, which goes on when no epoch or no answer comes. */
+  #behind() {
+    if (this.upper === undefined) return;
+    const nowNs = BigInt(Math.round(this.lanes.nowMs)) * 1_000_000n;
     say(
       at("behind"),
-      sharesClock(newest.upper, nowNs) ? duration(Number(nowNs - newest.upper) / 1e9) : "its own clock",
+      sharesClock(this.upper, nowNs) ? duration(Math.max(0, Number(nowNs - this.upper) / 1e9)) : "its own clock",
     );
   }
 }

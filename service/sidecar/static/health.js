@@ -31,6 +31,7 @@ export class Health {
 
   /** The sidecar answered: the newest epoch's commit time (ns, null before the first) and its age. */
   heard(committed, staleMs) {
+    this.session.setReached(true);
     this.connected = true;
     this.problem = null;
     this.answered = performance.now();
@@ -40,6 +41,7 @@ export class Health {
 
   /** The sidecar refused: it lives, but has nothing to show. */
   refused(problem) {
+    this.session.setReached(true);
     this.connected = true;
     this.problem = problem;
     this.answered = performance.now();
@@ -47,6 +49,7 @@ export class Health {
 
   /** The sidecar did not answer. */
   missed() {
+    this.session.setReached(false);
     this.connected = false;
   }
 

@@ -37,8 +37,8 @@ export class History {
     showTime(at("frontier"), session.frontier);
     showTime(at("since"), session.since);
     at("live").setAttribute("aria-pressed", String(session.live));
-    at("live").classList.toggle("broken", session.live && session.broken);
-    say(at("live"), !session.live ? "○ Go live" : session.broken ? "◌ Cut off" : "● Live");
+    at("live").classList.toggle("broken", session.live && session.cutOff);
+    say(at("live"), !session.live ? "○ Go live" : session.cutOff ? "◌ Cut off" : "● Live");
     if (!this.held)
       this.slider.value =
         session.live || length <= 0n ? SLIDER : Number(((shown - session.since) * BigInt(SLIDER)) / length);

@@ -2,13 +2,16 @@
 // that it made final; every change stands at its own nanosecond on the lower scale.
 
 import { duration } from "./figures.js";
+import { drawFlags, LAST_LINE } from "./labels.js";
 import { clockParts, sharesClock } from "./time.js";
 
 const SECOND = 1_000_000_000;
 const MOST_TICKS = 1 << 17;
 
 export class Lanes {
-  constructor(canvas) {
+  /** unlabelled: gets the names of the sources whose labels found no room. */
+  constructor(canvas, unlabelled = () => {}) {
+    this.unlabelled = unlabelled;
     this.canvas = canvas;
     this.epochs = [];
     // A ring: times as nanoseconds from `origin`, which fit a double, and the signs of the diffs.
@@ -170,18 +173,7 @@ export class Lanes {
     this.lower = { zero, perNs: (lowerX(this.origin + BigInt(SECOND)) - zero) / SECOND };
     this.#drawTicks(pen, colour, bottom);
 
-    const frontier = this.frontier ?? newest?.upper;
-    if (frontier !== undefined) {
-      this.#flag(pen, colour("accent"), lowerX(frontier), bottom, `final before ${clockParts(frontier)[0]}`, 92);
-    }
-    this.sources.forEach(({ name, frontier }, i) => {
-      const x = lowerX(frontier);
-      if (x <= this.width && x >= 0 && i < 9) this.#flag(pen, colour("soft"), x, bottom, name, 56 + 13 * (i % 3));
-    });
-    if (this.asOf !== null) {
-      const x = lowerX(this.asOf);
-      if (x >= 0) this.#flag(pen, colour("warn"), x, bottom, "as of", 92);
-    }
+    this.#flags(pen, colour, lowerX, bottom, this.frontier ?? newest?.upper);
     if (this.pointed !== null) this.#point(pen, colour, top, bottom);
     const quiet = newest ? Number(nowNs - newest.committed) : 0;
     if (quiet > span) {
@@ -264,7 +256,8 @@ export class Lanes {
   #label(pen, colour, y, side, label) {
     pen.fillStyle = colour("soft");
     pen.textAlign = "left";
-    pen.fillText(label, 2, side < 0 ? y - 40 : y + 80);
+    pen.fillText(label, 2, side < 0 ? y - 40 : y + LAST_LINE);
+    if (side > 0) this.axis = pen.measureText(label).width + 2;
   }
 
   /** What is under the pointer: the data time at that place. */
@@ -282,12 +275,20 @@ export class Lanes {
     pen.fillText(text, left + 5, (top + bottom) / 2 + 4);
   }
 
-  #flag(pen, colour, wanted, y, text, drop) {
-    const x = Math.min(wanted, this.width - 2);
-    pen.fillStyle = colour;
-    pen.fillRect(x - 1, y - 22, 2, 22 + drop - 10);
-    const width = pen.measureText(text).width;
-    pen.textAlign = x + width + 6 > this.width ? "right" : "left";
-    pen.fillText(text, pen.textAlign === "left" ? x + 4 : x - 4, y + drop - 12);
+  /** How far everything and each source is, and what is looked at. */
+  #flags(pen, colour, lowerX, y, frontier) {
+    const flags = [];
+    if (frontier !== undefined)
+      flags.push({
+        x: lowerX(frontier),
+        text: `final before ${clockParts(frontier)[0]}`,
+        colour: colour("accent"),
+        line: 3,
+      });
+    if (this.asOf !== null) flags.push({ x: lowerX(this.asOf), text: "as of", colour: colour("warn"), line: 3 });
+    for (const { name, frontier: at } of this.sources)
+      flags.push({ x: lowerX(at), text: name, colour: colour("soft"), line: 0, source: true });
+    const seen = flags.filter(({ x, source }) => x >= 0 && (!source || x <= this.width));
+    this.unlabelled(drawFlags(pen, seen, { width: this.width, y, card: colour("card"), axis: this.axis }));
   }
 }

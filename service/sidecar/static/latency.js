@@ -25,6 +25,7 @@ export class Latency {
     if (!this.answer || !this.session.view) return;
     const about = this.answer.views[this.session.view.name],
       recent = about?.recent;
+    at("latency").classList.toggle("quiet", !about?.count);
     histogram(at("histogram"), this.answer.bounds, about);
     this.series.show(about?.series, WINDOW_SECONDS);
     say(at("latency-view"), this.session.view.name);

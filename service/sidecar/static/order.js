@@ -44,6 +44,19 @@ function comparatorOf(type) {
   return compareTexts;
 }
 
+/** A comparator of rows by one column, up or down; what is equal in it compares as `rest` has it. */
+export function columnOrder(about, name, descending, rest) {
+  const compare = comparatorOf(about.columns.find((column) => column.name === name).type),
+    sign = descending ? -1 : 1;
+  return (a, b) => {
+    const x = a[name],
+      y = b[name];
+    if (x === y) return rest(a, b);
+    if (x === null || y === null) return x === null ? -sign : sign;
+    return sign * compare(x, y) || rest(a, b);
+  };
+}
+
 /** A comparator of rows of a view {columns: [{name, type}], key: [name]}. */
 export function rowOrder(about) {
   const rest = about.columns.map((column) => column.name).filter((name) => !about.key.includes(name));

@@ -37,8 +37,8 @@ export class Rows {
     this.about = about;
     this.set = new RowSet(about);
     const pairs = about.columns.length === 2 && about.key.length === 1 && about.rows > MOST_IN_TABLE;
-    this.drawer =
-      about.columns.length === 1 || pairs ? new Chips(this.scroller, about) : new RowTable(this.scroller, about);
+    const Drawer = about.columns.length === 1 || pairs ? Chips : RowTable;
+    this.drawer = new Drawer(this.scroller, about, (sorted) => this.sort(sorted));
     this.scroller.scrollTop = 0;
     this.pending = [];
     this.dirty = false;
@@ -80,6 +80,15 @@ export class Rows {
     this.dirty = true;
   }
 
+  /** Show the rows by a column: {name, descending}; null: in the order of the key. */
+  sort(sorted) {
+    this.set.sort(sorted);
+    this.drawer.sorted(sorted);
+    this.scroller.scrollTop = 0;
+    this.drawn = 0;
+    this.dirty = true;
+  }
+
   /** What went wrong with reading, in the place where rows would be explained. */
   fail(words) {
     this.problem = words;
@@ -109,17 +118,19 @@ export class Rows {
 
   #explain() {
     const { set } = this,
-      found = set.shown.length;
+      { found } = set;
     let words = this.problem;
     if (!words && set.find)
       words = found
         ? `${counted(found, "row")} with “${set.find}”.`
         : `No row has “${set.find}”. Esc, then / to look for another.`;
     else if (!words && !set.all.length) words = "No rows at this time.";
-    if (!words && set.edge)
-      words = `The first ${grouped(set.size)} rows in the order of the key. For others ask /v1/views/${this.about.name}?where=…`;
+    if (!words && set.edge) {
+      const which = set.sorted ? `By ${set.sorted.name}: of the` : "The";
+      const others = `For others ask /v1/views/${this.about.name}?where=…`;
+      words = `${which} first ${grouped(set.size)} rows in the order of the key. ${others}`;
+    }
     if (!words && this.hint) words = this.hint;
-    if (!words && this.drawer.names?.length > 1) words = `Each box is ${this.drawer.names.join(", ")}.`;
     say(at("note"), words);
   }
 }

@@ -1,10 +1,36 @@
 // The rows of one view at one time: a sorted multiset that changes are applied to, a batch at a time.
 
-import { rowOrder } from "./order.js";
+import { columnOrder, rowOrder } from "./order.js";
 
 const MOST_LIT = 200;
 const DIFF = "_diff";
 export const FADE_MS = 500;
+
+/** The first place, not before `low`, of an entry that is not before `values`. */
+function placeOf(entries, values, low, compare) {
+  let high = entries.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (compare(entries[middle].values, values) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Sorted entries without some and with others, in one pass over them. */
+function merged(entries, removed, added, compare) {
+  const next = [];
+  let from = 0;
+  const keep = (to) => {
+    for (; from < to; from += 1) if (!removed.has(entries[from])) next.push(entries[from]);
+  };
+  for (const entry of [...added].sort((a, b) => compare(a.values, b.values))) {
+    keep(placeOf(entries, entry.values, from, compare));
+    next.push(entry);
+  }
+  keep(entries.length);
+  return next;
+}
 
 /**
  * Entries are {id, key, values, count, lit, gone, was}: `lit` is when it last came (ms), `gone` when it went (it
@@ -12,20 +38,31 @@ export const FADE_MS = 500;
  */
 export class RowSet {
   constructor(about) {
+    this.about = about;
     this.names = about.columns.map((column) => column.name);
     this.keyNames = about.key;
     this.compare = rowOrder(about);
     this.find = "";
+    this.sorted = null;
     this.clear();
   }
 
   clear() {
     this.all = [];
+    this.ordered = null;
     this.byId = new Map();
     this.leaving = new Set();
     this.edge = null;
     this.hot = false;
     this.shown = this.all;
+  }
+
+  /** How many rows are shown, not counting those that just went. */
+  get found() {
+    if (!this.find) return this.size;
+    let going = 0;
+    for (const entry of this.leaving) if (this.#text(entry).includes(this.find)) going += 1;
+    return this.shown.length - going;
   }
 
   /** How many rows are known, not counting those that just went. */
@@ -37,12 +74,15 @@ export class RowSet {
    * Add a page of rows as the server sent it: in order, behind all that are here. hasMore: there are rows behind it.
    */
   append(rows, hasMore) {
-    for (const row of rows) {
+    const added = rows.map((row) => {
       const { [DIFF]: count = 1, ...values } = row;
-      const entry = this.#entry(this.#id(values), values, count);
+      return this.#entry(this.#id(values), values, count);
+    });
+    for (const entry of added) {
       this.byId.set(entry.id, entry);
       this.all.push(entry);
     }
+    this.#reorder(new Set(), added);
     this.edge = hasMore && this.all.length ? this.all.at(-1).values : null;
     this.#filter();
   }
@@ -105,6 +145,14 @@ export class RowSet {
     this.#filter();
   }
 
+  /** Show rows by a column: {name, descending}; null: in the order of the key. */
+  sort(sorted) {
+    this.sorted = sorted;
+    this.ordered = null;
+    this.#reorder(new Set(), this.all);
+    this.#filter();
+  }
+
   #entry(id, values, count) {
     return { id, key: this.#key(values), values, count, lit: 0, gone: 0, was: null, text: null };
   }
@@ -126,35 +174,23 @@ export class RowSet {
       this.byId.delete(entry.id);
       this.leaving.delete(entry);
     }
-    added.sort((a, b) => this.compare(a.values, b.values));
-    const next = [];
-    let from = 0;
-    const keep = (to) => {
-      for (; from < to; from += 1) if (!removed.has(this.all[from])) next.push(this.all[from]);
-    };
-    for (const entry of added) {
-      keep(this.#place(entry.values, from));
-      next.push(entry);
-      this.byId.set(entry.id, entry);
-    }
-    keep(this.all.length);
-    this.all = next;
+    this.all = merged(this.all, removed, added, this.compare);
+    for (const entry of added) this.byId.set(entry.id, entry);
+    this.#reorder(removed, added);
     this.#filter();
   }
 
-  /** The first place, not before `low`, of a row that is not before `values`. */
-  #place(values, low) {
-    let high = this.all.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.compare(this.all[middle].values, values) < 0) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+  /** The rows by the column that they are sorted by: what comes and goes is merged in, nothing is sorted anew. */
+  #reorder(removed, added) {
+    if (!this.sorted) return;
+    const { name, descending } = this.sorted;
+    const compare = columnOrder(this.about, name, descending, this.compare);
+    this.ordered = merged(this.ordered ?? [], removed, added, compare);
   }
 
   #filter() {
-    this.shown = this.find ? this.all.filter((entry) => this.#text(entry).includes(this.find)) : this.all;
+    const rows = this.ordered ?? this.all;
+    this.shown = this.find ? rows.filter((entry) => this.#text(entry).includes(this.find)) : rows;
   }
 
   #text(entry) {

@@ -1,27 +1,49 @@
 // Rows as a table with bars behind its numbers.
 
-import { el, headings } from "./elements.js";
+import { el, sorter } from "./elements.js";
 import { LIT_MS, shownValue, widthOf, Windowed } from "./windowed.js";
 
 const MOST_BARS = 200;
 const isNumber = (column) => /^(Int64|Float64|Decimal)/.test(column.type);
 
 export class RowTable extends Windowed {
-  constructor(scroller, about) {
+  constructor(scroller, about, onSort) {
     super(scroller, about);
+    this.onSort = onSort;
     this.lineHeight = 27;
     this.bars = about.columns.filter((column) => /^Int64/.test(column.type) && !about.key.includes(column.name));
-    this.widths = about.columns.map((column) => column.name.length);
+    this.widths = about.columns.map((column) => column.name.length + 2); // room for the arrow of the order
     this.changed = true;
     this.columns = about.columns.map(() => el("col"));
     this.above = el("tr", { class: "pad", "aria-hidden": "true" });
     this.below = el("tr", { class: "pad", "aria-hidden": "true" });
     this.body = el("tbody", {}, this.above, this.below);
-    const head = headings(about.columns.map((column) => [column.name, isNumber(column)]));
-    about.columns.forEach((column, i) => head.cells[i].classList.toggle("key", about.key.includes(column.name)));
-    const parts = [el("colgroup", {}, ...this.columns), el("thead", {}, head), this.body];
+    this.head = el("tr");
+    this.sorted(null);
+    const parts = [el("colgroup", {}, ...this.columns), el("thead", {}, this.head), this.body];
     this.table = el("table", { "aria-label": `Rows of ${about.name}` }, ...parts);
     scroller.replaceChildren(this.table);
+  }
+
+  /** Show by which column the rows are sorted; the keyboard stays where it is. */
+  sorted(now) {
+    const focused = [...this.head.cells].findIndex((cell) => cell.contains(document.activeElement));
+    this.head.replaceChildren(
+      ...this.about.columns.map((column) => {
+        const own = now?.name === column.name;
+        const classes = [isNumber(column) && "number", this.about.key.includes(column.name) && "key"].filter(Boolean);
+        return el(
+          "th",
+          {
+            scope: "col",
+            class: classes.join(" ") || null,
+            "aria-sort": own ? (now.descending ? "descending" : "ascending") : "none",
+          },
+          sorter(column.name, now, this.onSort),
+        );
+      }),
+    );
+    if (focused >= 0) this.head.cells[focused].firstElementChild.focus();
   }
 
   get first() {

@@ -21,6 +21,7 @@ export class Session extends EventTarget {
     this.frontier = null;
     this.since = null;
     this.broken = false;
+    this.reached = true;
     this.generation = 0;
     this.stop = () => {};
   }
@@ -169,6 +170,18 @@ export class Session extends EventTarget {
     if (this.frontier === null || frontier > this.frontier) this.frontier = frontier;
     if (since !== null) this.since = since;
     this.#tell("moved");
+  }
+
+  /** Whether the sidecar answered last: a stream can hang without breaking. */
+  setReached(reached) {
+    if (reached === this.reached) return;
+    this.reached = reached;
+    this.#tell("broken");
+  }
+
+  /** Whether what is shown as the newest still moves. */
+  get cutOff() {
+    return this.broken || !this.reached;
   }
 
   #setBroken(broken) {

@@ -59,7 +59,7 @@ export class Views {
         : this.session.live && this.counted
           ? grouped(this.counted)
           : `${grouped(set.size)}+`;
-    say(at("count"), all);
+    say(at("count"), set.find ? `${grouped(set.found)} of ${all}` : all);
   }
 
   #chosen() {
@@ -69,10 +69,21 @@ export class Views {
       tab.setAttribute("aria-selected", String(selected));
       tab.tabIndex = selected ? 0 : -1;
     }
+    this.#bringChosen();
     at("rows").setAttribute("aria-labelledby", `tab-${name}`);
     this.counted = this.session.view.rows;
     at("find").value = "";
     window.history.replaceState(null, "", `#view=${encodeURIComponent(name)}`);
+  }
+
+  /** Scroll the tabs, and nothing else, until the chosen one is in sight. */
+  #bringChosen() {
+    const tabs = at("tabs"),
+      chosen = tabs.querySelector('[aria-selected="true"]');
+    if (!chosen) return;
+    const [frame, tab] = [tabs.getBoundingClientRect(), chosen.getBoundingClientRect()];
+    if (tab.left < frame.left || tab.right > frame.right)
+      tabs.scrollLeft += tab.left - frame.left - (frame.width - tab.width) / 2;
   }
 
   #makeTabs() {
