@@ -17,7 +17,8 @@ from bench.chaos.memory import Group
 from bench.chaos.poison import MESSAGES
 from bench.chaos.sources import HOSTILE, SETTINGS, Record
 from bench.chaos.truth import VIEWS, Rows, Truth
-from bench.chaos.verify import APP, Findings, check, check_letters, moved_up, updates_of
+from bench.chaos.verify import APP, Findings, check, check_audits, check_letters, moved_up, updates_of
+from service.sinks.audit import Difference, TopicAudit
 from tests.live.service import ROLES
 
 MS = 1_700_000_000_000
@@ -110,12 +111,28 @@ def test_what_is_right_is_right() -> None:
         ([published(*RIGHT[:2])], "missing"),
         ([published(*RIGHT, (ROW_TWO, THIRD + 1, -1))], "not in truth"),
         ([published(*RIGHT), published(RIGHT[0], seq=1)], "came twice"),
-        ([published(*RIGHT), published(seq=0)], "message notes_now:0:9:0:0 came twice"),
         ([published((ROW_ONE, FIRST + 7, 1), *RIGHT[1:])], f"first difference at {FIRST}"),
     ],
 )
 def test_output_that_is_not_the_truth_is_found(records: list[Record], said: str) -> None:
     assert any(said in text for text in wrong(outputs(*records), {}))
+
+
+def test_an_audit_that_found_something_or_left_a_view_out_is_a_finding() -> None:
+    whole = [TopicAudit(view, f"{APP}.{view}", "vernier", messages=2) for view in VIEWS]
+    findings = Findings()
+    check_audits(whole, findings)
+    assert findings.wrong == []
+    assert findings.compared == {"audited messages": 2 * len(VIEWS)}
+    first, second, *others = whole
+    first.add(Difference("doubled", "message x:0:9:0:0", None, 1, 2, 7, ((0, 1), (0, 2))))
+    second.problem = "another state was published"
+    check_audits([first, second, *others[1:]], findings)
+    assert findings.wrong == [
+        f"views whose topics were not audited: {others[0].view}",
+        f"{first.topic}: 1 doubled: {first.differences[0].describe()}",
+        f"{second.topic}: another state was published",
+    ]
 
 
 def test_a_sample_that_is_not_the_truth_is_found() -> None:
