@@ -1,10 +1,11 @@
 """Dead letters in Kafka: what is there, what was done about it, and sending it again to where it came from.
 
-A letter is known by the place of its message: topic, partition and offset. A message that is sent again gets another
-place, so it carries the first one in a header, `vernier-replay-of`; when it is refused again, its letter takes the
-place of the one before. What was sent and what was dropped is in the compacted topic `<source>.dlq.log`, written by the
-transaction that sends, so that no letter is sent twice whatever dies. Letters from before a rebuild count no more: the
-rebuild has read their messages again (service/letters.py leaves a mark).
+A letter is known by the place of its message: topic, partition, offset and, where the brokers tell one, the topic's id,
+so that messages of a topic that was created again are not taken for those that were there before. A message that is
+sent again gets another place, so it carries the first one in a header, `vernier-replay-of`; when it is refused again,
+its letter takes the place of the one before. What was sent and what was dropped is in the compacted topic
+`<source>.dlq.log`, written by the transaction that sends, so that no letter is sent twice whatever dies. Letters from
+before a rebuild count no more: the rebuild has read their messages again (service/letters.py leaves a mark).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from storage.errors import CallerError
 SUFFIX = ".dlq"
 _OURS = "vernier-"
 _REPLAY_OF = REPLAY_HEADER.removeprefix(_OURS)
-_NAMES = frozenset({"reason", "detail", "topic", "partition", "offset", "frontier", "app", _REPLAY_OF})
+_NAMES = frozenset({"reason", "detail", "topic", "partition", "offset", "frontier", "app", "topic-id", _REPLAY_OF})
 """What letters' headers of ours are called, behind the prefix. Others of the prefix are the message's own."""
 _GROUP = "vernier-dlq-replay"
 """The consumer group in which releases without a log remembered up to where they had sent letters again."""
@@ -79,7 +80,8 @@ class Letter:
         """The place of the message that it is of."""
         if "topic" not in self.about:
             return self.place
-        return "/".join(self.about.get(name, "") for name in ("topic", "partition", "offset"))
+        place = [self.about.get(name, "") for name in ("topic", "partition", "offset")]
+        return "/".join([*place, *([self.about["topic-id"]] if "topic-id" in self.about else [])])
 
     @property
     def name(self) -> str:

@@ -108,7 +108,11 @@ class Letters:
         offsets = {self._mark: OffsetAndMetadata(manifest.epoch, "", -1)}
         try:
             self._transactions.open()
-            self._transactions.commit((_record(letter, self._app) for letter in letters), offsets, self._group)
+            self._transactions.commit(
+                (_record(letter, self._app, manifest.topics.get(letter.topic, "")) for letter in letters),
+                offsets,
+                self._group,
+            )
         except KafkaError as error:
             raise LettersNotSent(epoch=manifest.epoch, reason=_named(error)) from error
         self._unsent = None
@@ -157,10 +161,13 @@ class Letters:
         return 0 if mark is None else max(0, int(mark.offset))
 
 
-def _record(letter: DeadLetter, app: str) -> dict[str, Any]:
+def _record(letter: DeadLetter, app: str, topic_id: str) -> dict[str, Any]:
     # The client writes no null header, so that becomes an empty one; all else is as it came.
     headers = [(name, value or b"") for name, value in letter.kafka_headers()]
     headers.append(("vernier-app", app.encode()))
+    if topic_id:
+        # A topic that was created again has other messages at the same offsets.
+        headers.append(("vernier-topic-id", topic_id.encode()))
     value = _NULL if letter.value is None else letter.value
     return {"topic": letter.dlq_topic, "key": letter.key, "value": value, "headers": headers}
 

@@ -57,5 +57,6 @@ def _name(letter: Mapping[str, Any]) -> object:
     """The place that its message had when it came for the first time (see dlq.py)."""
     for name, value in letter.get("headers") or ():
         if name == REPLAY_HEADER and value:
-            return base64.b64decode(value).decode("utf-8", "replace")
+            # Behind it may be the topic's id.
+            return "/".join(base64.b64decode(value).decode("utf-8", "replace").split("/")[:3])
     return "/".join(str(letter.get(part)) for part in ("topic", "partition", "offset"))

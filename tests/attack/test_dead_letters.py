@@ -199,11 +199,43 @@ def test_a_death_behind_the_first_commit_of_a_rebuild_keeps_the_mark(topic: Topi
     assert len(topic.listed("--all")) == 4
 
 
+@pytest.mark.broker
+def test_letters_of_a_topic_that_was_created_again_are_others(topic: Topic, tmp_path: Path) -> None:
+    app = f"{topic.name}-app"
+    settings = load(None, {"kafka.bootstrap": topic.broker.bootstrap}, {}).settings
+    topic.broker.create_topics({heartbeat_topic(app): 1})
+    letter = DeadLetter("decode", "", topic.name, 0, 1, 0, topic.name, None, b"old", ())
+    with StateDirectory(tmp_path) as state:
+        letters = Letters(settings, app, state)
+        old = {topic.name: "id-one"}
+        letters.send(commit(state, 1, [replace(letter, offset=one) for one in (1, 2, 3)], topics=old))
+        lines = map(json.loads, topic.dlq("list", topic.name, "--format", "json").splitlines())
+        places = {line["offset"]: f"{line['dlq']}/{line['dlq_partition']}/{line['dlq_offset']}" for line in lines}
+        assert topic.dlq("drop", topic.name, "--letter", places["1"]) == "dropped 1 letters, passed over 2\n"
+        assert topic.dlq("replay", topic.name, "--letter", places["2"]) == "sent 1 letters again, passed over 1\n"
+        new = {topic.name: "id-two"}
+        letters.send(commit(state, 2, [replace(letter, offset=one, value=b"new") for one in (1, 2, 3)], topics=new))
+        letters.close()
+    assert topic.listed() == [
+        ("decode", 1, "open"),
+        ("decode", 2, "open"),
+        ("decode", 3, "open"),
+        ("decode", 3, "open"),
+    ]
+    assert topic.dlq("replay", topic.name) == "sent 4 letters again, passed over 0\n"
+    assert sorted(topic.sent()) == ["new", "new", "new", "old", "old"]
+    again = committed(topic.broker.bootstrap, topic.name)
+    assert {dict(one.headers)["vernier-replay-of"] for one in again} == {
+        f"{topic.name}/0/{offset}/{topic_id}".encode()
+        for offset, topic_id in [(2, "id-one"), (3, "id-one"), (1, "id-two"), (2, "id-two"), (3, "id-two")]
+    }
+
+
 def test_the_newest_letters_are_one_for_each_message() -> None:
     letters = RecentLetters()
     first = {"topic": "t", "partition": 0, "offset": 7, "headers": [], "value": "x" * 100}
     letters.add(1, [first, first | {"offset": 8}])
     letters.add(2, [first | {"reason": "late"}])
-    header = ["vernier-replay-of", base64.b64encode(b"t/0/8").decode()]
+    header = ["vernier-replay-of", base64.b64encode(b"t/0/8/id").decode()]
     letters.add(3, [first | {"offset": 90, "headers": [["mine", None], header]}])
     assert [(one["epoch"], one["offset"]) for one in letters.newest(9)] == [(3, 90), (2, 7)]

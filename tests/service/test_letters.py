@@ -37,8 +37,10 @@ def state(tmp_path: Path) -> Iterator[StateDirectory]:
         yield owned
 
 
-def commit(state: StateDirectory, epoch: int, letters: list[DeadLetter], began: int = 0) -> Manifest:
-    """An epoch that has nothing but dead letters. began: the epoch that made the state anew last."""
+def commit(
+    state: StateDirectory, epoch: int, letters: list[DeadLetter], began: int = 0, topics: dict[str, str] | None = None
+) -> Manifest:
+    """An epoch that has nothing but dead letters. began: the epoch that made the state anew last. topics: their ids."""
     app = App("letters")
     app.view("rows", app.source("edges", _Row), key="x")
     plan = compile_app(app)
@@ -48,6 +50,7 @@ def commit(state: StateDirectory, epoch: int, letters: list[DeadLetter], began: 
     manifest = Manifest(
         epoch=epoch, attempt="a", lower=0, upper=1, committed_ns=1, workers=1, app="letters", program="p",
         dead=[stored.dead] if stored.dead else [], views={"rows": ViewEntry([], [], "rows", 0, began)},
+        topics=topics or {},
     )  # fmt: skip
     state.commit(manifest)
     return manifest
