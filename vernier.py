@@ -18,7 +18,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from operators.errors import ArithmeticOverflow, DecimalOverflow, ProgramError
-from operators.language.aggregates import (
+from operators.language.collection.app import App, load_program
+from operators.language.collection.collection import Collection, union
+from operators.language.collection.fixpoint import fixpoint
+from operators.language.collection.names import no_function
+from operators.language.collection.variable import Variable
+from operators.language.expr.builders import array, coalesce, concat, concat_ws, greatest, hash, least, struct
+from operators.language.expr.expression import Expr, col, lit, when
+from operators.language.expr.udf import udf
+from operators.language.plan.aggregates import (
     arg_max,
     arg_min,
     avg,
@@ -33,21 +41,13 @@ from operators.language.aggregates import (
     quantile,
     sum,
 )
-from operators.language.app import App, load_program
-from operators.language.builders import array, coalesce, concat, concat_ws, greatest, hash, least, struct
-from operators.language.collection import Collection, union
-from operators.language.decimals import Decimal
-from operators.language.expr import Expr, col, lit, when
-from operators.language.fixpoint import fixpoint
-from operators.language.names import no_function
-from operators.language.schema import Schema
-from operators.language.structs import Struct
-from operators.language.tables import generate_series, repeat_row
-from operators.language.texts import Binary, List, String
-from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
-from operators.language.udf import udf
-from operators.language.useraggregates import aggregate
-from operators.language.variable import Variable
+from operators.language.plan.tables import generate_series, repeat_row
+from operators.language.plan.useraggregates import aggregate
+from operators.language.types.decimals import Decimal
+from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.types.schema import Schema
+from operators.language.types.structs import Struct
+from operators.language.types.texts import Binary, List, String
 from storage.errors import VernierError
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ def __getattr__(name: str) -> Any:
     if name == "testing":  # loads the engine's kernels, which a program does not need in order to be built
         return import_module("operators.testing")
     if name == "connect":  # the client of a running service brings an HTTP library
-        return import_module("service.client").connect
+        return import_module("service.client.client").connect
     if name.startswith("_"):
         raise AttributeError(f"module 'vernier' has no attribute {name!r}")
     raise no_function(name, [*__all__, "connect", "testing"], Collection._methods())
 
 
 if __name__ == "__main__":
-    import_module("service.cli").main()
+    import_module("service.cli.main").main()

@@ -18,12 +18,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from storage.audit import audit
-from storage.blob import Buffer, LocalBlob, OsDisk
-from storage.layer import Layer
-from storage.manifest import LayerRef, Manifest, TraceEntry
-from storage.segment import Entry
-from storage.state import StateDirectory
+from storage.blob.blob import Buffer, LocalBlob, OsDisk
+from storage.blob.segment import Entry
+from storage.state.audit import audit
+from storage.state.manifest import LayerRef, Manifest, TraceEntry
+from storage.state.state import StateDirectory
+from storage.trace.batch import Layer
 from storage.updates import Updates
 
 KEEP = 8

@@ -14,8 +14,8 @@ import numpy as np
 
 import vernier as vn
 from bench.programs import Edge, Root, bfs
+from operators.engine.worker import Worker
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
 from storage.updates import MIN_TIME, Updates
 from vernier import col
 

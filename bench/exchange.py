@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from service.exchange import Exchange
-from service.keys import Keys
-from service.mailbox import Mailbox
+from service.cluster.credentials import Keys
+from service.cluster.exchange.all_to_all import Exchange
+from service.cluster.exchange.transport import Mailbox
 
 SECONDS = 60.0
 COLUMNS = 4

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.layer import Layer
+from storage.trace.batch import Layer
 from storage.updates import Ints
 
 

@@ -3,8 +3,8 @@
     python -m bench.linear --rows 1024 --repeat 200
 
 Both run in this process on the same updates, in turn; answers are compared. `steps` is the same five without the
-kernel of operators/passes.py, each a few numpy calls. Prints one JSON line: microseconds a batch (medians), the ratios,
-and nanoseconds an update.
+kernel of operators/physical/stage_compiler.py, each a few numpy calls. Prints one JSON line: microseconds a batch
+(medians), the ratios, and nanoseconds an update.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from statistics import median
 import numpy as np
 
 import vernier as vn
-from operators.chain import compile_chain, compile_stage
+from operators.engine.worker import Worker
+from operators.physical.stages import compile_chain, compile_stage
 from operators.planning.plan import LinearOp, Stage
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
 from storage.updates import Ints
 from vernier import col
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from bench.edges import random_edges
 from bench.steady import Stored, changes, program, recount, resident
+from operators.engine.worker import Worker
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
-from service.memory import relieve
-from service.shard import Shard
-from storage import room
+from service.cluster.memory import relieve
+from service.cluster.shard import Shard
+from storage.trace import spill
 from storage.updates import MIN_TIME, Updates
 
 
@@ -33,7 +33,7 @@ def run(edges: int, bound: int | None, epochs: int, batch: int, folder: str) -> 
     worker.run_epoch(0, 1, {"edges": Updates.of(window[:64], 0, -1)})
     base = resident()
     if bound is not None:
-        room.spill(Path(folder) / "spill")
+        spill.spill(Path(folder) / "spill")
     stored = Stored(folder)
     after, took, at = [], [], 1
     load = 50_000

@@ -19,11 +19,11 @@ import psutil
 
 from bench.programs import program
 from bench.stream import Stream, Sums, random_graph
-from operators.local import LocalEngine
+from operators.engine.local import LocalEngine
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
-from service.forked import ForkedWorkers
-from storage import room
+from service.replay.forked_engine import ForkedWorkers
+from storage.trace import spill
 from storage.updates import MIN_TIME, Ints, Updates
 
 Engine = LocalEngine | ForkedWorkers
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--threads", action="store_true")
     args = parser.parse_args()
     edges = np.fromfile(args.edges, "<i8").reshape(-1, 2)
-    room.keep()  # as a worker of the service does
+    spill.keep()  # as a worker of the service does
     warm(args.program)
     engine = engine_of(compile_app(program(args.program)), args.workers, args.threads)
     runner = Runner(engine, Stream(edges, args.window))

@@ -30,11 +30,11 @@ import storage
 from bench.ours import Runner
 from bench.programs import program
 from bench.stream import Stream, random_graph
-from operators.local import LocalEngine
-from operators.operator import Operator
+from operators.engine.local import LocalEngine
+from operators.engine.worker import Worker
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
-from storage.trace import Trace
+from operators.runtime.operator import Operator
+from storage.trace.spine import Trace
 
 SHOWN = 16
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from bench.edges import random_edges
 from bench.steady import Stored, program, resident
+from operators.engine.worker import Worker
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
-from service.shard import Shard
-from storage.state import StateDirectory
+from service.cluster.shard import Shard
+from storage.state.state import StateDirectory
 from storage.updates import MIN_TIME, Updates
 
 

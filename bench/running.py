@@ -20,16 +20,20 @@ from typing import Any
 import httpx
 import psutil
 
-from service.broker import EmbeddedBroker
-from service.producer import ROOTS, MovingGraph, recover
-from service.settings import Loaded, Settings, load
-from service.supervisor import Child, Supervisor
+from service.config.settings import Loaded, Settings, load
+from service.kafka.embedded_broker import EmbeddedBroker
+from service.supervision.demo_producer import ROOTS, MovingGraph, recover
+from service.supervision.supervisor import Child, Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ROOT / "configs" / "demo.yaml"
 TOPIC = "graph"
 VIEWS = ("reach", "distances", "histogram")
-_MODULES = {"service.driver": "driver", "service.sidecar": "sidecar", "service.producer": "producer"}
+_MODULES = {
+    "service.coordinator.driver": "driver",
+    "service.sidecar": "sidecar",
+    "service.supervision.demo_producer": "producer",
+}
 
 
 @dataclass
@@ -106,7 +110,7 @@ def _role(line: list[str]) -> str | None:
             if any("SparkSubmit" in part or part.endswith("PythonGatewayServer") for part in line)
             else None
         )
-    if "service.daemon" in line:
+    if "service.cluster.daemon" in line:
         return "worker"
     return next((name for module, name in _MODULES.items() if module in line), None)
 
@@ -193,7 +197,15 @@ def demonstration(
         def producer(supervisor: Supervisor) -> Child:
             arguments = [*supervisor.passed_on(), "--rate", f"{rate:g}"]
             log = supervisor.settings.log_directory / "producer.log"
-            return Child("producer", "service.producer", arguments, log, lambda: True, stop_seconds=10, last=True)
+            return Child(
+                "producer",
+                "service.supervision.demo_producer",
+                arguments,
+                log,
+                lambda: True,
+                stop_seconds=10,
+                last=True,
+            )
 
         with serving(loaded, CONFIG, flags, [producer]) as supervisor:
             yield Running(loaded.settings, supervisor, folder)

@@ -16,8 +16,8 @@ import numpy as np
 import vernier as vn
 from bench.edges import random_edges
 from bench.steady import resident
+from operators.engine.worker import Worker
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
 from storage.updates import MIN_TIME, Ints, Updates
 from vernier import col
 

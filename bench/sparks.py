@@ -29,7 +29,7 @@ from pyspark.sql import functions as f
 import vernier as vn
 from bench.programs import Edge, Root, distances
 from bench.stream import Ints, random_graph
-from operators.local import LocalEngine
+from operators.engine.local import LocalEngine
 from operators.planning.planner import compile_app
 from storage.updates import MIN_TIME, Updates
 

@@ -23,13 +23,13 @@ import numpy as np
 
 import vernier as vn
 from bench.edges import random_edges
+from operators.engine.worker import Worker, WorkerState
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
-from operators.runtime import Worker, WorkerState
-from storage.apart import Apart
-from storage.manifest import LayerRef, Manifest, TraceEntry
-from storage.segment import Entry
-from storage.state import StateDirectory
+from storage.blob.segment import Entry
+from storage.state.background_writer import Apart
+from storage.state.manifest import LayerRef, Manifest, TraceEntry
+from storage.state.state import StateDirectory
 from storage.updates import MIN_TIME, Ints, Updates
 
 

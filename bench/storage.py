@@ -21,11 +21,11 @@ import numpy as np
 from bench.cargo import CannotBuild, built
 from bench.edges import random_edges, write_words
 from bench.forms import LowResolution, TimeFirst, rows_of
-from storage.cursor import Cursor
 from storage.kernels.hashing import key_rows
-from storage.layer import Layer, keyed_rows
-from storage.merge import Merge
-from storage.trace import Trace
+from storage.trace.batch import Layer, keyed_rows
+from storage.trace.cursor import Cursor
+from storage.trace.merge import Merge
+from storage.trace.spine import Trace
 from storage.updates import Ints, Updates
 
 TURNS = 100

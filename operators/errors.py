@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from operators.language.location import NOWHERE, Location, here
+from operators.location import NOWHERE, Location, here
 from storage.errors import CallerError
 
 

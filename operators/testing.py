@@ -22,9 +22,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from operators.engine.local import LocalEngine
 from operators.errors import BadValue, ProgramError, UnknownName, listed, meant
-from operators.language.app import App
-from operators.local import LocalEngine
+from operators.language.collection.app import App
 from operators.planning.planner import compile_app
 from storage.updates import CLOSED, MIN_TIME, Updates
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from storage.errors import DiffOverflow
 from storage.kernels.consolidating import consolidate, consolidate_in, sort_order
-from storage.lattice import CLOSED as CLOSED
-from storage.lattice import MIN_TIME as MIN_TIME
+from storage.time.lattice import CLOSED as CLOSED
+from storage.time.lattice import MIN_TIME as MIN_TIME
 
 Ints = npt.NDArray[np.int64]
 

@@ -18,7 +18,7 @@ try() {
   fi
 }
 no_addresses() { # what is fetched comes from where the user's tools look, never from an address of ours
-  ! grep -nE '[a-z]+://|^ *(-i|-f|--index-url|--extra-index-url|--find-links|--trusted-host)\b' requirements.lock service/jars.lock
+  ! grep -nE '[a-z]+://|^ *(-i|-f|--index-url|--extra-index-url|--find-links|--trusted-host)\b' requirements.lock service/toolchain/jars.lock
 }
 lock_is_of_pyproject() { # each direct dependency is in the lock
   $bin/python - <<'PY'

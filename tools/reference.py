@@ -17,12 +17,12 @@ sys.path.insert(0, str(ROOT))
 
 import vernier as vn  # noqa: E402
 from operators import testing  # noqa: E402
-from operators.language.collection import Collection  # noqa: E402
-from operators.language.expr import Case, Expr, ExprLike  # noqa: E402
-from operators.language.grouping import Grouped  # noqa: E402
-from operators.language.methods import NumberMethods, PartMethods, TextMethods, TimeMethods  # noqa: E402
-from service.client import Client  # noqa: E402
-from service.settings_reference import sections, settings_reference  # noqa: E402
+from operators.language.collection.collection import Collection  # noqa: E402
+from operators.language.collection.grouping import Grouped  # noqa: E402
+from operators.language.expr.expression import Case, Expr, ExprLike  # noqa: E402
+from operators.language.expr.methods import NumberMethods, PartMethods, TextMethods, TimeMethods  # noqa: E402
+from service.client.client import Client  # noqa: E402
+from service.config.reference import sections, settings_reference  # noqa: E402
 
 HIDDEN = frozenset({"require", "children", "walk", "key", "text", "columns", "request"})
 """Public methods that are no business of programs."""

@@ -38,8 +38,8 @@ from bench.chaos.verify import (
     updates_of,
 )
 from bench.chaos.watch import Watch
-from service.commands.states import open_state
-from service.settings import load
+from service.cli.commands.states import open_state
+from service.config.settings import load
 from service.sinks.audit import TopicAudit, audit_topics
 from tests.attack.hostile import AVRO
 from tests.live.service import Service, wait_for

@@ -3,8 +3,8 @@
 Vals come in the order in which they are wanted, each as the stretches of time during which it is present. A stretch
 takes what no val before it has taken; when nothing is left, the vals behind are not looked at. So what a key is to say
 is a list of stretches, and what it owes is where they begin and end, less what it has said. It owes nothing up to the
-slice, because all that was owed has been paid there (operators/reduce.py), and the kernel needs no rule about which
-times to look at: a time at which nothing changes cancels out.
+slice, because all that was owed has been paid there (operators/physical/reduce.py), and the kernel needs no rule about
+which times to look at: a time at which nothing changes cancels out.
 """
 
 import numpy as np

@@ -4,7 +4,7 @@ A sum of doubles is a fixed-point number wide enough for every double times ever
 read (ties to even), so order, cuts and workers cannot matter, and what is taken back leaves nothing. Infinities and NaN
 are counted apart. Source: Kulisch, "Very fast and exact accumulation of products" (Computing 91, 2011), and Neal,
 "Fast exact summation using small and large superaccumulators" (2015), whose small one this is with 32-bit digits.
-Doubles are words of operators/language/types.py: their bits, in the order of their values.
+Doubles are words of operators/language/types/scalars.py: their bits, in the order of their values.
 """
 
 import numpy as np

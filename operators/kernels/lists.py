@@ -6,7 +6,7 @@ follows a 0; a text is its bytes, a zero written as `00 FF`, and `00 00` at its 
 another's, so comparing bytes compares elements in turn, and a list comes before those that it begins. Source of the
 escape: the tuple layer of FoundationDB.
 
-kinds: int64[p, 2], `[kind, span]` of each part as in operators/language/parts.py.
+kinds: int64[p, 2], `[kind, span]` of each part as in operators/language/types/parts.py.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """One pass over rows for a whole chain of row-wise steps: a program of a few instructions on registers.
 
 A register holds a value for each row of a block, so an instruction is one tight loop and the block stays in the first
-cache. No register is written twice. operators/passes.py makes the programs.
+cache. No register is written twice. operators/physical/stage_compiler.py makes the programs.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 
 For every visited key the kernel walks its input and output histories in time order and writes `wanted - had` at each
 data time that was touched at a round <= the current one. The rules (which keys, which times, what may be skipped) are
-in operators/reduce.py; the numbers here are its state: accumulations per val, per fact (val, round), and per live
-output row.
+in operators/physical/reduce.py; the numbers here are its state: accumulations per val, per fact (val, round), and per
+live output row.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 `plan_waves` says at which data times which keys are looked at and which rounds they are visited at later;
 `gather_wave` lays out the groups' rows; `settle_wave` compares what the logic wants with what there was. The rules are
-those of operators/reduce.py; where a rule looks at what has cancelled out, these look once too often.
+those of operators/physical/reduce.py; where a rule looks at what has cancelled out, these look once too often.
 """
 
 import numpy as np

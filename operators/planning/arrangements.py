@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from operators.failures import TraceNamedTwice
-from operators.language import logical
-from operators.language.app import ViewDecl
-from operators.language.expr import Expr
-from operators.language.schema import RowType
+from operators.language.collection.app import ViewDecl
+from operators.language.expr.expression import Expr
+from operators.language.plan import logical
+from operators.language.types.schema import RowType
 from operators.planning.chains import chain
 from operators.planning.plan import (
     ArrangementPlan,

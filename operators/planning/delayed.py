@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from operators.language import logical
-from operators.language.variable import Delayed
+from operators.language.collection.variable import Delayed
+from operators.language.plan import logical
 from operators.planning.plan import DelayedOp, HoldOp, HoldPlan, Op, SetOp, inputs_of
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from operators.language import logical
-from operators.language.evaluate import bind
-from operators.language.expr import Binary, Expr
-from operators.language.lookup import Lookup
+from operators.language.collection.lookup import Lookup
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Binary, Expr
+from operators.language.plan import logical
 from operators.planning.arrangements import arrange
 from operators.planning.chains import chain
 from operators.planning.plan import JoinOp, Keep, LookupOp, Words, texts_among

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.language import linear_nodes, logical
+from operators.language.plan import linear_nodes, logical
 from operators.planning.chains import chain
 from operators.planning.joins import build_filtered_join, build_join
 from operators.planning.placement import plain_words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.language import logical
+from operators.language.plan import logical
 from operators.planning.plan import (
     LeaveOp,
     LoopOp,

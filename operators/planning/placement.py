@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operators.language.evaluate import bind
-from operators.language.expr import Expr
-from operators.language.schema import RowType
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Expr
+from operators.language.types.schema import RowType
 from operators.planning.plan import (
     ArrangeOp,
     CheckOp,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.language.expr import Expr
-from operators.language.schema import RowType
-from operators.language.structure import Probe
-from operators.language.tables import TableFunction
-from operators.logic import LogicSpec
+from operators.group_functions.logic import LogicSpec
+from operators.language.collection.structure import Probe
+from operators.language.expr.expression import Expr
+from operators.language.plan.tables import TableFunction
+from operators.language.types.schema import RowType
 
 Words = tuple[int, ...]
 
@@ -73,8 +73,8 @@ Stage = Take | Keep | Compute | Negated | Expand | Move
 class Op:
     """An operator. id: its place in the plan; scope: where it runs; width: words of its rows; name: for people; part:
     the words by whose hash its rows are placed on workers, or None where that is not known; texts: at which words of
-    its rows a text begins (storage/texts.py); line: of the program, "file:line", for errors; titled: whether the
-    program gave the name."""
+    its rows a text begins (storage/strings/string_heap.py); line: of the program, "file:line", for errors; titled:
+    whether the program gave the name."""
 
     id: int
     scope: int
@@ -129,7 +129,7 @@ class ArrangeOp(Op):
 
 @dataclass
 class UpsertOp(ArrangeOp):
-    """An arrangement of the newest row of each key, from a source's upserts (operators/upsert.py)."""
+    """An arrangement of the newest row of each key, from a source's upserts (operators/physical/upsert.py)."""
 
 
 @dataclass

@@ -17,11 +17,11 @@ from typing import Any
 import xxhash
 
 from operators.failures import TraceNamedTwice
-from operators.language import logical
-from operators.language.app import App
-from operators.language.structure import Probe
-from operators.language.titles import name_of
-from operators.language.variable import delayed_below
+from operators.language.collection.app import App
+from operators.language.collection.structure import Probe
+from operators.language.collection.variable import delayed_below
+from operators.language.plan import logical
+from operators.language.plan.titles import name_of
 from operators.planning import delayed, joins, linear, loops, reductions, structure
 from operators.planning.arrangements import arrange, build_view
 from operators.planning.placement import capture, place
@@ -58,7 +58,8 @@ def compile_app(app: App, *, keep_sources: bool = False, upserts: Mapping[str, S
     """The plan of a program. Deterministic: the same program gives the same ids, names and fingerprints everywhere.
 
     keep_sources: every source has an arrangement that holds its rows whole, so that another program can be brought in
-    later from what is there (operators/adopt.py). upserts: key columns of the sources whose updates are upserts.
+    later from what is there (operators/engine/migrate.py). upserts: key columns of the sources whose updates are
+    upserts.
     """
     planner = Planner(app, keep_sources=keep_sources, upserts=upserts)
     with logical.planning():

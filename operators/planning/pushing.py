@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from operators.language import logical
-from operators.language.expr import Column, Expr
+from operators.language.expr.expression import Column, Expr
+from operators.language.plan import logical
 from operators.planning.sharing import identity
 
 if TYPE_CHECKING:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.language import logical
-from operators.language.expr import Expr, col
-from operators.language.positive import is_positive
-from operators.language.reducing import Copies, Reduce, Threshold
-from operators.language.schema import RowType
-from operators.logic import LogicSpec
-from operators.logics.aggregates import Aggregates
-from operators.planning.aggregations import INCREMENTAL, Item, compared_texts, copies, follows, kernel_rows, present
+from operators.group_functions.aggregates import Aggregates
+from operators.group_functions.aggregations import (
+    INCREMENTAL,
+    Item,
+    compared_texts,
+    copies,
+    follows,
+    kernel_rows,
+    present,
+)
+from operators.group_functions.logic import LogicSpec
+from operators.language.collection.multiplicities import is_positive
+from operators.language.collection.reductions import Copies, Reduce, Threshold
+from operators.language.expr.expression import Expr, col
+from operators.language.plan import logical
+from operators.language.types.schema import RowType
 from operators.planning.arrangements import arrange, keep
 from operators.planning.plan import (
     ArrangementPlan,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.language import logical, structure
+from operators.language.collection import structure
+from operators.language.plan import logical
 from operators.planning.arrangements import arrange
 from operators.planning.plan import CheckOp, ConsolidateOp, InspectOp, LinearOp, Take
 

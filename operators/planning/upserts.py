@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from operators.language import logical
+from operators.language.plan import logical
 from operators.planning.plan import ArrangementPlan, InputOp, LinearOp, Take, UpsertOp, texts_among
 
 if TYPE_CHECKING:

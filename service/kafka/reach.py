@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 from storage.errors import CallerError
 
 if TYPE_CHECKING:
-    from service.settings import Settings
+    from service.config.settings import Settings
 
 REACH_MS = 2_500
 """How long a command waits for the first answer."""

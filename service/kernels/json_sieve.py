@@ -2,7 +2,7 @@
 
 A fast parser takes the last of two members of one name, does not look into what it skips, and goes as deep as the
 process's stack. The sieve finds what could be such a message in one pass; it may suspect a good one, and the judge
-(service/formats/judge.py) then says so.
+(service/ingest/formats/judge.py) then says so.
 """
 
 import numpy as np

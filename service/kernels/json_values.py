@@ -2,8 +2,8 @@
 
 Every function takes `text: uint8[:]`, a position and the end of the message, and returns the position behind what it
 read, or -1 when it did not find what it looks for *in its plainest legal spelling*. -1 is no verdict: the judge
-(service/formats/judge.py) reads the message by the letter. So nothing here may accept what the judge would refuse, or
-read it differently.
+(service/ingest/formats/judge.py) reads the message by the letter. So nothing here may accept what the judge would
+refuse, or read it differently.
 """
 
 import numpy as np

@@ -11,11 +11,11 @@ import sys
 
 import uvicorn
 
-from service.access import Access
-from service.probe import check_certificate
-from service.settings import Loaded, load, masked
+from service.config.settings import Loaded, load, masked
 from service.sidecar.app import build
+from service.sidecar.auth import Access
 from service.sidecar.departed import Unfinished
+from service.sidecar.health_probe import check_certificate
 from service.sidecar.options import Options
 from storage.errors import VernierError
 

@@ -14,8 +14,6 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.answers import Answers
-from service.reader import Reader
 from service.sidecar import control, ingest, problems, rows, schemas, status
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.context import Context
@@ -29,6 +27,8 @@ from service.sidecar.openapi import described
 from service.sidecar.options import Options
 from service.sidecar.queries import Queries
 from service.sidecar.replies import reply
+from service.views.answers import Answers
+from service.views.snapshot_reader import Reader
 
 STATIC = Path(__file__).parent / "static"
 _ABOUT = """Standing queries' answers, exact at every nanosecond. *since* is inclusive, *until* exclusive; a frontier

@@ -20,14 +20,14 @@ import numpy as np
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from operators.language.schema import RowType
-from service.answers import Answers, SizedCache
-from service.reader import Snapshot
+from operators.language.types.schema import RowType
 from service.sidecar.feed import Feed
 from service.sidecar.follower import Follower
 from service.sidecar.negotiate import MEDIA_TYPES, Format
 from service.sidecar.options import Options
-from service.viewstate import Compacted, Interval, ViewState
+from service.views.answers import Answers, SizedCache
+from service.views.snapshot_reader import Snapshot
+from service.views.view import Compacted, Interval, ViewState
 from storage.errors import VernierError
 from storage.updates import CLOSED
 

@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from service.answers import Answers
-from service.deadline import Deadline
-from service.instants import parse_instant
-from service.reader import Snapshot
+from service.codec.instants import parse_instant
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.encoding import Budget
 from service.sidecar.follower import Follower
 from service.sidecar.options import Options
 from service.sidecar.problems import UnknownView
 from service.sidecar.queries import Queries
-from service.viewstate import ViewState
+from service.views.answers import Answers
+from service.views.deadline import Deadline
+from service.views.snapshot_reader import Snapshot
+from service.views.view import ViewState
+from storage.blob.location import Place
 from storage.errors import StorageError
-from storage.place import Place
 from storage.updates import CLOSED
 
 Result = TypeVar("Result")

@@ -1,6 +1,7 @@
 """Routes for operators: pause, resume and drain the intake, and how it stands.
 
-The sidecar makes no epochs; it leaves the wish in the state directory, where the driver finds it (service/control.py).
+The sidecar makes no epochs; it leaves the wish in the state directory, where the driver finds it
+(service/status/intake.py).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service import control
-from service.control import Standing, Wanted, Wish
-from service.instants import format_instant
+from service.codec.instants import format_instant
 from service.sidecar import schemas
 from service.sidecar.context import Context
 from service.sidecar.replies import reply
+from service.status import intake as control
+from service.status.intake import Standing, Wanted, Wish
 
 _POLL_SECONDS = 0.1
 

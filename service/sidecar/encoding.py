@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from service.answers import Page
-from service.deadline import Deadline
-from service.rowjson import DIFF, RowJson
+from service.views.answers import Page
+from service.views.deadline import Deadline
+from service.views.json_rows import DIFF, RowJson
 from storage.errors import CallerError
 from storage.updates import Ints
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from service.sidecar.follower import Follower
 from service.sidecar.problems import about_damage
-from service.viewstate import Compacted, ViewState
+from service.views.view import Compacted, ViewState
 from storage.errors import Damaged
 
 _WOKEN_TOGETHER = 32

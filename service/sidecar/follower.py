@@ -8,8 +8,8 @@ import logging
 import threading
 import time
 
-from service.reader import Reader, Snapshot
 from service.sidecar.problems import NoEpoch, Unreadable
+from service.views.snapshot_reader import Reader, Snapshot
 from storage.errors import Damaged
 
 _log = logging.getLogger("vernier.sidecar")

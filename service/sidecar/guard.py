@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import access
-from service.access import Access, includes, is_loopback
+from service.sidecar import auth as access
+from service.sidecar.auth import Access, includes, is_loopback
 from service.sidecar.problems import problem_response
 
 GIVEN = "vernier.scope"

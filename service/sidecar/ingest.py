@@ -12,18 +12,18 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from operators.errors import meant
-from operators.language.duration import nanoseconds
-from operators.language.schema import RowType
-from service.clocks import round_up_one
-from service.delivery import Delivery
-from service.receipts import Receipt, as_json
-from service.rowquery import split_list
-from service.settings import Settings
+from operators.language.types.duration import nanoseconds
+from operators.language.types.schema import RowType
+from service.config.settings import Settings
+from service.ingest.watermarks import round_up_one
 from service.sidecar import statusschemas
 from service.sidecar.context import Context, find_view, frontier_list
 from service.sidecar.problems import Problem, UnknownSource
 from service.sidecar.replies import reply
-from service.submission import READERS, BadBody, Submission, Target, read_body
+from service.sidecar.writes.delivery import Delivery
+from service.sidecar.writes.parse import READERS, BadBody, Submission, Target, read_body
+from service.sidecar.writes.read_tokens import Receipt, as_json
+from service.views.query import split_list
 
 _BOUNDS = 4_096
 """Receipts whose times are remembered between two questions."""

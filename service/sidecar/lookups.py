@@ -14,11 +14,11 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.answers import key_words
-from service.deadline import NEVER, Deadline
 from service.sidecar.context import SMALL_ROWS, Context
 from service.sidecar.encoding import json_rows
-from service.viewstate import ViewState
+from service.views.answers import key_words
+from service.views.deadline import NEVER, Deadline
+from service.views.view import ViewState
 from storage.errors import CallerError
 from storage.updates import Ints
 

@@ -16,12 +16,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from service import control, trouble
-from service.reader import Snapshot
-from service.recentlatency import recent
+from service.observability.metrics import CATALOGUE, Labels, Metric, Stats
+from service.observability.recent_latency import recent
 from service.sidecar.context import Context
-from service.sinks import told
-from service.stats import CATALOGUE, Labels, Metric, Stats
+from service.status import intake, publisher, trouble
+from service.views.snapshot_reader import Snapshot
 from storage.updates import CLOSED, MIN_TIME
 
 PREFIX = "vernier_"
@@ -92,7 +91,7 @@ class _Committed(Collector):
         stalled = self.context.stale_ms(snapshot) > self.context.options.stale_after_ms
         found = trouble.read(self.context.follower.reader.files)
         now = "stalled" if stalled else "running"
-        standing = control.standing(self.context.follower.reader.files)
+        standing = intake.standing(self.context.follower.reader.files)
         if not standing.open:
             now = "paused"
         elif found is not None:
@@ -133,7 +132,7 @@ class _Committed(Collector):
 
     def _published(self, snapshot: Snapshot) -> dict[str, dict[Labels, float]]:
         """What the publisher tells of its sinks."""
-        found = told.read(self.context.follower.reader.files)
+        found = publisher.read(self.context.follower.reader.files)
         if found is None:
             return {}
         frontiers = {

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.access import Access
-from service.settings import Settings
-from storage.place import Place
+from service.config.settings import Settings
+from service.sidecar.auth import Access
+from storage.blob.location import Place
 
 
 @dataclass(frozen=True, slots=True)

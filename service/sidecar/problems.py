@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from operators.errors import meant
-from service.deadline import TooSlow
 from service.sidecar.encoding import TooLarge
-from service.submission import BadSubmission, BodyTooLarge
-from service.viewstate import Compacted, NotYetFinal
+from service.sidecar.writes.parse import BadSubmission, BodyTooLarge
+from service.views.deadline import TooSlow
+from service.views.view import Compacted, NotYetFinal
+from storage.blob.segment import damaged_file
 from storage.errors import CallerError, Damaged, StorageError, VernierError
-from storage.segment import damaged_file
 
 MEDIA_TYPE = "application/problem+json"
 

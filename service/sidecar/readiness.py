@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from service.control import Standing
-from service.instants import format_instant
-from service.reader import Snapshot
+from service.codec.instants import format_instant
 from service.sidecar.options import Options
 from service.sidecar.problems import about_damage
-from service.trouble import Trouble
+from service.status.intake import Standing
+from service.status.trouble import Trouble
+from service.views.snapshot_reader import Snapshot
+from storage.blob.segment import damaged_file
 from storage.errors import Damaged
-from storage.segment import damaged_file
 from storage.updates import CLOSED, MIN_TIME
 
 FULL_BYTES = 1 << 20

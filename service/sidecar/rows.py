@@ -9,10 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.answers import key_parts, key_words
-from service.deadline import Deadline
-from service.instants import parse_instant
-from service.rowquery import BadCursor, Cursor, RowQuery, split_list
+from service.codec.instants import parse_instant
 from service.sidecar import schemas
 from service.sidecar.changes import EventResponse
 from service.sidecar.context import Context, find_view
@@ -20,7 +17,10 @@ from service.sidecar.encoding import Budget, json_rows
 from service.sidecar.lookups import ROUTE, key_body, split_key
 from service.sidecar.negotiate import choose, page_body, page_response
 from service.sidecar.problems import Problem
-from service.viewstate import Compacted
+from service.views.answers import key_parts, key_words
+from service.views.deadline import Deadline
+from service.views.query import BadCursor, Cursor, RowQuery, split_list
+from service.views.view import Compacted
 
 _JSON = "application/json"
 _NO_STORE = {"cache-control": "no-store"}

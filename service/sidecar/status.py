@@ -12,23 +12,23 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from service import control, trouble
-from service.deadletter import Reason
-from service.instants import format_instant
-from service.masking import masked
-from service.reader import EpochNote, Snapshot
-from service.recentlatency import recent
+from service.codec.instants import format_instant
+from service.config.redaction import masked
+from service.ingest.rejects import Reason
+from service.observability.metrics import LATENCY_BOUNDS, Histogram, quantiles
+from service.observability.recent_latency import recent
 from service.sidecar import schemas, statusschemas
 from service.sidecar.context import Context, frontier_list
 from service.sidecar.guard import GIVEN
 from service.sidecar.problems import Problem, about_damage, problem_response
 from service.sidecar.readiness import laggards
 from service.sidecar.replies import reply
-from service.sinks import told
-from service.stats import LATENCY_BOUNDS, Histogram, quantiles
-from service.viewstate import ViewState
+from service.status import intake, trouble
+from service.status import publisher as told
+from service.views.snapshot_reader import EpochNote, Snapshot
+from service.views.view import ViewState
 from storage.errors import Damaged
-from storage.manifest import LayerRef
+from storage.state.manifest import LayerRef
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
@@ -47,7 +47,7 @@ def router(context: Context) -> APIRouter:
     async def readyz(request: Request) -> Response:
         snapshot = follower.snapshot
         files = follower.reader.files
-        found, standing = trouble.read(files), control.standing(files)
+        found, standing = trouble.read(files), intake.standing(files)
         damage, problem = list(follower.reader.damage.values()), follower.reader.problem
         if isinstance(problem, Damaged):
             damage.append(problem)

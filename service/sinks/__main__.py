@@ -9,13 +9,13 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
-from service import logs
+from service.config.settings import load
 from service.errors import PublisherFenced
-from service.settings import load
+from service.observability import logs
 from service.sinks.publisher import Publisher
-from service.sinks.told import FENCED
+from service.status.publisher import FENCED
 from storage.errors import VernierError
-from storage.state import StateDirectory
+from storage.state.state import StateDirectory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,14 +23,14 @@ from service.sinks import position
 from service.sinks.history import Step, ViewType
 from service.sinks.outgoing import NotOneRow, changes_by_key, objects, rows_as_arrays
 from service.sinks.position import Position
-from service.viewstate import changes_between, sum_until
+from service.views.view import changes_between, sum_until
+from storage.blob.segment import Segment
 from storage.errors import CallerError, EpochGone, StorageError
-from storage.layer import Layer
-from storage.manifest import Manifest
-from storage.recut import open_layer
-from storage.segment import Segment
-from storage.state import StateDirectory
-from storage.texts import Heap
+from storage.state.manifest import Manifest
+from storage.state.reshard import open_layer
+from storage.state.state import StateDirectory
+from storage.strings.string_heap import Heap
+from storage.trace.batch import Layer
 from storage.updates import MIN_TIME, Updates
 
 Kind = Literal["missing", "doubled", "wrong"]

@@ -18,17 +18,17 @@ import msgspec
 import numpy as np
 import xxhash
 
-from operators.language.schema import RowType
-from service.ahead import discarded
-from service.newest import Newest
-from service.viewstate import ViewState, by_time, changes_between, sum_until
+from operators.language.types.schema import RowType
+from service.ingest.future_times import discarded
+from service.views.head import Newest
+from service.views.view import ViewState, by_time, changes_between, sum_until
+from storage.blob.segment import Segment
 from storage.errors import EpochGone, StorageError
-from storage.layer import Layer
-from storage.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
-from storage.recut import open_layer
-from storage.segment import Segment
-from storage.state import StateDirectory
-from storage.texts import Heap
+from storage.state.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
+from storage.state.reshard import open_layer
+from storage.state.state import StateDirectory
+from storage.strings.string_heap import Heap
+from storage.trace.batch import Layer
 from storage.updates import MIN_TIME, Updates
 
 MOST_PARTS = 10_000

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kafka.partitioner.default import murmur2
 
-from operators.language.schema import RowType
-from service.arrowjson import joined, json_texts
+from operators.language.types.schema import RowType
+from service.codec.arrowjson import joined, json_texts
 from service.sinks.history import Step
 from storage.errors import CallerError
 from storage.kernels.hashing import key_rows, partition_rows

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from service.broker import create_topics
 from service.errors import StrangePositions
+from service.kafka.embedded_broker import create_topics
 from service.kafka.reading import CommittedReader
 
 _KEY = b"positions"

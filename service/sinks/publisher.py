@@ -18,18 +18,19 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from service.broker import create_topics
+from service.config.sections import Sink
+from service.config.settings import Settings
 from service.errors import PublisherFenced
 from service.kafka.clients import Producer
+from service.kafka.embedded_broker import create_topics
 from service.kafka.transactions import Fenced, Transactions
-from service.sections import Sink
-from service.settings import Settings
-from service.sinks import position, told
+from service.sinks import position
 from service.sinks.history import History
 from service.sinks.outgoing import Message, NotOneRow, Outgoing
 from service.sinks.position import Position, Positions
+from service.status import publisher
 from storage.errors import StorageError, VernierError
-from storage.state import StateDirectory
+from storage.state.state import StateDirectory
 
 MOST = 50_000
 """About how many changes of a view one transaction has."""
@@ -57,7 +58,7 @@ class Publisher:
         self._positions = Positions()
         self._sinks: dict[str, Outgoing] = {}
         self._problems: dict[str, str] = {}
-        self._told: told.Told | None = None
+        self._told: publisher.Told | None = None
         self._told_at = -_TOLD_SECONDS
 
     def run(self, stop: threading.Event) -> None:
@@ -193,21 +194,21 @@ class Publisher:
     def _tell(self, problem: str | None) -> None:
         """Leave word, not too often; that this fails must not stop anything."""
         sinks = {
-            view: told.Sink(one.topic, one.format, one.frontier, one.messages, self._problems.get(view))
+            view: publisher.Sink(one.topic, one.format, one.frontier, one.messages, self._problems.get(view))
             for view, one in self._positions.views.items()
         }
         for view, said in self._problems.items():
             if view not in sinks:
                 given = self._settings.sinks.get(view, Sink())
-                sinks[view] = told.Sink(given.topic or f"{self._app}.{view}", given.format, None, {}, said)
+                sinks[view] = publisher.Sink(given.topic or f"{self._app}.{view}", given.format, None, {}, said)
         before, now = self._told, time.monotonic()
         quiet = before is not None and before.problem == problem and now - self._told_at < _TOLD_SECONDS
         if quiet:
             return
-        self._told = told.Told(self._positions.epoch, time.time_ns(), sinks, problem)
+        self._told = publisher.Told(self._positions.epoch, time.time_ns(), sinks, problem)
         self._told_at = now
         with contextlib.suppress(StorageError, OSError):
-            told.tell(self._state.blob, self._told)
+            publisher.tell(self._state.blob, self._told)
 
 
 def _record(sent: Sent) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from operators.language.decimals import Decimal
-from operators.language.schema import Schema
-from operators.language.texts import Binary, List, String
-from operators.language.types import Date, Float64, Int64, TimestampNs
+from operators.language.types.decimals import Decimal
+from operators.language.types.scalars import Date, Float64, Int64, TimestampNs
+from operators.language.types.schema import Schema
+from operators.language.types.texts import Binary, List, String
 from tests.attack.hostile_binary import AVRO, records, streams
 
 __all__ = ["AVRO", "FORMATS", "KEY", "Hostile", "hostile_messages"]

@@ -15,7 +15,7 @@ import psutil
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from service.broker import EmbeddedBroker
+from service.kafka.embedded_broker import EmbeddedBroker
 from service.kafka.transactions import Transactions
 from tests.sinks.topic import committed
 

@@ -17,15 +17,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from service.deadletter import REASONS, Refusal
-from service.door import Door
-from service.formats.apart import UNFORESEEN
-from service.formats.judge import load
-from service.rowjson import encode_value
-from service.sources import DoorConfig, SourceConfig
-from service.submission import BadBody, Target, read_body
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.formats.apart import UNFORESEEN
+from service.ingest.formats.judge import load
+from service.ingest.ingestion import Door
+from service.ingest.rejects import REASONS, Refusal
+from service.sidecar.writes.parse import BadBody, Target, read_body
+from service.views.json_rows import encode_value
 from storage.errors import CallerError
-from storage.texts import Heap
+from storage.strings.string_heap import Heap
 from tests.attack.hostile import AVRO, FORMATS, KEY, Hostile, Message, hostile_messages
 from tests.attack.mutations import mutate_arrow, mutate_avro, mutate_json, mutate_value, tokens
 from tests.door.log import SCHEMA

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from operators.errors import BadValue
-from service.instants import BadInstant, InstantOutOfRange, parse_day
-from service.rowjson import encode_value
-from service.submission import BadBody, BadSubmission, BodyTooLarge, Target, read_body
+from service.codec.instants import BadInstant, InstantOutOfRange, parse_day
+from service.sidecar.writes.parse import BadBody, BadSubmission, BodyTooLarge, Target, read_body
+from service.views.json_rows import encode_value
 from storage.errors import CallerError
-from storage.texts import Heap
+from storage.strings.string_heap import Heap
 from tests.attack.hostile import Hostile, hostile_messages
 from tests.attack.hostile_binary import bomb, stream
 
@@ -82,12 +82,12 @@ def test_a_diff_beyond_its_range_is_named() -> None:
 
 
 def test_what_is_not_foreseen_is_a_bad_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    from service import submission
+    from service.sidecar.writes import parse
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(submission, "split_lines", fail)
+    monkeypatch.setattr(parse, "split_lines", fail)
     with pytest.raises(BadBody, match="ZeroDivisionError of all things"):
         read_body(LINES, b"[1]", target())
 

@@ -14,14 +14,14 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
-from service.broker import EmbeddedBroker
-from service.cli import run
-from service.deadletter import DeadLetter
+from service.cli.main import run
+from service.config.settings import heartbeat_topic, load
+from service.coordinator.dead_letter_sender import Letters
+from service.ingest.rejects import DeadLetter
+from service.kafka.embedded_broker import EmbeddedBroker
 from service.kafka.transactions import Transactions
-from service.letters import Letters
-from service.recentletters import RecentLetters
-from service.settings import heartbeat_topic, load
-from storage.state import StateDirectory
+from service.views.recent_dead_letters import RecentLetters
+from storage.state.state import StateDirectory
 from tests.service.test_letters import commit
 from tests.sinks.topic import committed
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.errors import BadValue
-from operators.language.decimals import Decimal
-from operators.language.schema import RowType
-from operators.language.types import Int64
-from service.formats import make_format
-from service.rowjson import encode_value
+from operators.language.types.decimals import Decimal
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import RowType
+from service.ingest.formats import make_format
+from service.views.json_rows import encode_value
 from tests.attack.hostile_binary import stream
 from tests.door.log import values
 
@@ -88,7 +88,7 @@ def test_no_scale_of_arrow_reads_other_memory() -> None:
     code = """
 import pyarrow as pa
 from operators.errors import BadValue
-from operators.language.decimals import Decimal
+from operators.language.types.decimals import Decimal
 taken = 0
 for source in (pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256):
     size = {pa.decimal32: 4, pa.decimal64: 8, pa.decimal128: 16, pa.decimal256: 32}[source]

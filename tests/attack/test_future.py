@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from service.clocks import NS_PER_MS
-from service.deadletter import Reason
-from service.door import Decoded, Door
-from service.reader import Reader
-from service.settings import BadSettings, load
+from service.config.settings import BadSettings, load
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.ingestion import Decoded, Door
+from service.ingest.rejects import Reason
+from service.ingest.watermarks import NS_PER_MS
 from service.sidecar.options import Options
 from service.sidecar.readiness import laggards
 from service.sinks.history import History
-from service.sources import DoorConfig, SourceConfig
-from storage.state import StateDirectory
+from service.views.snapshot_reader import Reader
+from storage.state.state import StateDirectory
 from storage.updates import CLOSED, MIN_TIME
 from tests.crash.machines import WHERE
 from tests.crash.test_change import World

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators.calls import RUNNING, Call, running
-from service.silent import program_frame
-from service.watch import Watch
+from operators.language.expr.running_calls import RUNNING, Call, running
+from service.cluster.call_watch import Watch
+from service.coordinator.stuck_workers import program_frame
 from vernier import col
 
 HERE = Path(__file__).name

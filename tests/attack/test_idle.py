@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import httpx
 
-from service.display import status_text
-from service.epochs import partition_state
+from service.cli.display import status_text
+from service.coordinator.committer import partition_state
 from storage.updates import MIN_TIME
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served, builder, serve  # noqa: F401

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators import budget, join, lookup
-from operators.budget import Budget
+from operators.engine.local import LocalEngine
 from operators.failures import EpochTooLarge, MachineFull
-from operators.language import tables
-from operators.local import LocalEngine
+from operators.language.plan import tables
+from operators.physical import half_join, join
 from operators.planning.planner import compile_app
+from operators.runtime import budget
+from operators.runtime.budget import Budget
 from storage.memory import private_bytes
 from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.operators.test_pieces import _answers
@@ -171,7 +172,7 @@ def test_memory_that_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("size", [1, 7])
 def test_pieces_of_a_join_give_what_the_whole_does(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = _answers(name)
-    for module in (join, lookup, budget, tables):
+    for module in (join, half_join, budget, tables):
         monkeypatch.setattr(module, "PIECE", size)
     monkeypatch.setattr(join, "_HISTORIES", 0)
     assert _answers(name) == expected
@@ -194,7 +195,7 @@ def test_keys_with_long_histories_are_cut_inside(size: int, monkeypatch: pytest.
         inputs = {"a": moving(counts[0], 25), "b": moving(counts[1], 30)}
         expected = answer(one, inputs)
         with monkeypatch.context() as patched:
-            for module in (join, lookup, budget):
+            for module in (join, half_join, budget):
                 patched.setattr(module, "PIECE", size)
             patched.setattr(join, "_HISTORIES", 0)
             found = answer(one, inputs)

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from operators.language.schema import RowType
-from operators.language.types import Int64
-from service.broker import EmbeddedBroker
-from service.deadletter import DeadLetter
-from service.door import Door
-from service.formats import FORMATS
-from service.formats.native import Native
-from service.shard import read_letters
-from service.sources import DoorConfig, SourceConfig
-from storage.state import StateDirectory
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import RowType
+from service.cluster.shard import read_letters
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.formats import FORMATS
+from service.ingest.formats.native import Native
+from service.ingest.ingestion import Door
+from service.ingest.rejects import DeadLetter
+from service.kafka.embedded_broker import EmbeddedBroker
+from storage.state.state import StateDirectory
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE
 from tests.crash.test_change import SENT, World, sums
@@ -157,7 +157,7 @@ KILLER = (
     """
 import ctypes
 from service import formats
-from service.formats.native import Native
+from service.ingest.formats.native import Native
 
 class Planted(Native):
     def decode(self, values, heap=None):

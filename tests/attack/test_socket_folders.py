@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from service.spark import LONGEST_SOCKET_FOLDER
+from service.coordinator.session import LONGEST_SOCKET_FOLDER
 
 _SESSION = """
 import sys
 from pathlib import Path
-from service.settings import load
-from service.spark import start_session
+from service.config.settings import load
+from service.coordinator.session import start_session
 
 spark = start_session(load(None, {"workers": 1}, {}).settings, "folders", Path(sys.argv[1]))
 print("enabled:", spark.conf.get("spark.python.unix.domain.socket.enabled"))

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.schema import RowType
-from operators.language.types import Int64
-from service.bounds import MOST_BYTES
-from service.formats import make_format
-from service.formats.avro import read_schema
-from service.formats.ipc import TooLarge, read_stream
-from service.formats.sieve import doubtful
-from service.settings import load as load_settings
-from storage.texts import Heap
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import RowType
+from service.config.settings import load as load_settings
+from service.ingest.bounds import MOST_BYTES
+from service.ingest.formats import make_format
+from service.ingest.formats.avro import read_schema
+from service.ingest.formats.ipc import TooLarge, read_stream
+from service.ingest.formats.sieve import doubtful
+from storage.strings.string_heap import Heap
 from tests.attack.hostile import Hostile
 from tests.attack.hostile_binary import bomb, stream
 from tests.attack.test_hostile import decoded
@@ -50,7 +50,7 @@ def test_it_is_not_even_made() -> None:
     code = """
 import numpy as np
 import pyarrow as pa
-from service.formats.ipc import TooLarge, read_stream
+from service.ingest.formats.ipc import TooLarge, read_stream
 from tests.attack.hostile_binary import stream
 small = stream({"id": pa.array(np.zeros(500, np.int64))}, "zstd")
 claims = small.replace((4_000).to_bytes(8, "little"), (2 << 30).to_bytes(8, "little"))

@@ -12,11 +12,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.broker import EmbeddedBroker
-from service.cli import run
-from service.driver import Driver
+from service.cli.main import run
+from service.config.settings import BadSettings, load
+from service.coordinator.driver import Driver
+from service.kafka.embedded_broker import EmbeddedBroker
 from service.kafka.reach import REACH_MS
-from service.settings import BadSettings, load
 from tests.cli.test_programs import TEXT as PROGRAM
 from tests.service.test_ingest import prepare
 from tests.sidecar.builder import StateBuilder

@@ -10,10 +10,10 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from service import trouble
-from service.broker import EmbeddedBroker
-from service.trouble import STOPPED
-from storage.blob import LocalBlob
+from service.kafka.embedded_broker import EmbeddedBroker
+from service.status import trouble
+from service.status.trouble import STOPPED
+from storage.blob.blob import LocalBlob
 from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import PATIENCE, Service
 

@@ -12,14 +12,14 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
-from service.broker import EmbeddedBroker
+from service.coordinator.dead_letter_sender import Letters
 from service.errors import LettersNotSent
 from service.kafka.clients import Producer
+from service.kafka.embedded_broker import EmbeddedBroker
 from service.kafka.transactions import Fenced, Transactions
-from service.letters import Letters
-from service.sinks import told
 from service.sinks.publisher import Publisher
-from storage.state import StateDirectory
+from service.status import publisher as told
+from storage.state.state import StateDirectory
 from tests.attack import numbers
 from tests.attack.numbers import Numbers, attack, bare
 from tests.crash.machines import DiskMachine

@@ -5,9 +5,9 @@ import pytest
 from bench.chaos.poison import MESSAGES
 from bench.chaos.program import app
 from bench.chaos.sources import SETTINGS, resolved
-from service.door import Door
-from service.settings import load
-from service.sources import DoorConfig
+from service.config.settings import load
+from service.ingest.config import DoorConfig
+from service.ingest.ingestion import Door
 from tests.door.log import Service, Topics
 
 

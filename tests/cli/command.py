@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-VERNIER = (sys.executable, "-m", "service.cli")
+VERNIER = (sys.executable, "-m", "service.cli.main")
 PATIENCE = 800
 
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from operators.language.aggregates import arg_min, collect_list, count, max, median, min, mode, sum
-from operators.language.app import App
-from operators.language.builders import concat
-from operators.language.collection import Collection, union
-from operators.language.expr import col, lit
-from operators.language.fixpoint import fixpoint
-from operators.language.schema import RowType, Schema
-from operators.language.texts import List, String
-from operators.language.types import Float64, Int64
-from operators.local import LocalEngine
+from operators.engine.local import LocalEngine
+from operators.language.collection.app import App
+from operators.language.collection.collection import Collection, union
+from operators.language.collection.fixpoint import fixpoint
+from operators.language.expr.builders import concat
+from operators.language.expr.expression import col, lit
+from operators.language.plan.aggregates import arg_min, collect_list, count, max, median, min, mode, sum
+from operators.language.types.scalars import Float64, Int64
+from operators.language.types.schema import RowType, Schema
+from operators.language.types.texts import List, String
 from operators.planning.planner import compile_app
-from service.formats import FORMATS
-from service.ring import warm_rings
-from service.viewstate import changes_between, sum_until
-from storage.layer import Layer, keyed_rows
-from storage.texts import Heap, order, unite
-from storage.trace import SMALL_LAYERS, Trace
+from service.cluster.exchange.shared_ring import warm_rings
+from service.ingest.formats import FORMATS
+from service.views.view import changes_between, sum_until
+from storage.strings.string_heap import Heap, order, unite
+from storage.trace.batch import Layer, keyed_rows
+from storage.trace.spine import SMALL_LAYERS, Trace
 from storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 _MESSAGES = {

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.language.schema import RowType
-from operators.language.types import Type
-from service.arrowjson import json_texts
-from storage.texts import Heap
+from operators.language.types.scalars import Type
+from operators.language.types.schema import RowType
+from service.codec.arrowjson import json_texts
+from storage.strings.string_heap import Heap
 from tests.dsl.test_types import VALUES
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.replay import Account, Request, replay
+from service.replay.replay import Account, Request, replay
 from tests.cli import graphs
 from tests.cli.command import ROOT, vernier
 

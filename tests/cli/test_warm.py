@@ -13,7 +13,7 @@ from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from service.warm import warm
+from service.cluster.precompile import warm
 from storage.kernels import listing
 
 warm()
@@ -42,12 +42,12 @@ assert not any(compiled().values()), compiled()
 before = versions()
 assert len(before) == len(list(listing.kernels())) > 50, len(before)
 
-from operators.language.app import load_program
-from operators.local import LocalEngine
+from operators.language.collection.app import load_program
+from operators.engine.local import LocalEngine
 from operators.planning.planner import compile_app
-from service.changefiles import ChangeFile
-from service.replay import epochs_of
-from service.updatefiles import read_updates
+from service.files.changefiles import ChangeFile
+from service.replay.replay import epochs_of
+from service.files.updatefiles import read_updates
 
 for program in json.loads(sys.argv[1]):
     plan = compile_app(load_program(Path(program)))
@@ -147,6 +147,6 @@ def test_nothing_is_compiled_after_warming(tmp_path: Path) -> None:
 
 
 def _sources(program: Path) -> set[str]:
-    from operators.language.app import load_program
+    from operators.language.collection.app import load_program
 
     return set(load_program(program).sources)

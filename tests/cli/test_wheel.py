@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service import firstuse, jars
+from service.toolchain import first_use, jars
 from tests.live.service import free_port, wait_for
 
 FOLDERS = ("storage", "operators", "service")
@@ -113,10 +113,10 @@ def test_the_wheel_runs_without_the_checkout(installed: Path, environment: dict[
 @pytest.fixture
 def nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """An installed package whose `python` is a shell script."""
-    monkeypatch.setattr(firstuse, "checkout", lambda: None)
-    monkeypatch.setattr(firstuse.setup, "compiled", lambda: False)
-    monkeypatch.setattr(firstuse.jars, "present", lambda: False)
-    monkeypatch.setattr(firstuse, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(first_use, "checkout", lambda: None)
+    monkeypatch.setattr(first_use.setup, "compiled", lambda: False)
+    monkeypatch.setattr(first_use.jars, "present", lambda: False)
+    monkeypatch.setattr(first_use, "cache_folder", lambda: tmp_path)
 
     def python(body: str) -> None:
         script = tmp_path / "python"
@@ -130,21 +130,21 @@ def nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[
 def test_a_first_use_says_what_it_does(nothing_there: Callable[[str], None], tmp_path: Path) -> None:
     said: list[str] = []
     nothing_there("echo 'kernels: 1 of 2'; echo 'kernels: 2 of 2'")
-    firstuse.have_kernels(said.append)
+    first_use.have_kernels(said.append)
     assert said[0] == f"kernels: compiling into {tmp_path}, once; a minute or two"
     assert said[1:] == ["kernels: 1 of 2", "kernels: 2 of 2"]
 
 
 def test_kernels_that_do_not_compile_at_a_first_use_are_one_line(nothing_there: Callable[[str], None]) -> None:
     nothing_there("echo 'kernels: 1 of 2'; echo 'no such processor' >&2; exit 1")
-    with pytest.raises(firstuse.KernelsFailed, match="the kernels do not compile: no such processor"):
-        firstuse.have_kernels(lambda line: None)
+    with pytest.raises(first_use.KernelsFailed, match="the kernels do not compile: no such processor"):
+        first_use.have_kernels(lambda line: None)
 
 
 def test_a_checkout_has_all_from_its_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(firstuse.setup, "compiled", lambda: False)
-    monkeypatch.setattr(firstuse.jars, "present", lambda: False)
+    monkeypatch.setattr(first_use.setup, "compiled", lambda: False)
+    monkeypatch.setattr(first_use.jars, "present", lambda: False)
     said: list[str] = []
-    firstuse.have_kernels(said.append)
-    firstuse.have_jars(said.append)
+    first_use.have_kernels(said.append)
+    first_use.have_jars(said.append)
     assert said == []

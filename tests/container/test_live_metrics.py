@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from storage.manifest import Manifest
-from storage.state import StateDirectory
+from storage.state.manifest import Manifest
+from storage.state.state import StateDirectory
 from tests.container.provisioned import RULES, queries
 from tests.container.watched import MINUTE, Watched
 from tests.live.service import wait_for

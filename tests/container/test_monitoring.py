@@ -12,7 +12,7 @@ from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard as GrafanaDashboard
 
-from service.stats import CATALOGUE
+from service.observability.metrics import CATALOGUE
 from tests.container.provisioned import DASHBOARD, DOCKER, RULES, panels, queries
 from tests.container.watched import program
 

@@ -25,7 +25,7 @@ MINUTE = 60_000_000_000
 PLANTED = """
 import ctypes
 from service import formats
-from service.formats.native import Native
+from service.ingest.formats.native import Native
 
 class Planted(Native):
     def decode(self, values, heap=None):

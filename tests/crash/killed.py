@@ -9,7 +9,7 @@ commit had returned.
 import os
 import sys
 
-from storage.blob import LocalBlob, OsDisk
+from storage.blob.blob import LocalBlob, OsDisk
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.workload import EPOCHS, Service
 

@@ -7,9 +7,9 @@ import itertools
 import random
 from typing import NamedTuple, Protocol
 
-from storage.blob import Blob, LocalBlob
-from storage.claims import BEATS, TTL_MS
-from storage.objects import ObjectBlob
+from storage.blob.blob import Blob, LocalBlob
+from storage.blob.leases import BEATS, TTL_MS
+from storage.blob.object_store import ObjectBlob
 from tests.crash.faults import Fault, Faults, FaultyDisk, FaultyStore
 from tests.crash.simdisk import SimDisk
 from tests.crash.simstore import SimStore

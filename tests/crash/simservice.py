@@ -15,23 +15,23 @@ import pyarrow as pa
 from greenlet import GreenletExit, getcurrent, greenlet
 
 import vernier as vn
-from operators.exchange import Round, least
 from operators.planning.planner import compile_app
-from service.deadletter import DeadLetter
-from service.epochs import Epochs
+from operators.runtime.exchange import Round, least
+from service.cluster.credentials import Keys
+from service.cluster.messages import Assign, Hot, Poisoned, Report
+from service.cluster.rendezvous import Attempt, Rendezvous
+from service.cluster.shard import read_letters
+from service.cluster.worker import Job, Process, work
+from service.config.settings import load
+from service.coordinator.committer import Epochs
+from service.coordinator.runner import Runner
 from service.errors import LettersNotSent, SparkFailed
-from service.keys import Keys
-from service.protocol import Assign, Hot, Poisoned, Report
-from service.rendezvous import Attempt, Rendezvous
-from service.runner import Runner
-from service.settings import load
-from service.shard import read_letters
-from service.worker import Job, Process, work
-from storage.apart import Apart
+from service.ingest.rejects import DeadLetter
+from storage.blob.location import Place
 from storage.errors import StorageError
-from storage.manifest import Manifest
-from storage.place import Place
-from storage.state import StateDirectory
+from storage.state.background_writer import Apart
+from storage.state.manifest import Manifest
+from storage.state.state import StateDirectory
 from storage.updates import Ints
 from tests.crash.faults import Crash
 from tests.crash.machines import WHERE, Machine

@@ -4,10 +4,10 @@ import contextlib
 
 import pytest
 
+from storage.blob.segment import segment_file
 from storage.errors import DiskFull, EpochGone, StorageError
-from storage.manifest import manifest_file
-from storage.segment import segment_file
-from storage.state import ReadLease, StateDirectory
+from storage.state.manifest import manifest_file
+from storage.state.state import ReadLease, StateDirectory
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, Process, StoreMachine
 from tests.crash.workload import Service, files, rows_in, rows_until

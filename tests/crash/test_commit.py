@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import pytest
 
-from storage import state as state_module
-from storage.blob import Blob, LocalBlob, OsDisk
+from storage.blob.blob import Blob, LocalBlob, OsDisk
+from storage.blob.segment import segment_file
 from storage.errors import DiskFull, StorageError
-from storage.manifest import manifest_file
-from storage.segment import segment_file
-from storage.state import StateDirectory
+from storage.state import state as state_module
+from storage.state.manifest import manifest_file
+from storage.state.state import StateDirectory
 from tests.crash.faults import Crash, Fault, FaultyDisk
 from tests.crash.machines import DiskMachine, Machine, Process, StoreMachine
 from tests.crash.workload import EPOCHS, KEEP, Service, files, rows_in, rows_until, shape

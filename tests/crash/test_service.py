@@ -12,21 +12,22 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import pytest
 
-from service import epochs as epochs_module
-from service import intake, shard
+from service.cluster import shard
+from service.coordinator import committer as epochs_module
 from service.errors import EpochFailed
-from service.held import Held
-from service.reader import Reader
-from service.viewstate import ViewState
-from storage import merge as merge_module
-from storage import recut
-from storage import trace as trace_module
-from storage.audit import audit
+from service.ingest import records
+from service.ingest.stash import Held
+from service.views.snapshot_reader import Reader
+from service.views.view import ViewState
 from storage.errors import EpochConflict, OwnershipLost, StorageError
-from storage.manifest import HIGHEST, LOWEST, Manifest
-from storage.state import StateDirectory
-from storage.texts import TextMissing, Texts
-from storage.trace import Trace
+from storage.state import reshard
+from storage.state.audit import audit
+from storage.state.manifest import HIGHEST, LOWEST, Manifest
+from storage.state.state import StateDirectory
+from storage.strings.string_heap import TextMissing, Texts
+from storage.trace import merge as merge_module
+from storage.trace import spine as trace_module
+from storage.trace.spine import Trace
 from storage.updates import MIN_TIME
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
@@ -306,8 +307,8 @@ def compact_all(trace: Trace, since: int) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "bug"),
     [
-        (intake, "_mark_consumed", read_again),
-        (recut, "hash_range", everyone),
+        (records, "_mark_consumed", read_again),
+        (reshard, "hash_range", everyone),
         (Held, "open", staticmethod(forget_held)),
         (shard, "_placement", anywhere),
         (Trace, "close_slice", compact_all),

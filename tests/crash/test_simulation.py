@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from storage.blob import LocalBlob
-from storage.claims import TTL_MS, Claim, Claims
+from storage.blob.blob import LocalBlob
+from storage.blob.leases import TTL_MS, Claim, Claims
 from storage.errors import DiskFull, EpochGone, FileFailed, NothingCommitted, OwnershipLost, StateInUse, StorageError
-from storage.lease import Leases
-from storage.state import ReadLease, StateDirectory
+from storage.state.lease import Leases
+from storage.state.state import ReadLease, StateDirectory
 from tests.crash.faults import Crash, Fault, Faults
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
 from tests.crash.workload import Rows, Service, add_rows, rows_in, updates_of

@@ -10,12 +10,12 @@ from collections import Counter
 
 import numpy as np
 
-from storage.blob import Blob
-from storage.layer import Layer, keyed_rows
-from storage.manifest import LayerRef, Manifest, TraceEntry
-from storage.segment import Entry
-from storage.state import StateDirectory
-from storage.trace import Trace
+from storage.blob.blob import Blob
+from storage.blob.segment import Entry
+from storage.state.manifest import LayerRef, Manifest, TraceEntry
+from storage.state.state import StateDirectory
+from storage.trace.batch import Layer, keyed_rows
+from storage.trace.spine import Trace
 from storage.updates import MIN_TIME, Updates
 
 EPOCHS = 6

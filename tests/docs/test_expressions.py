@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from operators.language.expr import Expr, lit
-from operators.language.methods import Methods
+from operators.language.expr.expression import Expr, lit
+from operators.language.expr.methods import Methods
 from tests.dsl.values import row_type, values
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "expressions.md").read_text("utf-8")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import vernier as vn
-from operators.language.collection import Collection
-from service.cli import run
-from service.settings_reference import settings_reference
+from operators.language.collection.collection import Collection
+from service.cli.main import run
+from service.config.reference import settings_reference
 from tools.reference import PAGES
 
 DOCS = Path(__file__).parents[2] / "docs"

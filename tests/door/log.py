@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.language.schema import RowType
-from operators.language.types import Int64
-from service.deadletter import DeadLetter
-from service.door import Admitted, Advanced, Door
-from service.held import Held
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import RowType
+from service.ingest.ingestion import Admitted, Advanced, Door
+from service.ingest.rejects import DeadLetter
+from service.ingest.stash import Held
 
 EDGES = RowType([("src", Int64(), False), ("dst", Int64(), False)])
 ROOTS = RowType([("node", Int64(), False)])

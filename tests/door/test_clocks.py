@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.clocks import (
+from service.ingest.watermarks import (
     Fact,
     PartitionClock,
     advance_arrival,

@@ -8,8 +8,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.door import Door
-from service.sources import DoorConfig, SourceConfig
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.ingestion import Door
 from storage.updates import MIN_TIME
 from tests.door.log import EDGES, ROOTS, Entry, Service, Topics, native, progress
 

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.door import Door
-from service.facts import PartitionTwice
-from service.sources import DoorConfig, SourceConfig, SourceMisfit
+from service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
+from service.ingest.ingestion import Door
+from service.ingest.partition_report import PartitionTwice
 from storage.updates import CLOSED, MIN_TIME
 from tests.door.log import EDGES, ROOTS, SCHEMA, Record, Service, Topics, batch, native, progress
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.door import Door
-from service.sources import DoorConfig, SourceConfig
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.ingestion import Door
 from tests.door.log import EDGES, ROOTS, Entry, Record, Service, Topics, native, progress, refusals
 
 MS = 1_000_000

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from operators.language.schema import RowType
-from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
-from service.deadletter import REASONS
-from service.formats import ALONE, FORMATS
-from service.formats.messages import NO_TIME, Parsed, Progress
+from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.types.schema import RowType
+from service.ingest.formats import ALONE, FORMATS
+from service.ingest.formats.messages import NO_TIME, Parsed, Progress
+from service.ingest.rejects import REASONS
 from storage.updates import CLOSED, MIN_TIME
 from tests.door.log import EDGES, ROOTS, values
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.held import Held, retain
+from service.ingest.stash import Held, retain
 from storage.updates import Updates
 
 

@@ -15,19 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.app import App
-from operators.language.decimals import Decimal
-from operators.language.schema import RowType, Schema
-from operators.language.texts import List, String
-from operators.language.types import Date, Int64, TimestampNs
-from service.deadletter import REASONS
-from service.door import Door
-from service.formats import make_format
-from service.formats.messages import NO_TIME, Parsed, Progress
-from service.formats.upsert import Upserts
-from service.settings import BadSettings, load
-from service.sources import DoorConfig, SourceConfig, SourceMisfit
-from storage.texts import Heap
+from operators.language.collection.app import App
+from operators.language.types.decimals import Decimal
+from operators.language.types.scalars import Date, Int64, TimestampNs
+from operators.language.types.schema import RowType, Schema
+from operators.language.types.texts import List, String
+from service.config.settings import BadSettings, load
+from service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
+from service.ingest.formats import make_format
+from service.ingest.formats.messages import NO_TIME, Parsed, Progress
+from service.ingest.formats.upsert import Upserts
+from service.ingest.ingestion import Door
+from service.ingest.rejects import REASONS
+from storage.strings.string_heap import Heap
 from storage.updates import MIN_TIME
 from tests.door.log import EDGES, ROOTS, Service, Topics, values
 

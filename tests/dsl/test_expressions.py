@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.errors import ArithmeticOverflow, BadValue, UnknownColumn, WrongType
-from operators.language.evaluate import bind, evaluate, predicate, project
-from operators.language.expr import Binary, Column, Expr, Nullability, Unary, col, lit, when
-from operators.language.schema import RowType
-from operators.language.types import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.expr.evaluate import bind, evaluate, predicate, project
+from operators.language.expr.expression import Binary, Column, Expr, Nullability, Unary, col, lit, when
+from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from operators.language.types.schema import RowType
 
 ROW = RowType(
     [

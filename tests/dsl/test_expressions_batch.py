@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.language.evaluate import bind
-from operators.language.expr import Expr, col
-from storage.texts import Heap
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Expr, col
+from storage.strings.string_heap import Heap
 from tests.dsl.test_expressions_spark import CASES, ROW, ROWS
 from tests.dsl.values import row_type, values
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from operators.errors import ArithmeticOverflow, DecimalOverflow, WrongType
-from operators.language.evaluate import bind
-from operators.language.expr import Expr, col, lit
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Expr, col, lit
 from tests.dsl.values import row_type, values
 
 S = row_type(s=vn.String | None)

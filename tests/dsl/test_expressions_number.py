@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from operators.errors import ArithmeticOverflow, DecimalOverflow, WrongType
-from operators.language.compute.decimals import adjusted, result_type
-from operators.language.decimals import Decimal
-from operators.language.evaluate import bind
-from operators.language.expr import Expr, col, lit
+from operators.language.expr.compute.decimals import adjusted, result_type
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Expr, col, lit
+from operators.language.types.decimals import Decimal
 from tests.dsl.values import FEW, row_type, values
 
 D = decimal.Decimal

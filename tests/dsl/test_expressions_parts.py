@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from operators.errors import ArithmeticOverflow, WrongType
-from operators.language.evaluate import bind
-from operators.language.expr import Expr, col, lit
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Expr, col, lit
 from tests.dsl.values import row_type, values
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

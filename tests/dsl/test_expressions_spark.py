@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from operators.language.evaluate import bind
-from operators.language.expr import Expr, col, lit
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Expr, col, lit
 from tests.dsl.values import row_type, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

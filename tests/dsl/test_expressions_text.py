@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from operators.errors import BadValue, WrongType
-from operators.language.evaluate import bind
-from operators.language.expr import Expr, col, lit
-from storage.texts import Heap, TextMissing
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Expr, col, lit
+from storage.strings.string_heap import Heap, TextMissing
 from tests.dsl.values import FEW, row_type, values
 
 ROW = row_type(s=vn.String | None, t=vn.String, n=vn.Int64 | None, b=vn.Binary | None)

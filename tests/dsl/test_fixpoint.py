@@ -8,7 +8,7 @@ import pytest
 import vernier as vn
 from operators.errors import BadLoop
 from operators.failures import LoopDidNotSettle
-from operators.language.logical import LoopResult, Variable
+from operators.language.plan.logical import LoopResult, Variable
 from vernier import col
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.language.matching import HOW
+from operators.language.collection.matching import HOW
 from operators.planning.planner import compile_app
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection

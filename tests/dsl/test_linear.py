@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.chain import compile_stage
+from operators.engine.worker import Worker
 from operators.failures import SeriesTooLong, UserCodeFailed
-from operators.language.functions import function_key
+from operators.language.expr.functions import function_key
+from operators.physical.stages import compile_stage
 from operators.planning.plan import LinearOp
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
 from storage.diff import multiply
 from storage.errors import DiffOverflow
 from vernier import col

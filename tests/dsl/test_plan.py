@@ -10,7 +10,7 @@ import pytest
 
 import vernier as vn
 from operators.errors import BadLoop
-from operators.language.logical import ROOT, Aggregate, Filter, Join, LoopResult, Project, Union, Variable, walk
+from operators.language.plan.logical import ROOT, Aggregate, Filter, Join, LoopResult, Project, Union, Variable, walk
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
 from vernier import col

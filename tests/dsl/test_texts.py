@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.exchange import Threads
-from operators.local import LocalEngine
-from operators.parcels import swap_parcels
+from operators.engine.local import LocalEngine
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
-from storage.contents import Contents
-from storage.texts import Heap
+from operators.runtime.exchange import Threads
+from operators.runtime.string_exchange import swap_parcels
+from storage.strings.contents import Contents
+from storage.strings.string_heap import Heap
 from storage.updates import Updates
 from vernier import col
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import vernier as vn
 from operators.errors import WrongType
 from operators.failures import UserCodeFailed
-from operators.language.evaluate import bind
-from operators.language.expr import col, lit
-from operators.language.functions import NotDeterministic
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import col, lit
+from operators.language.expr.functions import NotDeterministic
 from tests.dsl.named import named
 from tests.dsl.values import row_type, values
 

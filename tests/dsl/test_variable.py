@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 import vernier as vn
+from operators.engine.local import LocalEngine
 from operators.failures import DelayedCycleDidNotSettle
-from operators.local import LocalEngine
 from operators.planning.planner import compile_app
-from service.explain import as_mermaid, as_text
+from service.cli.explain import as_mermaid, as_text
 from storage.updates import CLOSED, MIN_TIME, Updates
 from vernier import col
 

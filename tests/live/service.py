@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NODES, EDGES = 60, 110
 ROLES = ("worker", "daemon", "driver", "jvm", "sidecar", "publisher", "broker", "supervisor")
 _MODULES = {
-    "service.driver": "driver",
+    "service.coordinator.driver": "driver",
     "service.sidecar": "sidecar",
     "service.sinks": "publisher",
     "kafka.Kafka": "broker",
@@ -284,7 +284,7 @@ class Service:
 
 def _role(process: psutil.Process) -> str:
     line = process.cmdline()
-    if "service.daemon" in line:
+    if "service.cluster.daemon" in line:
         # The daemon's children, forked from it, are the workers, which may outlive it; the daemon itself is the JVM's.
         parent = process.parent()
         return "daemon" if parent is not None and parent.name() == "java" else "worker"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from service.client import ServerError, connect
+from service.client.client import ServerError, connect
 from tests.live.service import PATIENCE, Feeder, Service, wait_for
 from tests.live.truth import Truth
 from tests.profiles import shorter

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 import vernier as vn
-from operators.adopt import plan_adoption
+from operators.engine.local import LocalEngine
+from operators.engine.migrate import plan_adoption
 from operators.failures import NeedsHistory
-from operators.language.bundle import bundle
-from operators.local import LocalEngine
+from operators.language.collection.bundle import bundle
 from operators.planning.planner import compile_app
 from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.oracle.model import Change, collection_at

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators import waves
 from operators.failures import AggregateOverflow, ListTooLong, UserCodeFailed
+from operators.physical import reduce_batched
 from operators.planning.plan import FollowOp, KeyedOp, ReduceOp, WaveOp
 from operators.planning.planner import compile_app
 
@@ -200,7 +200,7 @@ def test_every_aggregate_of_every_type(like: str, kind_of_operator: type[KeyedOp
         vn.testing.run(app, epochs=rng.sample(range(10), 2), workers=rng.choice([1, 2])) as t,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(waves, "WAVE_ROWS", rng.choice([3, 1 << 16]))
+        patch.setattr(reduce_batched, "WAVE_ROWS", rng.choice([3, 1 << 16]))
         t.update("s", updates)
         t.finish()
         for at in range(10):

@@ -18,7 +18,7 @@ from operators.kernels.exact import (
     read_decimal,
     read_float,
 )
-from operators.language.types import Float64
+from operators.language.types.scalars import Float64
 
 EDGES = (
     5e-324,

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 import vernier as vn
+from operators.engine.local import LocalEngine
 from operators.failures import AggregateOverflow
-from operators.local import LocalEngine
 from operators.planning.planner import compile_app
 from storage.updates import CLOSED, MIN_TIME, Updates
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import pace
-from operators.exchange import Single, Threads
-from operators.pace import FIRST, LEAST, LEAST_ROWS, MOST, MOST_ROWS, Pace
-from operators.slices import Interval, cut_by_count
+from operators.runtime import slice_sizing
+from operators.runtime.exchange import Single, Threads
+from operators.runtime.slice_sizing import FIRST, LEAST, LEAST_ROWS, MOST, MOST_ROWS, Pace
+from operators.runtime.slices import Interval, cut_by_count
 
 
 def updates(times: list[int]) -> dict[str, np.ndarray]:
@@ -46,7 +46,7 @@ def test_cuts_are_the_same_on_all_workers_and_cover_the_epoch(
     times: list[list[int]], fixed: int, data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pace, "LEAST", 4)
+        patch.setattr(slice_sizing, "LEAST", 4)
         paces = [Pace(fixed) for _ in times]
         wanted = st.lists(st.integers(1, 5).map(lambda n: 4 * n), min_size=1, max_size=4)
         for one in paces:

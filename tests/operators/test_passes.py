@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.chain import compile_chain, compile_stage
+from operators.engine.worker import Worker
 from operators.errors import ArithmeticOverflow
-from operators.language.expr import Expr
-from operators.passes import Pass, passes
+from operators.language.expr.expression import Expr
+from operators.physical.stage_compiler import Pass, passes
+from operators.physical.stages import compile_chain, compile_stage
 from operators.planning.plan import LinearOp, Stage
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
 from storage.errors import VernierError
 from vernier import col, lit
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from bench.programs import program
-from operators import pieces, runtime
-from operators.local import LocalEngine
+from operators.engine import worker
+from operators.engine.local import LocalEngine
 from operators.planning.planner import compile_app
-from storage import histories, trace
+from operators.runtime import chunking
+from storage.trace import history_cache, spine
 from storage.updates import MIN_TIME, Ints, Updates
 
 
@@ -28,27 +29,27 @@ def _answers(name: str) -> list[bytes]:
 @pytest.mark.parametrize("name", ["components", "scc", "bfs"])
 def test_pieces_of_any_size_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = _answers(name)
-    monkeypatch.setattr(pieces, "KEYS", 3)
+    monkeypatch.setattr(chunking, "KEYS", 3)
     assert _answers(name) == expected
     # Nothing remembered from one piece to the next, and every slice given back like a load's.
-    monkeypatch.setattr(histories, "_REMEMBERED", 64)
-    monkeypatch.setattr(runtime, "MANY", 0)
+    monkeypatch.setattr(history_cache, "_REMEMBERED", 64)
+    monkeypatch.setattr(worker, "MANY", 0)
     assert _answers(name) == expected
     # As a load's are, steps are tries, all but the smallest.
-    monkeypatch.setattr(trace, "LARGE", 3)
+    monkeypatch.setattr(spine, "LARGE", 3)
     assert _answers(name) == expected
 
 
 def test_pieces_cover_all_keys() -> None:
-    for count in (0, 1, pieces.KEYS, pieces.KEYS + 1, 3 * pieces.KEYS):
-        places = [at for first, stop in pieces.pieces(count) for at in range(first, stop)]
+    for count in (0, 1, chunking.KEYS, chunking.KEYS + 1, 3 * chunking.KEYS):
+        places = [at for first, stop in chunking.pieces(count) for at in range(first, stop)]
         assert places == list(range(count))
 
 
 @pytest.mark.parametrize("again", [True, False])
 def test_what_pieces_give_is_gathered_as_concatenation_would(again: bool) -> None:
     rng = np.random.default_rng(2)
-    room = pieces.Gathered(again=again)
+    room = chunking.Gathered(again=again)
     for step in range(4):
         room.begin()
         given: list[Ints] = []

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from operators.engine.local import LocalEngine
 from operators.failures import NeedsHistory
-from operators.local import LocalEngine
 from operators.planning.planner import compile_app
 from storage.updates import Updates
 
@@ -137,7 +137,7 @@ def test_another_program_takes_over(workers: int) -> None:
 
 
 def _dear(app: vn.App) -> vn.Collection:
-    from operators.language.collection import Collection
+    from operators.language.collection.collection import Collection
 
     return Collection(app.sources["items"]).filter(vn.col("price") > 5).select("id", "price")
 

@@ -10,9 +10,9 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators import waves
-from operators.language import grouping
-from operators.logics.rows import ReduceRows
+from operators.group_functions.rows import ReduceRows
+from operators.language.collection import grouping
+from operators.physical import reduce_batched
 from operators.planning.plan import WaveOp
 from operators.planning.planner import compile_app
 from storage.errors import CallerError
@@ -81,7 +81,7 @@ def same(steps: Steps, case: Case, wave_rows: int, steady: bool) -> None:
     except CallerError:
         reject()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waves, "WAVE_ROWS", wave_rows)
+        patch.setattr(reduce_batched, "WAVE_ROWS", wave_rows)
         patch.setattr(grouping, "ReduceRows", SteadyRows if steady else ReduceRows)
         language = InWaves(case.retain)
         for name, collection in last(build(steps, language), case).items():
@@ -119,7 +119,7 @@ def test_many_rows_a_key_and_several_outputs() -> None:
     app.view("v", app.source("s", plans.Pair).reduce(ranks, keys="a", returns=returning("b", "rank")))
     updates = [((i % 2, i * 7 % 31), i // 3, 1) for i in range(60)]
     with pytest.MonkeyPatch.context() as patch, vn.testing.run(app, epochs=[7]) as t:
-        patch.setattr(waves, "WAVE_ROWS", 10)
+        patch.setattr(reduce_batched, "WAVE_ROWS", 10)
         t.update("s", updates)
         t.finish()
         for at in range(20):

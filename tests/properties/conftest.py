@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operators import pace
+from operators.runtime import slice_sizing
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -12,5 +12,5 @@ def short_paces() -> Iterator[None]:
     """Slices that may have what suits have 2 updates to 16, according to what they seal."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"LEAST": 2, "FIRST": 4, "MOST": 16, "LEAST_ROWS": 8, "MOST_ROWS": 64}.items():
-            patch.setattr(pace, name, value)
+            patch.setattr(slice_sizing, name, value)
         yield

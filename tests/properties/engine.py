@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 
 import vernier as vn
-from operators.local import LocalEngine
+from operators.engine.local import LocalEngine
+from operators.engine.worker import Worker, WorkerState
 from operators.planning.planner import compile_app
-from operators.runtime import Worker, WorkerState
-from storage.layer import Layer
-from storage.queue import Queue, Run
-from storage.texts import Heap
-from storage.trace import Trace
+from storage.strings.string_heap import Heap
+from storage.trace.batch import Layer
+from storage.trace.spine import Trace
+from storage.trace.time_queue import Queue, Run
 from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.oracle.model import Change, collection_at, consolidate
 from tests.oracle.values import canonical

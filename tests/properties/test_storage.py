@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from storage.errors import DiffOverflow
 from storage.kernels.hashing import key_rows, mix, owner, partition_rows, unmix
 from storage.kernels.placing import split_rows
-from storage.layer import Layer, keyed_rows
-from storage.merge import merge_layers
-from storage.trace import SMALL_LAYERS, Trace
+from storage.trace.batch import Layer, keyed_rows
+from storage.trace.merge import merge_layers
+from storage.trace.spine import SMALL_LAYERS, Trace
 from storage.updates import MIN_TIME, Ints, Updates
 
 Words = tuple[int, ...]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import vernier as vn
-from operators.language.expr import Expr, Nullability
+from operators.language.expr.expression import Expr, Nullability
 from tests.oracle.plan import Filter, Node, Row
 from vernier import col
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.broker import EmbeddedBroker
+from service.kafka.embedded_broker import EmbeddedBroker
 from tests.service.driven import Service
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 from kafka import KafkaProducer
 
-from service.broker import EmbeddedBroker, create_topics
-from service.leash import command
-from service.reader import Reader
+from service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from service.supervision.parent_watch import command
+from service.views.snapshot_reader import Reader
 from storage.updates import MIN_TIME
 
 PATIENCE = 420
@@ -60,7 +60,11 @@ class Service:
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                command("service.driver", flags), stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+                command("service.coordinator.driver", flags),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def stop(self) -> int:
@@ -135,6 +139,6 @@ class Service:
         found = []
         for one in psutil.Process(self.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if "service.daemon" in one.cmdline():
+                if "service.cluster.daemon" in one.cmdline():
                     found.append(one)
         return [one for one in found if any(one.ppid() == other.pid for other in found)]

@@ -12,16 +12,16 @@ from collections import Counter
 import numpy as np
 
 import vernier as vn
-from operators.exchange import Single
+from operators.engine.worker import Worker
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
-from service.door import Admitted, Advanced
-from service.epochs import Epochs
-from service.shard import Shard, store
-from service.sources import DoorConfig, SourceConfig
-from service.worker import report
-from storage.state import StateDirectory
+from operators.runtime.exchange import Single
+from service.cluster.shard import Shard, store
+from service.cluster.worker import report
+from service.coordinator.committer import Epochs
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.ingestion import Admitted, Advanced
+from storage.state.state import StateDirectory
 from storage.updates import MIN_TIME, Updates
 from vernier import col
 

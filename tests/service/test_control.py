@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from service import control
-from service.control import Standing
-from service.steering import Steering
-from storage.blob import LocalBlob
+from service.coordinator.intake_controller import Steering
+from service.status import intake
+from service.status.intake import Standing
+from storage.blob.blob import LocalBlob
 from storage.errors import StorageError
 
 ENDS = {"t": {0: 10, 1: 4}}
@@ -21,46 +21,46 @@ def files(tmp_path: Path) -> LocalBlob:
 
 
 def test_a_service_that_nobody_has_asked_for_anything_runs(files: LocalBlob) -> None:
-    assert control.wish(files) is None
-    assert control.standing(files) == Standing()
+    assert intake.wish(files) is None
+    assert intake.standing(files) == Standing()
     steering = Steering(files, lambda: ENDS, lambda: 7)
     steering.look()
     steering.passed({}, 0)
     assert steering.open
-    found = control.standing(files)
+    found = intake.standing(files)
     assert (found.intake, found.since_ns) == ("running", 7)
     assert found.driver
 
 
 def test_paused_stays_paused_over_restarts_until_it_is_resumed(files: LocalBlob) -> None:
     steering = Steering(files, lambda: ENDS)
-    paused = control.ask(files, "paused")
+    paused = intake.ask(files, "paused")
     assert steering.open
     steering.look()
     assert not steering.open
     # Nobody is told before the query has ended.
-    assert control.standing(files).intake == "running"
+    assert intake.standing(files).intake == "running"
     steering.settle()
-    assert control.standing(files).wish == paused.id
+    assert intake.standing(files).wish == paused.id
     again = Steering(files, lambda: ENDS)
     again.look()
     assert not again.open
     assert "vernier resume" in again.standing.describe()
-    resumed = control.ask(files, "running")
+    resumed = intake.ask(files, "running")
     again.look()
     assert again.open
-    assert control.standing(files).wish == resumed.id
+    assert intake.standing(files).wish == resumed.id
 
 
 def test_a_drain_reads_what_was_there_when_it_began(files: LocalBlob) -> None:
     ends: dict[str, dict[int, int]] = {"t": {0: 10, 1: 4}}
     steering = Steering(files, lambda: ends)
-    control.ask(files, "drained")
+    intake.ask(files, "drained")
     steering.look()
     assert steering.open
     assert steering.standing.intake == "draining"
     steering.passed({"t": {0: 8}}, 0)
-    assert control.standing(files).left == 2 + 4
+    assert intake.standing(files).left == 2 + 4
     # Another driver goes on with the same end, whatever has come meanwhile.
     ends["t"][0] = 99
     again = Steering(files, lambda: ends)
@@ -73,7 +73,7 @@ def test_a_drain_reads_what_was_there_when_it_began(files: LocalBlob) -> None:
     assert not again.open
     again.passed({"t": {0: 12, 1: 5}}, 0)
     again.settle()
-    assert control.standing(files).intake == "drained"
+    assert intake.standing(files).intake == "drained"
     assert not again.open
     # Drained means closed, also for the next driver.
     assert not Steering(files, lambda: ends).open
@@ -84,7 +84,7 @@ def test_a_drain_that_cannot_ask_the_brokers_is_tried_again(files: LocalBlob) ->
         raise StorageError()
 
     steering = Steering(files, away)
-    control.ask(files, "drained")
+    intake.ask(files, "drained")
     with pytest.raises(StorageError):
         steering.look()
     assert steering.standing.intake == "running"
@@ -95,7 +95,7 @@ def test_a_drain_that_cannot_ask_the_brokers_is_tried_again(files: LocalBlob) ->
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"wanted": "gone", "id": "", "at_ns": 1}'])
 def test_files_that_cannot_be_read_say_nothing(files: LocalBlob, text: bytes) -> None:
-    files.put(control.WISH, [text])
-    files.put(control.STANDING, [text])
-    assert control.wish(files) is None
-    assert control.standing(files) == Standing()
+    files.put(intake.WISH, [text])
+    files.put(intake.STANDING, [text])
+    assert intake.wish(files) is None
+    assert intake.standing(files) == Standing()

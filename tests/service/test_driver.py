@@ -7,13 +7,13 @@ import psutil
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from service import trouble
-from service.broker import EmbeddedBroker
-from service.programs import Program, Registry
-from storage.blob import LocalBlob
-from storage.place import Place
-from storage.segment import segment_file
-from storage.state import StateDirectory
+from service.config.programs import Program, Registry
+from service.kafka.embedded_broker import EmbeddedBroker
+from service.status import trouble
+from storage.blob.blob import LocalBlob
+from storage.blob.location import Place
+from storage.blob.segment import segment_file
+from storage.state.state import StateDirectory
 from tests.service.driven import PATIENCE, PROGRAM, Service
 from tests.sidecar.test_damage import flip
 

@@ -11,13 +11,13 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from service import logs
-from service.epochlog import EpochLog, describe
-from service.protocol import Report
-from service.rendezvous import Attempt
-from service.sections import Otel
-from service.spans import Spans
-from storage.manifest import Manifest
+from service.cluster.messages import Report
+from service.cluster.rendezvous import Attempt
+from service.config.sections import Otel
+from service.coordinator.epoch_log import EpochLog, describe
+from service.coordinator.tracing import Spans
+from service.observability import logs
+from storage.state.manifest import Manifest
 from tests.service.test_rendezvous import START, report
 
 PHASES = {"read": 0.001, "admit": 0.004, "dataflow": 0.02, "persist": 0.002, "exchange": 0.003}

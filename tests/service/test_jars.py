@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service import jars, java
+from service.toolchain import jars, java
 
 
 class FakeIvy:
@@ -115,7 +115,7 @@ def test_a_broken_cache_is_emptied_once(ivy: FakeIvy) -> None:
 
 def test_an_archive_that_is_not_the_locked_one_is_refused(ivy: FakeIvy) -> None:
     ivy.serve("one-1.jar", b"evil")
-    with pytest.raises(jars.JarsError, match=r"one-1.jar has sha256 \w{64}, service/jars.lock wants"):
+    with pytest.raises(jars.JarsError, match=r"one-1.jar has sha256 \w{64}, service/toolchain/jars.lock wants"):
         jars.fetch()
     assert not (ivy.home / "spark").exists()
     assert ivy.runs == 2
@@ -231,8 +231,8 @@ def test_the_version_is_read_from_a_program_that_runs(tmp_path: Path) -> None:
 
 
 def test_java_is_found_without_any_installed_package(root: Path) -> None:
-    """Set-up looks for Java before .venv exists, so service/java.py must need the standard library only."""
-    script = "import sys; sys.path.insert(0, sys.argv[1]); import service.java; print(service.java.find_java())"
+    """Set-up looks for Java before .venv exists, so service/toolchain/java.py must need the standard library only."""
+    script = "import sys; sys.path.insert(0, sys.argv[1]); from service.toolchain import java; print(java.find_java())"
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script, str(root)], capture_output=True, text=True, env=dict(os.environ)
     )

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from operators.language.app import App
-from operators.language.schema import Schema
-from operators.language.types import Int64
+from operators.language.collection.app import App
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import Schema
 from operators.planning.planner import compile_app
-from service.broker import EmbeddedBroker, create_topics
-from service.deadletter import DeadLetter
-from service.letters import Letters
-from service.settings import Settings, heartbeat_topic, load
-from service.shard import Shard, read_letters, store
-from storage.manifest import Manifest, ViewEntry
-from storage.state import StateDirectory
+from service.cluster.shard import Shard, read_letters, store
+from service.config.settings import Settings, heartbeat_topic, load
+from service.coordinator.dead_letter_sender import Letters
+from service.ingest.rejects import DeadLetter
+from service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from storage.state.manifest import Manifest, ViewEntry
+from storage.state.state import StateDirectory
 from storage.updates import MIN_TIME
 
 LETTERS = [

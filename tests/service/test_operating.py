@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from service import control
-from service.control import Standing, Wanted
-from service.reader import Reader
-from storage.blob import LocalBlob
+from service.status import intake
+from service.status.intake import Standing, Wanted
+from service.views.snapshot_reader import Reader
+from storage.blob.blob import LocalBlob
 from tests.service.driven import Service
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -24,9 +24,9 @@ def test_paused_drained_and_resumed_over_restarts(service: Service) -> None:
     files = LocalBlob(service.folder / "state")
 
     def follow(wanted: Wanted) -> Standing:
-        wish = control.ask(files, wanted)
-        service.wait(lambda: (now := control.standing(files)).wish == wish.id and now.intake == wanted)
-        return control.standing(files)
+        wish = intake.ask(files, wanted)
+        service.wait(lambda: (now := intake.standing(files)).wish == wish.id and now.intake == wanted)
+        return intake.standing(files)
 
     service.final(service.send((1, 10), (2, 20)))
     follow("paused")
@@ -34,10 +34,10 @@ def test_paused_drained_and_resumed_over_restarts(service: Service) -> None:
     ahead = service.send((1, 5))
     assert service.stop() == 0
     # Another driver finds it paused, and says so.
-    before = control.standing(files).driver
+    before = intake.standing(files).driver
     service.start()
-    service.wait(lambda: control.standing(files).driver != before)
-    assert control.standing(files).intake == "paused"
+    service.wait(lambda: intake.standing(files).driver != before)
+    assert intake.standing(files).intake == "paused"
     # To drain is to take what is there and to close; the marks of a transaction, which no reader gets, are passed, too.
     with_marks = KafkaProducer(bootstrap_servers=service.broker.bootstrap, transactional_id=service.topic)
     with_marks.init_transactions()
@@ -54,7 +54,7 @@ def test_paused_drained_and_resumed_over_restarts(service: Service) -> None:
     later = service.send((7, 7))
     assert service.stop() == 0
     service.start()
-    service.wait(lambda: control.standing(files).driver != drained.driver)
+    service.wait(lambda: intake.standing(files).driver != drained.driver)
     assert service.epoch() == epoch
     follow("running")
     service.final(later)

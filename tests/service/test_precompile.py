@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service import warm
+from service.cluster import precompile
 from storage.kernels import listing
 from storage.kernels.listing import Listed
 
@@ -75,5 +75,5 @@ def test_a_kernel_that_does_not_compile_is_an_error_that_names_it(capfd: pytest.
     kernel = next(listing.kernels())
     broken = Listed(kernel.module, kernel.function, "unicode_type")
     with pytest.raises(RuntimeError, match=rf"^{kernel.name} does not compile"):
-        warm.compile_all([broken])
+        precompile.compile_all([broken])
     assert "Error" in capfd.readouterr().err

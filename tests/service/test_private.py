@@ -13,14 +13,14 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from service.channel import Identity
+from service.cluster.connection import Link
+from service.cluster.credentials import Keys
+from service.cluster.exchange.all_to_all import Exchange
+from service.cluster.exchange.transport import Mailbox
+from service.cluster.messages import Hot
+from service.cluster.tls import Identity
+from service.config.settings import BadSettings, load
 from service.errors import DriverGone
-from service.exchange import Exchange
-from service.keys import Keys
-from service.link import Link
-from service.mailbox import Mailbox
-from service.protocol import Hot
-from service.settings import BadSettings, load
 from tests.service.test_rendezvous import PATIENCE, START, Office, joined, report, together
 
 SECRET = b"what nobody else may read"

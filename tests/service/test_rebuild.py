@@ -5,8 +5,8 @@ import os
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from service.broker import BrokerError, EmbeddedBroker, create_topics
-from service.rebuild import TopicsTrimmed, check_whole
+from service.coordinator.topic_check import TopicsTrimmed, check_whole
+from service.kafka.embedded_broker import BrokerError, EmbeddedBroker, create_topics
 
 pytestmark = pytest.mark.broker
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.exchange import Threads
+from operators.runtime.exchange import Threads
+from service.cluster.connection import Link
+from service.cluster.credentials import Keys
+from service.cluster.exchange.all_to_all import Exchange
+from service.cluster.exchange.transport import Mailbox
+from service.cluster.messages import Assign, Hot, Report, Start
+from service.cluster.rendezvous import Attempt, Rendezvous, place
 from service.errors import AttemptCancelled, DeadlinePassed, DriverGone
-from service.exchange import Exchange
-from service.keys import Keys
-from service.link import Link
-from service.mailbox import Mailbox
-from service.protocol import Assign, Hot, Report, Start
-from service.rendezvous import Attempt, Rendezvous, place
 
 START = Start(epoch=5, base="good", door={"a": 1}, offsets={"t": {0: 7}})
 PATIENCE = 30

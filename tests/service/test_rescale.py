@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.reader import Reader
-from storage.audit import audit
-from storage.place import Place
-from storage.state import StateDirectory
+from service.views.snapshot_reader import Reader
+from storage.blob.location import Place
+from storage.state.audit import audit
+from storage.state.state import StateDirectory
 from tests.service.driven import PATIENCE, Service
 from tests.storage.s3 import BUCKET, s3_server
 

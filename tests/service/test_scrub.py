@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from service import scrub as scrub_module
+from service.coordinator import scrub as scrub_module
+from service.coordinator.scrub import Scrub
 from service.errors import StateDamaged
-from service.scrub import Scrub
+from storage.blob.segment import read_and_verify, segment_file
 from storage.errors import Damaged, StorageError
-from storage.manifest import LayerRef
-from storage.segment import read_and_verify, segment_file
+from storage.state.manifest import LayerRef
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.test_damage import flip
 
@@ -83,7 +83,7 @@ def test_a_file_cut_short_under_the_scrub_is_damage_and_not_the_end_of_the_proce
     builder: StateBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # SIGBUS would end the whole process, which is what a mapped file did.
-    monkeypatch.setattr("storage.segment._PIECE", 1 << 12)
+    monkeypatch.setattr("storage.blob.segment._PIECE", 1 << 12)
     builder.commit(20, {"v": [((node,), 13, 1) for node in range(4_000)]})
     file = builder.path / segment_file(ref_of(builder).segment)
     pieces = read_and_verify(builder.state.blob, ref_of(builder).segment)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from service.broker import EmbeddedBroker
-from service.cli import run
+from service.cli.main import run
+from service.kafka.embedded_broker import EmbeddedBroker
 from tests.cli.command import PATIENCE, start
 from tests.sinks.topic import committed
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from operators.language.app import App
-from operators.language.schema import Schema
-from operators.language.types import Int64
-from service.masking import MASK
-from service.settings import BadSettings, Settings, load, masked
-from storage.place import Place
+from operators.language.collection.app import App
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import Schema
+from service.config.redaction import MASK
+from service.config.settings import BadSettings, Settings, load, masked
+from storage.blob.location import Place
 
 
 class Row(Schema):

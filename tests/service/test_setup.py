@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service import install, packages, setup
+from service.toolchain import install, packages, setup
 
 
 def lock(folder: Path, *lines: str) -> Path:
@@ -65,7 +65,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "storage" / "plain.py").write_text("# numba is only spoken of\n")
     monkeypatch.setattr(setup, "ROOT", tmp_path)
     monkeypatch.setattr(setup, "STAMP", tmp_path / ".make" / "kernels")
-    warm = types.ModuleType("service.warm")
+    warm = types.ModuleType("service.cluster.precompile")
 
     def prepare(report: Callable[[str], None]) -> int:
         report("all")
@@ -74,7 +74,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return 1
 
     warm.__dict__["prepare"] = prepare
-    monkeypatch.setitem(sys.modules, "service.warm", warm)
+    monkeypatch.setitem(sys.modules, "service.cluster.precompile", warm)
     return tmp_path
 
 
@@ -107,7 +107,7 @@ def test_kernels_that_do_not_compile_are_tried_again(tree: Path, monkeypatch: py
     def broken(report: Callable[[str], None]) -> int:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(sys.modules["service.warm"], "prepare", broken)
+    monkeypatch.setattr(sys.modules["service.cluster.precompile"], "prepare", broken)
     for _ in range(2):
         with pytest.raises(RuntimeError):
             setup.kernels()
@@ -305,5 +305,5 @@ def test_the_board_tells_what_is_left(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_project_keeps_no_address_of_a_registry(root: Path) -> None:
-    for name in ("requirements.lock", "service/jars.lock"):
+    for name in ("requirements.lock", "service/toolchain/jars.lock"):
         assert "://" not in (root / name).read_text(encoding="utf-8")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from service.sections import java_bytes
-from service.settings import BadSettings, load
-from service.shares import LEAST_WORKER, MB, divide
+from service.config.memory_shares import LEAST_WORKER, MB, divide
+from service.config.sections import java_bytes
+from service.config.settings import BadSettings, load
 
 GB = 1 << 30
 

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators.exchange import Exchange, Single, Threads
+from operators.engine.worker import Worker
 from operators.planning.plan import Plan
 from operators.planning.planner import compile_app
-from operators.runtime import Worker
-from service.door import Admitted, Advanced
-from service.epochs import Epochs
-from service.held import Held
-from service.protocol import Report
-from service.shard import Shard, store
-from service.sources import DoorConfig, SourceConfig
-from service.worker import report
-from storage.audit import audit
-from storage.recut import open_layer
-from storage.state import StateDirectory
-from storage.texts import Heap
+from operators.runtime.exchange import Exchange, Single, Threads
+from service.cluster.messages import Report
+from service.cluster.shard import Shard, store
+from service.cluster.worker import report
+from service.coordinator.committer import Epochs
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.ingestion import Admitted, Advanced
+from service.ingest.stash import Held
+from storage.state.audit import audit
+from storage.state.reshard import open_layer
+from storage.state.state import StateDirectory
+from storage.strings.string_heap import Heap
 from storage.updates import MIN_TIME, Updates
 
 SPAN, EPOCHS = 10, 9

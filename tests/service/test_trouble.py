@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from service import trouble
-from service.trouble import Troubles
-from storage.blob import LocalBlob
+from service.status import trouble
+from service.status.trouble import Troubles
+from storage.blob.blob import LocalBlob
 from storage.errors import StorageError
 
 TOLD = trouble.Trouble(epoch=7, reason="division by zero", program=True, tries=2, since_ns=1)

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from operators.language.schema import RowType
-from operators.language.types import parse
-from service.stats import Stats
-from service.viewstate import ViewState
-from storage.layer import Layer
-from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
-from storage.merge import merge_layers
-from storage.place import Place
-from storage.segment import Entry
-from storage.state import StateDirectory
-from storage.texts import Heap
+from operators.language.types.scalars import parse
+from operators.language.types.schema import RowType
+from service.observability.metrics import Stats
+from service.views.view import ViewState
+from storage.blob.location import Place
+from storage.blob.segment import Entry
+from storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from storage.state.state import StateDirectory
+from storage.strings.string_heap import Heap
+from storage.trace.batch import Layer
+from storage.trace.merge import merge_layers
 from storage.updates import MIN_TIME, Updates
 
 Change = tuple[tuple[Any, ...], int, int]

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
-from operators.language.app import load_program
+from operators.language.collection.app import load_program
 from operators.planning.planner import compile_app
-from storage.segment import Entry
+from storage.blob.segment import Entry
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.process import ROOT
 

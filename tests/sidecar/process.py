@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.place import Place
+from storage.blob.location import Place
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.answers import Answers
-from service.reader import Reader
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.follower import Follower
 from service.sidecar.options import Options
+from service.views.answers import Answers
+from service.views.snapshot_reader import Reader
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from tests.sidecar.conftest import Served
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from service.cli import run
-from service.display import instant
+from service.cli.display import instant
+from service.cli.main import run
 from storage.updates import CLOSED, MIN_TIME
 from tests.cli.command import PATIENCE, VERNIER, environment, start
 from tests.sidecar.builder import StateBuilder

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from service.access import Access
-from service.settings import load
+from service.config.settings import load
 from service.sidecar.app import STATIC
+from service.sidecar.auth import Access
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.consoles import SECOND, Console, begin, opened

@@ -8,14 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service import control
-from service.cli import run
-from service.client import connect
-from service.reader import Reader
+from service.cli.main import run
+from service.client.client import connect
+from service.coordinator.intake_controller import Steering
 from service.sidecar.options import Options
 from service.sidecar.readiness import laggards
-from service.steering import Steering
-from storage.blob import LocalBlob
+from service.status import intake as control
+from service.views.snapshot_reader import Reader
+from storage.blob.blob import LocalBlob
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 

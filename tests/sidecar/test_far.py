@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.cli import run
-from service.reader import Reader
-from storage.place import Place
+from service.cli.main import run
+from service.views.snapshot_reader import Reader
+from storage.blob.location import Place
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.process import running
 from tests.storage.s3 import BUCKET, s3_server

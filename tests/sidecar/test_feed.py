@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from service.answers import Answers
-from service.reader import Reader
 from service.sidecar.changes import ChangeStreams
 from service.sidecar.feed import Feed
 from service.sidecar.follower import Follower
 from service.sidecar.negotiate import Format
 from service.sidecar.options import Options
-from service.viewstate import Interval, ViewState
+from service.views.answers import Answers
+from service.views.snapshot_reader import Reader
+from service.views.view import Interval, ViewState
 from storage.updates import MIN_TIME
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 

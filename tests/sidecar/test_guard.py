@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from service.access import Access, BadTokens, OpenToOthers
-from service.cli import run
-from service.client import ServerError, connect
-from service.deadline import Deadline, TooSlow
-from service.probe import BadCertificate, alive, check_certificate
-from service.settings import load
+from service.cli.main import run
+from service.client.client import ServerError, connect
+from service.config.settings import load
+from service.sidecar.auth import Access, BadTokens, OpenToOthers
 from service.sidecar.guard import needed
+from service.sidecar.health_probe import BadCertificate, alive, check_certificate
+from service.views.deadline import Deadline, TooSlow
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.process import running

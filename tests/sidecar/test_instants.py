@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.schema import RowType
-from operators.language.texts import List
-from operators.language.types import TimestampNs
-from service.deadletter import Refusal
-from service.formats.judge import judge_row, judge_time
-from service.instants import BadInstant, InstantOutOfRange, NoZone, format_instant, parse_instant
-from service.settings import BadSettings, load
+from operators.language.types.scalars import TimestampNs
+from operators.language.types.schema import RowType
+from operators.language.types.texts import List
+from service.codec.instants import BadInstant, InstantOutOfRange, NoZone, format_instant, parse_instant
+from service.config.settings import BadSettings, load
+from service.ingest.formats.judge import judge_row, judge_time
+from service.ingest.rejects import Refusal
 from storage.updates import CLOSED, MIN_TIME
 
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.schema import RowType
-from service.answers import key_words
-from service.reader import Reader
-from service.rowset import RowSet
-from service.viewstate import Compacted, NotYetFinal, ViewState
-from storage.segment import segment_file
+from operators.language.types.schema import RowType
+from service.views.answers import key_words
+from service.views.multiset import RowSet
+from service.views.snapshot_reader import Reader
+from service.views.view import Compacted, NotYetFinal, ViewState
+from storage.blob.segment import segment_file
 from storage.updates import MIN_TIME
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, by_time_and_row, row_type
 

@@ -17,19 +17,19 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 import vernier as vn
 from operators.planning.planner import compile_app
-from service import trouble
-from service.client import connect
-from service.display import status_text
-from service.reader import Reader
-from service.recentlatency import followed, recent
+from service.cli.display import status_text
+from service.client.client import connect
+from service.observability.metrics import CATALOGUE, Histogram, Stats, UnknownMetric
+from service.observability.recent_latency import followed, recent
 from service.sidecar.options import Options
 from service.sidecar.readiness import laggards
-from service.sinks import told
-from service.stats import CATALOGUE, Histogram, Stats, UnknownMetric
-from service.trouble import Trouble
-from storage.blob import LocalBlob
-from storage.segment import Entry, segment_file
-from storage.state import FOLDERS
+from service.status import publisher as told
+from service.status import trouble
+from service.status.trouble import Trouble
+from service.views.snapshot_reader import Reader
+from storage.blob.blob import LocalBlob
+from storage.blob.segment import Entry, segment_file
+from storage.state.state import FOLDERS
 from storage.updates import CLOSED, MIN_TIME
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS, Served

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.formats import FORMATS
-from service.submission import BadBody, BadSubmission, Submission, Target, of_array, of_arrow, of_lines
-from storage.texts import Heap
+from service.ingest.formats import FORMATS
+from service.sidecar.writes.parse import BadBody, BadSubmission, Submission, Target, of_array, of_arrow, of_lines
+from storage.strings.string_heap import Heap
 from tests.sidecar.builder import row_type
 
 SCHEMA = row_type(

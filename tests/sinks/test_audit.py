@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from service.broker import EmbeddedBroker
-from service.cli import run
+from service.cli.main import run
+from service.kafka.embedded_broker import EmbeddedBroker
 from service.sinks.audit import TopicAudit, audit_topics
 from service.sinks.publisher import Publisher
-from storage.state import StateDirectory
+from storage.state.state import StateDirectory
 from tests.sidecar.builder import Change, row_type
 from tests.sinks.test_publisher import Named, state
 from tests.sinks.topic import publish, settings

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.schema import RowType
-from service.door import Door
-from service.formats.native import Native
+from operators.language.types.schema import RowType
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.formats.native import Native
+from service.ingest.ingestion import Door
 from service.sinks.history import History, Step
 from service.sinks.outgoing import NotOneRow, Outgoing
-from service.sources import DoorConfig, SourceConfig
-from storage.state import StateDirectory
-from storage.texts import Heap
+from storage.state.state import StateDirectory
+from storage.strings.string_heap import Heap
 from storage.updates import MIN_TIME
 from tests.door.log import Service, Topics, values
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from service.broker import EmbeddedBroker
-from service.door import Door
 from service.errors import PublisherFenced
-from service.sinks import told
+from service.ingest.config import DoorConfig, SourceConfig
+from service.ingest.ingestion import Door
+from service.kafka.embedded_broker import EmbeddedBroker
 from service.sinks.publisher import Publisher
-from service.sources import DoorConfig, SourceConfig
-from storage.state import StateDirectory
+from service.status import publisher
+from storage.state.state import StateDirectory
 from storage.updates import MIN_TIME
 from tests.door.log import Record, Service
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
@@ -56,9 +56,9 @@ def state(path: Path, app: str, **about: Any) -> Named:
     return made
 
 
-def said(path: Path) -> told.Told:
+def said(path: Path) -> publisher.Told:
     """What the publisher tells of itself."""
-    found = told.read(StateDirectory(path).blob)
+    found = publisher.read(StateDirectory(path).blob)
     assert found is not None
     return found
 
@@ -170,7 +170,7 @@ def test_killed_for_good_again_and_again(broker: EmbeddedBroker, tmp_path: Path)
 
         def grown(target: int = target) -> bool:
             builder.grow(chance, keep=100)
-            found = told.read(blob)
+            found = publisher.read(blob)
             return found is not None and builder.epoch >= target and found.epoch > 0
 
         run(grown)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.manifest import LayerRef, Manifest, TraceEntry
-from storage.segment import Entry
-from storage.state import StateDirectory
+from storage.blob.segment import Entry
+from storage.state.manifest import LayerRef, Manifest, TraceEntry
+from storage.state.state import StateDirectory
 
 SPAN = {"updates": 1, "lower": 0, "upper": 1, "since": 0}
 

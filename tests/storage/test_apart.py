@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import merge as merge_module
-from storage import trace as trace_module
-from storage.apart import Apart
-from storage.blob import PIECE, LocalBlob, OsDisk
+from storage.blob.blob import PIECE, LocalBlob, OsDisk
+from storage.blob.segment import Entry, open_segment, segment_file, write_segment
 from storage.errors import DiskFull
-from storage.layer import Layer, keyed_rows
-from storage.manifest import LayerRef, Manifest, TraceEntry
-from storage.segment import Entry, open_segment, segment_file, write_segment
-from storage.state import StateDirectory
-from storage.trace import Trace
+from storage.state.background_writer import Apart
+from storage.state.manifest import LayerRef, Manifest, TraceEntry
+from storage.state.state import StateDirectory
+from storage.trace import merge as merge_module
+from storage.trace import spine as trace_module
+from storage.trace.batch import Layer, keyed_rows
+from storage.trace.spine import Trace
 from storage.updates import Updates
 
 

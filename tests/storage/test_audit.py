@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.audit import audit, layer_problems
-from storage.contents import Contents
+from storage.blob.segment import Entry, segment_file
 from storage.errors import NothingCommitted
 from storage.kernels.hashing import owner
-from storage.layer import Layer
-from storage.manifest import LayerRef, Manifest, TraceEntry, ViewEntry, manifest_file
-from storage.merge import merge_layers
-from storage.segment import Entry, segment_file
-from storage.state import StateDirectory
-from storage.survey import survey
-from storage.texts import Heap
+from storage.state.audit import audit, layer_problems
+from storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry, manifest_file
+from storage.state.state import StateDirectory
+from storage.state.survey import survey
+from storage.strings.contents import Contents
+from storage.strings.string_heap import Heap
+from storage.trace.batch import Layer
+from storage.trace.merge import merge_layers
 from storage.updates import Updates
 
 

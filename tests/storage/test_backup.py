@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.audit import audit
-from storage.backup import NotEmpty, copy_newest
 from storage.errors import NothingCommitted
-from storage.state import StateDirectory
+from storage.state.audit import audit
+from storage.state.backup import NotEmpty, copy_newest
+from storage.state.state import StateDirectory
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS
 

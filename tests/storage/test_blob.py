@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.blob import MAX_VECTORS, Buffer, LocalBlob, OsDisk, Owner, storage_error
+from storage.blob.blob import MAX_VECTORS, Buffer, LocalBlob, OsDisk, Owner, storage_error
 from storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.simdisk import SimDisk

@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from storage.cursor import Cursor
 from storage.kernels.hashing import key_rows
-from storage.layer import Layer, keyed_columns
+from storage.trace.batch import Layer, keyed_columns
+from storage.trace.cursor import Cursor
 from storage.updates import Ints, Updates, order_rows
 
 Histories = dict[tuple[int, ...], Counter[tuple[int, ...]]]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.blob.filecache import FileCache
 from storage.errors import CacheUnsafe
-from storage.filecache import FileCache
 
 
 class Far:

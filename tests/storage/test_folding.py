@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from storage import trace as trace_module
 from storage.errors import DiffOverflow
-from storage.layer import COLUMNS, Layer, key_layer, keyed_rows
-from storage.trace import Trace
+from storage.trace import spine as trace_module
+from storage.trace.batch import COLUMNS, Layer, key_layer, keyed_rows
+from storage.trace.spine import Trace
 from storage.updates import Updates
 
 ROWS = 60_000

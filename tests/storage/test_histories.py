@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from storage import histories as histories_module
-from storage import trace as trace_module
 from storage.kernels import histories as kernels
 from storage.kernels.hashing import key_rows, mix
 from storage.kernels.loading import unmix_words
-from storage.layer import keyed_rows
-from storage.trace import Trace
+from storage.trace import history_cache as histories_module
+from storage.trace import spine as trace_module
+from storage.trace.batch import keyed_rows
+from storage.trace.spine import Trace
 from storage.updates import Ints, Updates
 
 

@@ -9,14 +9,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from storage import trace as trace_module
-from storage.antichain import Antichain
-from storage.compaction import compact
 from storage.errors import CutLost, HoldTooEarly, HoldWentBack
-from storage.holds import Holds
-from storage.lattice import less_equal
-from storage.layer import Layer, keyed_rows
-from storage.trace import Trace
+from storage.time.antichain import Antichain
+from storage.time.lattice import less_equal
+from storage.trace import spine as trace_module
+from storage.trace.batch import Layer, keyed_rows
+from storage.trace.compaction import compact
+from storage.trace.holds import Holds
+from storage.trace.spine import Trace
 from storage.updates import MIN_TIME, Updates
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from storage.errors import DepthMismatch
-from storage.lattice import TOP, Times, advance_by, join, less_equal, lower_bound, meet, minimal, reached
+from storage.time.lattice import TOP, Times, advance_by, join, less_equal, lower_bound, meet, minimal, reached
 
 SEED_TIMES = np.array([(0, 0), (0, 1), (1, 0), (1, 1)], np.int64)
 

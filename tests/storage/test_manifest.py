@@ -2,8 +2,9 @@
 
 import pytest
 
+from storage.blob.segment import checksum
 from storage.errors import Damaged, UnknownFormat, VernierError
-from storage.manifest import (
+from storage.state.manifest import (
     LayerRef,
     Manifest,
     TraceEntry,
@@ -13,7 +14,6 @@ from storage.manifest import (
     manifest_epoch,
     manifest_file,
 )
-from storage.segment import checksum
 
 REF = LayerRef("000000000007-a-0", "edges/0", 12, 960, -(2**63) + 2, 2**63 - 1, 17)
 WHOLE = Manifest(

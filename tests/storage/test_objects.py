@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.blob import Blob, Owner
-from storage.claims import MARGIN_MS, TTL_MS
+from storage.blob.blob import Blob, Owner
+from storage.blob.filecache import FileCache
+from storage.blob.leases import MARGIN_MS, TTL_MS
+from storage.blob.location import Place
+from storage.blob.object_store import FsspecStore, ObjectBlob
 from storage.errors import (
     CreateUnknown,
     EpochConflict,
@@ -22,11 +25,8 @@ from storage.errors import (
     OwnershipLost,
     StateInUse,
 )
-from storage.filecache import FileCache
-from storage.manifest import manifest_file
-from storage.objects import FsspecStore, ObjectBlob
-from storage.place import Place
-from storage.state import StateDirectory
+from storage.state.manifest import manifest_file
+from storage.state.state import StateDirectory
 from tests.crash.faults import Fault, FaultyStore
 from tests.crash.simstore import SimStore
 from tests.storage.epochs import commit, entry, manifest, numbers
@@ -341,7 +341,7 @@ def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: P
     """A process that is killed holds the lock for a while, and then no more; nobody else's epochs suffer."""
     program = (
         "import os, sys\n"
-        "from storage.state import StateDirectory\n"
+        "from storage.state.state import StateDirectory\n"
         "from tests.storage.epochs import commit\n"
         "state = StateDirectory(sys.argv[1])\n"
         "state.acquire()\n"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.blob import LocalBlob
+from storage.blob.blob import LocalBlob
+from storage.blob.segment import segment_file
 from storage.errors import (
     Damaged,
     EpochGone,
@@ -15,9 +16,8 @@ from storage.errors import (
     NothingCommitted,
     UnknownFormat,
 )
-from storage.manifest import LayerRef, manifest_file
-from storage.segment import segment_file
-from storage.state import HEAD, StateDirectory
+from storage.state.manifest import LayerRef, manifest_file
+from storage.state.state import HEAD, StateDirectory
 from tests.storage.epochs import commit, names, numbers, start
 
 
@@ -63,7 +63,7 @@ def test_a_lease_keeps_an_epoch_and_only_that(owner: StateDirectory, tmp_path: P
 
 READER = """
 import sys
-from storage.state import StateDirectory
+from storage.state.state import StateDirectory
 lease = StateDirectory(sys.argv[1]).lease()
 print("held", flush=True)
 sys.stdin.read()

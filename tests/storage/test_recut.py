@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.audit import audit, layer_problems
+from storage.blob.segment import Entry
 from storage.kernels.hashing import owner
-from storage.layer import Layer
-from storage.manifest import HIGHEST, LOWEST, LayerRef, Manifest, TraceEntry
-from storage.merge import merge_layers
-from storage.recut import NotThatLayer, hash_range, open_layer, recut
-from storage.segment import Entry
-from storage.state import StateDirectory
-from storage.trace import Trace
+from storage.state.audit import audit, layer_problems
+from storage.state.manifest import HIGHEST, LOWEST, LayerRef, Manifest, TraceEntry
+from storage.state.reshard import NotThatLayer, hash_range, open_layer, recut
+from storage.state.state import StateDirectory
+from storage.trace.batch import Layer
+from storage.trace.merge import merge_layers
+from storage.trace.spine import Trace
 from storage.updates import Updates
 from tests.profiles import examples
 

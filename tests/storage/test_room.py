@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import room
-from storage.blob import LocalBlob
+from storage.blob.blob import LocalBlob
+from storage.blob.segment import Entry, Segment, segment_file, write_segment
 from storage.kernels.hashing import key_rows
-from storage.layer import Layer
-from storage.merge import Merge
-from storage.segment import Entry, Segment, segment_file, write_segment
-from storage.trace import Trace
+from storage.trace import spill
+from storage.trace.batch import Layer
+from storage.trace.merge import Merge
+from storage.trace.spine import Trace
 from storage.updates import MIN_TIME, Updates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,10 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Every column is large, and there is a folder for them."""
-    monkeypatch.setattr(room, "LARGE", 64)
-    room.spill(tmp_path / "spill")
+    monkeypatch.setattr(spill, "LARGE", 64)
+    spill.spill(tmp_path / "spill")
     yield tmp_path / "spill"
-    room.spill(None)
+    spill.spill(None)
 
 
 def edges(seed: int, n: int) -> Updates:
@@ -40,16 +40,16 @@ def edges(seed: int, n: int) -> Updates:
 
 
 def test_room_in_a_file_is_as_any_other(small: Path) -> None:
-    column, matrix = room.empty(1000), room.empty(100, 3)
+    column, matrix = spill.empty(1000), spill.empty(100, 3)
     column[:] = np.arange(1000)
     matrix[:] = 7
     assert list(small.iterdir()) == []
-    assert room._pages(column) is not None
+    assert spill._pages(column) is not None
     layer = Layer.build(edges(1, 50), 1, 0, 10, 0)
-    assert room.release([layer], [column, matrix]) == 2
+    assert spill.release([layer], [column, matrix]) == 2
     assert column.tolist() == list(range(1000))
     assert bool((matrix == 7).all())
-    assert room._pages(room.empty(2)) is None
+    assert spill._pages(spill.empty(2)) is None
 
 
 def test_a_layer_goes_on_from_its_segment(tmp_path: Path) -> None:
@@ -70,12 +70,12 @@ def test_a_layer_goes_on_from_its_segment(tmp_path: Path) -> None:
     write_segment(blob, "s", entries)
     segment = Segment("s", blob.map(segment_file("s")))
     for i, layer in enumerate((older, newer)):
-        assert not room.in_file(layer)
-        room.rebind(layer, segment, f"layer-{i}")
-        assert room.in_file(layer)
+        assert not spill.in_file(layer)
+        spill.rebind(layer, segment, f"layer-{i}")
+        assert spill.in_file(layer)
     for one in (trace, fork):
         one.replace(list(one.layers))
-    assert room.release([older, newer], merge.columns) > 2
+    assert spill.release([older, newer], merge.columns) > 2
     assert [layer.keyed().tolist() for layer in (older, newer)] == expected
     for one in (trace, fork):
         after = one.select(wanted, fold=MIN_TIME).dense()
@@ -89,10 +89,10 @@ def test_what_was_released_takes_no_memory(small: Path, monkeypatch: pytest.Monk
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    column = room.empty(8 << 20)
+    column = spill.empty(8 << 20)
     column[:] = 1
     full = resident()
-    room.release([], [column])
+    spill.release([], [column])
     assert full - resident() > 32 << 20
     assert int(column.sum()) == 8 << 20
 

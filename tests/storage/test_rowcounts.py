@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from storage.kernels.cursors import count_rows, key_runs
-from storage.layer import keyed_rows
-from storage.trace import Trace
+from storage.trace.batch import keyed_rows
+from storage.trace.spine import Trace
 from storage.updates import MIN_TIME, Updates
 
 

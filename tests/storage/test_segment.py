@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from storage import segment as segment_module
-from storage.blob import LocalBlob, OsDisk
-from storage.errors import Damaged, DiskFull, EntryMissing, FileMissing, UnknownFormat
-from storage.segment import (
+from storage.blob import segment as segment_module
+from storage.blob.blob import LocalBlob, OsDisk
+from storage.blob.segment import (
     ALIGNMENT,
     Entry,
     Segment,
@@ -22,6 +21,7 @@ from storage.segment import (
     segment_name,
     write_segment,
 )
+from storage.errors import Damaged, DiskFull, EntryMissing, FileMissing, UnknownFormat
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.simdisk import SimDisk
 

@@ -9,7 +9,7 @@ import pytest
 
 from storage.kernels.consolidating import consolidate, sort_order
 from storage.kernels.hashing import key_rows
-from storage.layer import key_updates, keyed_columns, keyed_rows
+from storage.trace.batch import key_updates, keyed_columns, keyed_rows
 from storage.updates import Ints, Updates, consolidate_rows
 
 _FAR = 2**62

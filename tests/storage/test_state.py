@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import state as state_module
-from storage.blob import Blob, LocalBlob, OsDisk
+from storage.blob.blob import Blob, LocalBlob, OsDisk
 from storage.errors import (
     DiskFull,
     EpochConflict,
@@ -21,8 +20,9 @@ from storage.errors import (
     StorageError,
     SyncFailed,
 )
-from storage.manifest import LayerRef, manifest_file
-from storage.state import StateDirectory
+from storage.state import state as state_module
+from storage.state.manifest import LayerRef, manifest_file
+from storage.state.state import StateDirectory
 from tests.crash.faults import Fault, FaultyDisk
 from tests.storage.epochs import commit, entry, manifest, names, numbers, start
 
@@ -50,7 +50,7 @@ def test_a_second_owner_is_refused_with_the_pid_of_the_first(owner: StateDirecto
 
 HOLDER = """
 import sys
-from storage.state import StateDirectory
+from storage.state.state import StateDirectory
 state = StateDirectory(sys.argv[1])
 state.acquire()
 print("held", flush=True)

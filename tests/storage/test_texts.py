@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.contents import Contents
 from storage.kernels import texts as kernels
-from storage.layer import Layer
-from storage.merge import Merge
-from storage.texts import Heap, TextMissing, Texts, TextsCollide, decode, encode, order, unite
+from storage.strings.contents import Contents
+from storage.strings.string_heap import Heap, TextMissing, Texts, TextsCollide, decode, encode, order, unite
+from storage.trace.batch import Layer
+from storage.trace.merge import Merge
 from storage.updates import Ints, Updates
 
 # Near the boundary of what a prefix holds, with equal prefixes and bytes that padding could be taken for.

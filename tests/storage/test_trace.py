@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import trace as trace_module
 from storage.kernels.hashing import key_rows
-from storage.layer import Layer, keyed_rows
-from storage.merge import Merge, merge_layers
-from storage.trace import FUEL, SMALL, Trace
+from storage.trace import spine as trace_module
+from storage.trace.batch import Layer, keyed_rows
+from storage.trace.merge import Merge, merge_layers
+from storage.trace.spine import FUEL, SMALL, Trace
 from storage.updates import Updates
 
 Fact = tuple[int, int, int]

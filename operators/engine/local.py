@@ -1,0 +1,118 @@
+"""All workers of a dataflow in this process, one thread each: tests, replay and notebooks, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+
+from operators.engine.migrate import adopt
+from operators.engine.worker import EpochResult, Worker
+from operators.failures import ExchangeBroken
+from operators.planning.plan import Plan
+from operators.runtime.budget import Budget
+from operators.runtime.exchange import Exchange, Single, Threads
+from storage.strings.string_heap import Heap, needed
+from storage.updates import Updates
+
+
+class LocalEngine:
+    """Runs a plan epoch by epoch on `workers` threads. A context manager, or call `close()`.
+
+    `heap` has the contents of long texts: put those of the input there before an epoch (`RowType.encode(…, heap)`), and
+    decode the changes with it. budget: what this process may hold, None for the most of what the machine has; an epoch
+    beyond it raises EpochTooLarge. After an epoch that raised, the state is between two epochs and the engine must not
+    be used any more.
+    """
+
+    def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = 0, budget: Budget | None = None) -> None:
+        if workers < 1:
+            raise ValueError(f"a dataflow needs at least one worker, not {workers}")
+        self.plan = plan
+        self._slice_updates, self._budget = slice_updates, budget
+        self.heap = Heap()
+        self._texts = _has_texts(plan)
+        self._rooms = Threads.room(workers) if workers > 1 else []
+        exchanges: list[Exchange] = list(self._rooms) or [Single()]
+        self.workers = [Worker(plan, exchange, slice_updates=slice_updates, budget=budget) for exchange in exchanges]
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-worker") if workers > 1 else None
+
+    def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> dict[str, Updates]:
+        """Take in each source's updates with lower <= time < upper, in any order, and return every view's changes.
+
+        The changes are of all workers, consolidated, sorted by row and time. Raises what the workers raise.
+        """
+        if self._texts:
+            self._bring_texts(inputs)
+        results = self._run(lower, upper, inputs)
+        if self._texts:
+            self._take_texts(results)
+        return {
+            name: Updates.concat((result.changes[name] for result in results), view.schema.width).consolidate()
+            for name, view in self.plan.views.items()
+        }
+
+    def adopt(self, plan: Plan) -> None:
+        """Go on with another plan from the state that is there (operators/engine/migrate.py). Raises NeedsHistory."""
+
+        def one(worker: Worker) -> Worker:
+            state = adopt(plan, worker.state, worker.exchange, slice_updates=self._slice_updates, budget=self._budget)
+            return Worker(plan, worker.exchange, state, slice_updates=self._slice_updates, budget=self._budget)
+
+        self.workers = [one(self.workers[0])] if self._pool is None else list(self._pool.map(one, self.workers))
+        self.plan = plan
+        self._texts = _has_texts(plan)
+
+    def _bring_texts(self, inputs: Mapping[str, Updates]) -> None:
+        """Give the workers' heaps what the rows of the input need, and let go of what was there."""
+        dictionaries = needed(self.heap, inputs, {name: row.text_words for name, row in self.plan.sources.items()})
+        for worker in self.workers:
+            worker.state.heap.trim()
+            worker.state.heap.attach(dictionaries)
+
+    def _take_texts(self, results: list[EpochResult]) -> None:
+        """Have what the changes of this epoch need, but no longer what earlier ones did, within reach."""
+        self.heap.detach()
+        texts = {name: view.schema.text_words for name, view in self.plan.views.items()}
+        for worker, result in zip(self.workers, results, strict=True):
+            self.heap.attach(needed(worker.state.heap, result.changes, texts))
+
+    def _run(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> list[EpochResult]:
+        if self._pool is None:
+            return [self.workers[0].run_epoch(lower, upper, inputs)]
+        count = len(self.workers)
+        futures = []
+        for i in range(count):
+            # Which worker reads an update is arbitrary: the dataflow sends rows where their keys live.
+            part = {name: Updates(updates.data[i::count], updates.width, 0) for name, updates in inputs.items()}
+            futures.append(self._pool.submit(self._run_one, i, lower, upper, part))
+        failures = [failure for failure in (future.exception() for future in futures) if failure is not None]
+        if failures:
+            # The workers that waited for the failed one say so; the cause is the error of another kind.
+            raise min(failures, key=lambda failure: isinstance(failure, ExchangeBroken))
+        return [future.result() for future in futures]
+
+    def _run_one(self, index: int, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
+        try:
+            return self.workers[index].run_epoch(lower, upper, inputs)
+        except BaseException:
+            self._rooms[index].abort()
+            raise
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _has_texts(plan: Plan) -> bool:
+    """Whether any row of a plan can have a long text."""
+    return any(row.text_words for row in plan.sources.values()) or any(
+        shape.texts for shape in plan.arrangements.values()
+    )

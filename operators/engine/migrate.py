@@ -1,0 +1,144 @@
+"""Adopt: carry a running worker's state over to another plan: a changed program, or one that joins or leaves.
+
+Equal names of traces and queues mean equal structure, whatever program they stand in. So what the new plan has too is
+kept as it is, and what it has no more is let go of. What is new is computed once from what is there: for each source
+that it follows from, some kept arrangement of that source holds all of its rows, as of the frontier (a plan that is
+compiled to `keep_sources` has one of each); those run through the new operators alone, as one epoch of a single data
+time just below the frontier. The answers from there on are those of a program that had been there from the start. What
+was before is not known: the history of a new view begins there.
+
+That is sound for all that follows from collections. `delay`, `coarsen`, `lookup` and delayed variables also look at
+when a row came, which a kept arrangement forgets; and a source that no kept arrangement holds whole is gone. Then the
+source has to be read again from its beginning, and NeedsHistory says so. All workers adopt together: O(rows of the
+sources that the new operators follow from). Source: seed 000, constraint 2: new readers of an index
+that is already there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.engine.worker import Worker, WorkerState
+from operators.failures import NeedsHistory
+from operators.planning.plan import (
+    ArrangeOp,
+    DelayedOp,
+    InputOp,
+    LinearOp,
+    LookupOp,
+    Move,
+    Op,
+    Plan,
+    SetOp,
+    upstream,
+)
+from operators.runtime.budget import Budget
+from operators.runtime.exchange import Exchange
+from storage.trace.batch import Layer
+from storage.trace.spine import Trace
+from storage.updates import MIN_TIME, Updates
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What a plan does with a state. kept, fresh, dropped: names of traces and queues. operators: what computes the
+    fresh ones. sources: by source that they follow from, the trace that holds its rows and where each word stands."""
+
+    kept: tuple[str, ...]
+    fresh: tuple[str, ...]
+    dropped: tuple[str, ...]
+    operators: frozenset[int]
+    sources: Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
+    """What adopting a state with these traces and queues means. Raises NeedsHistory, naming what is in the way."""
+    wanted = [*plan.arrangements, *plan.holds]
+    fresh = [name for name in wanted if name not in held]
+    needed = upstream(plan, [op.id for op in plan.ops if _keeps(op) & set(fresh)])
+    sources = {}
+    for op in (plan.ops[i] for i in sorted(needed)):
+        if isinstance(op, (DelayedOp, SetOp, LookupOp)) or (
+            isinstance(op, LinearOp) and any(isinstance(s, Move) for s in op.stages)
+        ):
+            raise NeedsHistory(what=_shown(plan, fresh), why=f"{op.name} looks at when rows came")
+        if isinstance(op, InputOp):
+            found = _whole(plan, op, held)
+            if found is None:
+                why = f"no arrangement that is kept holds the rows of source {op.source} whole"
+                raise NeedsHistory(what=_shown(plan, fresh), why=why)
+            sources[op.source] = found
+    kept = tuple(name for name in wanted if name in held)
+    dropped = tuple(sorted(set(held) - set(wanted)))
+    return Adoption(kept, tuple(fresh), dropped, frozenset(needed), sources)
+
+
+def adopt(
+    plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: int = 0, budget: Budget | None = None
+) -> WorkerState:
+    """The state for `plan`, complete up to the same frontier; `state` stays as it is. Collective over all workers.
+
+    Raises NeedsHistory (on all workers alike), and what the new operators raise on the rows that are there.
+    """
+    adoption = plan_adoption(plan, {*state.traces, *state.queues})
+    old = state.fork()
+    fresh = WorkerState.empty(plan)
+    fresh.heap = old.heap
+    if adoption.fresh and state.upper > MIN_TIME:
+        now = state.upper - 1
+        inputs = {name: _rows(old.traces[trace], words, now) for name, (trace, words) in adoption.sources.items()}
+        for trace, _ in adoption.sources.values():
+            old.heap.attach(layer.texts for layer in old.traces[trace].layers)
+        worker = Worker(plan, exchange, fresh, slice_updates=slice_updates, only=adoption.operators, budget=budget)
+        worker.run_epoch(now, state.upper, inputs)
+        for name in adoption.fresh:
+            if name in fresh.traces:
+                fresh.traces[name].since = max(fresh.traces[name].since, now)
+    return WorkerState(
+        {name: old.traces.get(name, fresh.traces[name]) for name in plan.arrangements},
+        state.upper,
+        {name: old.queues.get(name, fresh.queues[name]) for name in plan.holds},
+        old.heap,
+    )
+
+
+def _rows(trace: Trace, words: tuple[int, ...], time: int) -> Updates:
+    """All rows of a trace in the source's order of words, as updates of one time; a row may come several times."""
+    parts = [_layer_rows(layer, words) for layer in trace.layers]
+    if not parts:
+        return Updates.empty(len(words))
+    rows = np.concatenate(parts)
+    rows[:, -2] = time
+    return Updates(np.ascontiguousarray(rows), len(words), 0)
+
+
+def _layer_rows(layer: Layer, words: tuple[int, ...]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    data = layer.to_updates().data
+    width = data.shape[1] - 2
+    picked: np.ndarray[tuple[int, int], np.dtype[np.int64]] = data[:, [*words, width, width + 1]]
+    return picked
+
+
+def _whole(plan: Plan, source: InputOp, held: Collection[str]) -> tuple[str, tuple[int, ...]] | None:
+    """A kept arrangement of the source's rows with all their words, and where in its rows each word stands."""
+    for op in plan.ops:
+        if isinstance(op, ArrangeOp) and op.input == source.id and op.trace in held:
+            order = [*op.key, *op.val]
+            if set(order) == set(range(source.width)):
+                return op.trace, tuple(order.index(word) for word in range(source.width))
+    return None
+
+
+def _keeps(op: Op) -> set[str]:
+    """The traces and the queue that an operator keeps."""
+    return {name for part in ("trace", "state", "queue") for name in [getattr(op, part, None)] if name is not None}
+
+
+def _shown(plan: Plan, names: Iterable[str]) -> str:
+    labels = {name: shape.label for name, shape in plan.arrangements.items()}
+    labels |= {name: shape.label for name, shape in plan.holds.items()}
+    shown = [labels[name] for name in names]
+    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")

@@ -1,0 +1,320 @@
+"""The runtime: one worker's share of a dataflow, epoch by epoch.
+
+An epoch [lower, upper) is cut into slices, at the same data times on all workers and never inside one time, because
+answers do not depend on cuts and the cost per update stays flat (operators/runtime/slice_sizing.py: how long they are).
+In each slice the root scope runs once and loops run to their end; then every trace folds the slice's layers into one
+and compacts to the next slice's lower (views: to the start of their history window). All of it happens on a fork of the
+state: a worker that fails in the middle has changed nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
+from operators.physical import (
+    arrange,
+    half_join,
+    inspect,
+    iterate,
+    join,
+    linear,
+    reduce,
+    reduce_accumulable,
+    reduce_batched,
+    temporal_buffer,
+    upsert,
+)
+from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp, inputs_of
+from operators.runtime import slices
+from operators.runtime.budget import PIECE, Budget
+from operators.runtime.exchange import Exchange, Single
+from operators.runtime.operator import Operator, Slice
+from operators.runtime.scope import ScopeRun
+from operators.runtime.slice_sizing import Pace
+from storage.strings.string_heap import Heap
+from storage.trace import spill
+from storage.trace.spine import Trace
+from storage.trace.time_queue import Queue
+from storage.updates import MIN_TIME, Ints, Updates
+
+LOAD = 1 << 17
+"""Updates of one slice from which it is a load, if each source's have one time: memory is given back behind it."""
+MANY = 1 << 19
+"""Updates of one slice from which it is treated as a load, whatever their times."""
+
+_KINDS: dict[type[Op], Callable[..., Operator]] = {}
+for _family in (
+    linear.KINDS,
+    arrange.KINDS,
+    upsert.KINDS,
+    join.KINDS,
+    half_join.KINDS,
+    reduce.KINDS,
+    reduce_accumulable.KINDS,
+    reduce_batched.KINDS,
+    iterate.KINDS,
+    temporal_buffer.KINDS,
+    inspect.KINDS,
+):
+    _KINDS.update(_family)
+
+
+@dataclass
+class WorkerState:
+    """The traces of one shard, by name, complete up to `upper`, and what waits for times from there on.
+
+    pace: how long slices should be, as seen so far; forks share it, as nothing but their cost depends on it.
+    heap: the contents of long texts, shared by forks, since contents have no versions. Who decodes input puts them
+    there, or attaches their dictionaries, before the epoch; after it every layer has its own, and `heap.trim()` may
+    let go of them.
+    """
+
+    traces: dict[str, Trace]
+    upper: int = MIN_TIME
+    queues: dict[str, Queue] = field(default_factory=dict)
+    heap: Heap = field(default_factory=Heap)
+    pace: Pace = field(default_factory=Pace)
+
+    @staticmethod
+    def empty(plan: Plan) -> WorkerState:
+        """No updates yet."""
+        return WorkerState(
+            {
+                name: Trace(name, shape.key_width, shape.val_width, shape.depth)
+                for name, shape in plan.arrangements.items()
+            },
+            queues={name: Queue(name, shape.width, shape.depth) for name, shape in plan.holds.items()},
+        )
+
+    def fork(self) -> WorkerState:
+        """A copy that can be changed; O(layers)."""
+        return WorkerState(
+            {name: trace.fork() for name, trace in self.traces.items()},
+            self.upper,
+            {name: queue.fork() for name, queue in self.queues.items()},
+            self.heap,
+            self.pace,
+        )
+
+
+@dataclass
+class EpochResult:
+    """What an epoch did on one worker. changes: per view, updates whose rows are in schema order, consolidated by
+    slice."""
+
+    changes: dict[str, Updates]
+    slices: int = 0
+    stats: dict[str, Any] = field(default_factory=dict)
+
+
+class Worker:
+    """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go
+    back. slice_updates: 0 for what suits (operators/runtime/slice_sizing.py). only: the operators that run, where not
+    all of them do (operators/engine/migrate.py). budget: what the worker's process may hold, None for the most of what
+    the machine has."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        exchange: Exchange | None = None,
+        state: WorkerState | None = None,
+        *,
+        slice_updates: int = 0,
+        only: Collection[int] | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.plan = plan
+        self.exchange: Exchange = Single() if exchange is None else exchange
+        self.state = WorkerState.empty(plan) if state is None else state
+        self.slice_updates = slice_updates
+        self.pace = Pace(slice_updates) if slice_updates else self.state.pace
+        self.slice = Slice()
+        self.budget = Budget() if budget is None else budget
+        scopes: list[ScopeRun] = []
+        for spec in plan.scopes:
+            parent = None if spec.parent is None else scopes[spec.parent]
+            scopes.append(ScopeRun(plan, spec.id, parent, self.exchange, self.state, self.slice, self.budget))
+        self.root = scopes[0]
+        self.operators: list[Operator] = []
+        for op in plan.ops:
+            operator = _KINDS[type(op)](op, scopes[op.scope])
+            self.root.by_id[op.id] = operator
+            self.operators.append(operator)
+        for scope in scopes:
+            scope.operators = [self.root.by_id[i] for i in scope.spec.ops if only is None or i in only]
+        # Those that have something to begin a slice with, and those that may hold work back.
+        self.beginning = [one for one in self.operators if type(one).begin_slice is not Operator.begin_slice]
+        self.holding = [one for one in self.operators if type(one).pending is not Operator.pending]
+        self.counters = {str(one.op.id): one.counters for one in self.operators}
+        self.inputs_of = {str(one.op.id): [str(of) for of in inputs_of(one.op)] for one in self.operators}
+        by_id = self.root.by_id
+        self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.ops if isinstance(op, InputOp)}
+        self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}
+
+    def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
+        """Take in updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
+        `upper`.
+
+        Every worker calls it with the same interval. Answers do not depend on how updates are spread over workers.
+        """
+        started = time.perf_counter()
+        self._attach_texts()
+        sources = {name: _by_time(updates) for name, updates in inputs.items() if len(updates)}
+        result = EpochResult({})
+        for view in self.views.values():
+            view.begin_epoch()
+        merged = sum(trace.merged for trace in self.state.traces.values())
+        kept = sum(trace.kept for trace in self.state.traces.values())
+        for start, stop in self._cuts(sources, lower, upper):
+            self._run_slice(start, stop, sources)
+            result.slices += 1
+            if result.slices > 1:
+                self._check_changes()
+        self.state.upper = upper
+        for probe in self.plan.probes:
+            probe.frontier = upper
+        self._settle_texts()
+        for name, view in self.views.items():
+            plan = self.plan.views[name]
+            width = plan.schema.width
+            changes = view.changes
+            rows = np.concatenate(changes) if changes else np.empty((0, width + 2), np.int64)
+            if list(plan.words) != list(range(width)):
+                rows = np.ascontiguousarray(rows[:, [*plan.words, width, width + 1]])
+            result.changes[name] = Updates(rows, width, 0)
+        result.stats = {
+            "seconds": time.perf_counter() - started,
+            "slices": result.slices,
+            "merged": sum(trace.merged for trace in self.state.traces.values()) - merged,
+            "rounds": {op.loop.label: op.rounds for op in self.operators if isinstance(op, iterate.Loop)},
+            "kept": sum(trace.kept for trace in self.state.traces.values()) - kept,
+            "operators": {
+                name: [counters.seconds, self._taken(name), counters.updates_out]
+                for name, counters in self.counters.items()
+            },
+        }
+        return result
+
+    def _check_changes(self) -> None:
+        """The changes of all views are there until the epoch ends."""
+        view = max(self.views.values(), key=lambda one: one.gave, default=None)
+        if view is not None and view.gave > PIECE:
+            size = sum(one.gave * 8 * (one.op.width + 2) for one in self.views.values())
+            self.budget.check(size, view.op, lambda: f"it has {view.gave:,} changes in an epoch")
+
+    def _taken(self, name: str) -> int:
+        """Updates that an operator's inputs have given."""
+        return sum(self.counters[of].updates_out for of in self.inputs_of[name])
+
+    def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[tuple[int, int]]:
+        """The epoch's slices, the same on all workers; each must have run before the next is asked for."""
+        plan = self.plan
+        if not plan.holds:
+            return slices.cut_by_count(self.exchange, sources, lower, upper, self.pace)
+        delayed = [op for op in plan.ops if isinstance(op, DelayedOp)]
+        held = slices.HeldSlices(
+            self.exchange,
+            self.state.queues,
+            self.pace,
+            delay=min((op.ns for op in delayed), default=None),
+            cyclic=[name for name, shape in plan.holds.items() if shape.cyclic],
+            max_steps=max((op.max_steps for op in delayed), default=0),
+            unsettled=self._unsettled if delayed else None,
+        )
+        return held.cut(sources, lower, upper)
+
+    def _unsettled(self, start: int, stop: int) -> DelayedCycleDidNotSettle:
+        """The error for variables that have fed one another for too long, with some of what they would next."""
+        names, shown, steps = [], [], 0
+        for op in self.plan.ops:
+            if not isinstance(op, DelayedOp) or not self.plan.holds[op.queue].cyclic:
+                continue
+            names.append(op.name.removeprefix("variable "))
+            steps = max(steps, op.max_steps)
+            due = self.state.queues[op.queue].due(start, stop)[: iterate.SHOWN]
+            rows = op.schema.decode_rows(np.ascontiguousarray(due[:, : op.width]), self.root.heap)
+            shown += [f"{row} at {time}" for row, time in zip(rows, due[:, op.width].tolist(), strict=True)]
+        sample = "; ".join(shown[: iterate.SHOWN]) or "rows of another worker"
+        return DelayedCycleDidNotSettle(variables=", ".join(names), steps=steps, time=start, sample=sample)
+
+    def _attach_texts(self) -> None:
+        """Let the heap find what the layers of earlier epochs hold; no peer has been sent anything in this epoch."""
+        self.state.heap.forget_sent()
+        for name, shape in self.plan.arrangements.items():
+            if shape.texts:
+                self.state.heap.attach(layer.texts for layer in self.state.traces[name].layers)
+        for name, waits in self.plan.holds.items():
+            if waits.texts:
+                self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
+
+    def _settle_texts(self) -> None:
+        """Give the new layers the contents of their long texts."""
+        for name, shape in self.plan.arrangements.items():
+            trace = self.state.traces[name]
+            if shape.texts:
+                for layer in (*trace.layers, *trace.named):
+                    layer.settle(shape.texts, self.state.heap)
+        for name, waits in self.plan.holds.items():
+            if waits.texts:
+                for run in self.state.queues[name].runs:
+                    run.settle(waits.texts, self.state.heap)
+
+    def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
+        self.slice.lower, self.slice.upper = start, stop
+        taken, one_time = 0, True
+        for name, data in sources.items():
+            if start <= data[0, -2] and data[-1, -2] < stop:
+                part = data  # all of a small epoch
+            else:
+                a, b = data[:, -2].searchsorted((start, stop)).tolist()
+                part = data[a:b]
+            self.inputs[name].waiting = part if len(part) else None
+            taken += len(part)
+            one_time = one_time and (len(part) == 0 or part[0, -2] == part[-1, -2])
+        loads = taken > MANY or (taken > LOAD and one_time)
+        if loads:
+            for trace in self.state.traces.values():
+                trace.loads = True
+        for operator in self.beginning:
+            operator.begin_slice()
+        try:
+            self.root.run(())
+        except EpochTooLarge as error:
+            # One time is never cut, however much it brings.
+            error.smaller = not one_time and self.pace.cuttable(taken)
+            raise
+        for operator in self.holding:
+            rounds = operator.pending()
+            if rounds:
+                raise VisitLeft(operator=operator.op.name, rounds=str(sorted(rounds)[:5]))
+        if loads:
+            for operator in self.operators:
+                operator.let_go()
+            spill.give_back()
+        if self.pace.wants(taken):
+            traces = self.state.traces.values()
+            self.pace.learn(taken, sum(trace.sealed for trace in traces), sum(trace.updates for trace in traces))
+        for name, trace in self.state.traces.items():
+            since = stop
+            if self.plan.arrangements[name].retained:
+                since = max(MIN_TIME, stop - self.plan.retain_ns)
+            trace.close_slice(since)
+        for queue in self.state.queues.values():
+            queue.close_slice(stop)
+        if loads:
+            spill.give_back()
+
+
+def _by_time(updates: Updates) -> Ints:
+    """The updates' matrix sorted by time."""
+    data = updates.data
+    times = data[:, -2]
+    if len(times) > 1 and bool((times[1:] < times[:-1]).any()):
+        data = data[np.argsort(times, kind="stable")]
+    return data

@@ -1,0 +1,271 @@
+"""Logics of ordered groups: the first rows, ranks, neighbours.
+
+All of them see the rows that are present (multiplicity above 0), and count a row as often as its multiplicity. Rows
+that the order leaves equal stand in the order of all their columns, so that an answer never depends on how rows came.
+Everything is numpy on all groups of a wave: O(rows log rows), and O(copies) where copies differ.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from operators.failures import AggregateOverflow, TooManyCopies
+from operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Expr
+from operators.language.expr.order import Orders
+from operators.language.types.scalars import Int64, Type
+from operators.language.types.scalars import Words as Ints
+from operators.language.types.schema import RowType
+
+MOST_COPIES = 1 << 26
+"""Copies of a group that become a row each; more are taken for a mistake in the data."""
+
+
+class Ordered:
+    """The present rows of groups in an order. n rows; `words`: int64[n, v]; `counts`, `before`: int64[n] copies of a
+    row, and of all rows of its group in front of it; `starts`, `stops`: int64[n] first row of its group, and behind."""
+
+    def __init__(self, groups: Groups, by: Orders, key: RowType, val: RowType, operator: str) -> None:
+        groups = groups.present()
+        order = groups.order([(val.field(name), descending) for name, descending in by])
+        self.groups, self.key, self.operator = groups, key, operator
+        self.words, self.counts = groups.vals[order], groups.counts[order]
+        self.by = val.index([name for name, _ in by])
+        self.group_of = groups.group_of
+        self.starts, self.stops = groups.offsets[:-1][self.group_of], groups.offsets[1:][self.group_of]
+        self._check_copies()
+        ahead = np.cumsum(self.counts) - self.counts
+        self.before: Ints = ahead - ahead[self.starts]
+        """Sums over several groups may wrap around; their differences do not."""
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def first_of_value(self) -> Ints:
+        """int64[n]: the first row of the group with the same values in the columns of the order."""
+        values = self.words[:, self.by]
+        fresh = np.ones(len(self), np.bool_)
+        fresh[1:] = (values[1:] != values[:-1]).any(axis=1) | (self.starts[1:] == np.arange(1, len(self)))
+        return np.maximum.accumulate(np.where(fresh, np.arange(len(self)), 0))
+
+    def produce(self, parents: Ints, columns: Ints, counts: Ints) -> Produced:
+        """The rows at ascending positions `parents`, each with further words and so many copies."""
+        offsets = np.searchsorted(parents, self.groups.offsets).astype(np.int64)
+        rows = np.concatenate((self.words[parents], columns), axis=1)
+        return Produced(offsets, rows, counts)
+
+    def spread(self, pieces: Ints) -> Ints:
+        """The row of each of so many pieces of the rows: int64[n] -> int64[their sum]. Raises TooManyCopies."""
+        if len(self) and int(pieces.max()) > MOST_COPIES // len(self):
+            for start, stop in {*zip(self.starts.tolist(), self.stops.tolist())}:
+                copies = sum(pieces[start:stop].tolist())
+                if copies > MOST_COPIES:
+                    key = self.key_of(start)
+                    raise TooManyCopies(operator=self.operator, key=key, copies=copies, most=MOST_COPIES)
+        return np.repeat(np.arange(len(self)), pieces)
+
+    def key_of(self, row: int) -> str:
+        """The key of a row's group, for messages."""
+        keys = self.groups.keys[self.group_of[row] : self.group_of[row] + 1]
+        return str(self.key.decode_rows(keys, self.groups.heap)[0])
+
+    def failed(self, row: int) -> AggregateOverflow:
+        """The error for the group of a row."""
+        return AggregateOverflow(operator=self.operator, key=self.key_of(row))
+
+    def _check_copies(self) -> None:
+        """Positions are int64: a group has fewer copies than that."""
+        if len(self) and int(self.counts.max()) > 2**62 // len(self):
+            for start, stop in {*zip(self.starts.tolist(), self.stops.tolist())}:
+                if sum(self.counts[start:stop].tolist()) >= 2**63:
+                    raise self.failed(start)
+
+
+@dataclass(frozen=True)
+class OrderedSpec(LogicSpec):
+    """A logic on ordered groups; `label` is the name of the column that it adds."""
+
+    positive: ClassVar[bool] = True
+    by: Orders
+    label: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {_in_order(self.by)}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (self.by, self.label)
+
+    def schema(self, key: RowType, val: RowType) -> RowType:
+        new = (self.label, *self.added(val))
+        return RowType([*((f.name, f.type, f.nullable) for f in val.fields), new])
+
+    def added(self, val: RowType) -> tuple[Type, bool]:
+        """The type and nullability of the column that is added."""
+        return Int64(), False
+
+    def compile(self, key: RowType, val: RowType) -> Logic:
+        def run(groups: Groups) -> Produced:
+            return self.answer(Ordered(groups, self.by, key, val, self.title), val)
+
+        return run
+
+    @abstractmethod
+    def answer(self, rows: Ordered, val: RowType) -> Produced:
+        """The rows with the new column."""
+
+
+@dataclass(frozen=True)
+class TopK(LogicSpec):
+    """The first `count` copies in order."""
+
+    name: ClassVar[str] = "top_k"
+    positive: ClassVar[bool] = True
+    by: Orders
+    count: int
+
+    @property
+    def title(self) -> str:
+        return f"top {self.count} {_in_order(self.by)}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (self.by, self.count)
+
+    def schema(self, key: RowType, val: RowType) -> RowType:
+        return val
+
+    def compile(self, key: RowType, val: RowType) -> Logic:
+        def run(groups: Groups) -> Produced:
+            # More copies than are asked for are all the same, and so many of them cannot add up to too many.
+            few = replace(groups, counts=np.minimum(groups.counts, self.count))
+            rows = Ordered(few, self.by, key, val, self.title)
+            taken = np.clip(self.count - rows.before, 0, rows.counts)
+            kept = np.flatnonzero(taken)
+            return rows.produce(kept, np.empty((len(kept), 0), np.int64), taken[kept])
+
+        return run
+
+
+@dataclass(frozen=True)
+class Rank(OrderedSpec):
+    """1 and the copies whose order is smaller: equal ones have one rank, and leave a gap behind them."""
+
+    name: ClassVar[str] = "rank"
+
+    def answer(self, rows: Ordered, val: RowType) -> Produced:
+        rank = rows.before[rows.first_of_value()] + 1
+        return rows.produce(np.arange(len(rows)), rank[:, None], rows.counts)
+
+
+@dataclass(frozen=True)
+class DenseRank(OrderedSpec):
+    """1 and the number of smaller values of the order: no gaps."""
+
+    name: ClassVar[str] = "dense_rank"
+
+    def answer(self, rows: Ordered, val: RowType) -> Produced:
+        fresh = rows.first_of_value() == np.arange(len(rows))
+        values = np.cumsum(fresh)
+        rank = values - values[rows.starts] + 1
+        return rows.produce(np.arange(len(rows)), rank[:, None], rows.counts)
+
+
+@dataclass(frozen=True)
+class RowNumber(OrderedSpec):
+    """1, 2, 3 … in order; each copy has a number of its own."""
+
+    name: ClassVar[str] = "row_number"
+
+    def answer(self, rows: Ordered, val: RowType) -> Produced:
+        parents = rows.spread(rows.counts)
+        number = np.arange(len(parents)) - (np.cumsum(rows.counts) - rows.counts - rows.before)[parents] + 1
+        return rows.produce(parents, number[:, None], np.ones(len(parents), np.int64))
+
+
+@dataclass(frozen=True)
+class Shift(OrderedSpec):
+    """The value of `column` in the copy `step` places in front (behind, where negative); `default` where there is none.
+
+    `default` is of the column's type; None is null.
+    """
+
+    name: ClassVar[str] = "lag"
+    column: str
+    step: int
+    default: Expr | None
+
+    @property
+    def title(self) -> str:
+        way = "lag" if self.step >= 0 else "lead"
+        return f"{way} of {self.column} {_in_order(self.by)}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (*super().key(), self.column, self.step, None if self.default is None else self.default.key())
+
+    def added(self, val: RowType) -> tuple[Type, bool]:
+        field = val.field(self.column)
+        return field.type, field.nullable or self.default is None or bind(self.default, val).nullable
+
+    def answer(self, rows: Ordered, val: RowType) -> Produced:
+        distance = abs(self.step)
+        # Only the copies at the near end of a row look past it; the others see the row's own value.
+        alone = np.minimum(rows.counts, distance) if distance else np.zeros(len(rows), np.int64)
+        whole = rows.counts > alone
+        pieces = alone + whole
+        parents = rows.spread(pieces)
+        nth = np.arange(len(parents)) - (np.cumsum(pieces) - pieces)[parents]
+        inside = nth == alone[parents]  # the piece of all copies that see their own row
+        counts = np.where(inside, (rows.counts - alone)[parents], 1)
+        # Positions of copies within their group; those of `inside` pieces are not used.
+        if self.step >= 0:
+            wanted = rows.before[parents] + nth - distance
+        else:
+            wanted = rows.before[parents] + rows.counts[parents] - 1 - nth + distance
+        sources = np.where(inside, parents, _row_at(rows, parents, wanted))
+        return rows.produce(parents, self._values(rows, parents, sources, val), counts)
+
+    def _values(self, rows: Ordered, parents: Ints, sources: Ints, val: RowType) -> Ints:
+        """The words of the new column; a source of -1 is none."""
+        field = val.field(self.column)
+        none = sources < 0
+        words = rows.words[np.maximum(sources, 0), field.offset : field.offset + field.words]
+        _, nullable = self.added(val)
+        if nullable and not field.nullable:
+            words = np.concatenate((np.ones((len(words), 1), np.int64), words), axis=1)
+        words[none] = 0
+        if self.default is not None and bool(none.any()):
+            default = bind(self.default, val)
+            value = default.words(rows.words[parents[none]], rows.groups.heap)
+            words[none, words.shape[1] - value.shape[1] :] = value
+            if nullable and not default.nullable:
+                words[none, 0] = 1
+        return words
+
+
+def _row_at(rows: Ordered, parents: Ints, wanted: Ints) -> Ints:
+    """The row that holds the copy at position `wanted` of the group of each row in `parents`, or -1 where none does."""
+    found = np.full(len(parents), -1, np.int64)
+    if len(rows) == 0:
+        return found
+    ends = rows.before + rows.counts
+    low, high = rows.starts[parents], rows.stops[parents] - 1
+    exists = (wanted >= 0) & (wanted < ends[high])
+    while True:
+        open_ = low < high
+        if not bool(open_.any()):
+            break
+        middle = (low + high) // 2
+        behind = ends[middle] <= wanted
+        low = np.where(open_ & behind, middle + 1, low)
+        high = np.where(open_ & ~behind, middle, high)
+    found[exists] = low[exists]
+    return found
+
+
+def _in_order(by: Orders) -> str:
+    return "by " + ", ".join(name + (" desc" if down else "") for name, down in by)

@@ -1,0 +1,80 @@
+"""Logic of running sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from operators.errors import WrongType
+from operators.group_functions.logic import Produced
+from operators.group_functions.ordered import Ordered, OrderedSpec
+from operators.language.types.decimals import MAX_PRECISION, Decimal
+from operators.language.types.scalars import Float64, Int64, Type, Words
+from operators.language.types.schema import RowType
+
+LEAST = np.int64(-(2**63))
+
+
+@dataclass(frozen=True)
+class RunningSum(OrderedSpec):
+    """The sum of `column` over all copies up to and including this one; nulls add nothing, and only nulls are null.
+
+    A group is summed anew, in its order, whenever it changes: sums of Float64 depend on the rows alone.
+    """
+
+    name: ClassVar[str] = "running_sum"
+    column: str
+
+    def key(self) -> tuple[Any, ...]:
+        return (*super().key(), self.column)
+
+    def added(self, val: RowType) -> tuple[Type, bool]:
+        field = val.field(self.column)
+        if isinstance(field.type, Decimal):
+            # As Spark has it: ten more digits.
+            return Decimal(min(MAX_PRECISION, field.type.precision + 10), field.type.scale), field.nullable
+        if field.type not in (Int64(), Float64()):
+            raise WrongType(
+                problem=f"running_sum adds Int64, Decimal or Float64, but {self.column!r} is {field.type}; cast it"
+            )
+        return field.type, field.nullable
+
+    def answer(self, rows: Ordered, val: RowType) -> Produced:
+        from operators.kernels.running import running_float_sums, running_sums  # a program that is built needs no numba
+
+        field = val.field(self.column)
+        words = rows.words[:, field.value_offset : field.offset + field.words]
+        valid = np.ascontiguousarray(rows.words[:, field.offset]) if field.nullable else np.ones(len(rows), np.int64)
+        counts, offsets = rows.counts, rows.groups.offsets
+        kind, nullable = self.added(val)
+        parents = rows.spread(counts)
+        if isinstance(kind, Float64):
+            values = np.ascontiguousarray(kind.from_words(words))
+            sums, seen = running_float_sums(offsets, counts, values, valid)
+            new = kind.to_words(sums)
+        else:
+            high, low = _wide(words)
+            high, low, seen, status, fault = running_sums(offsets, counts, high, low, valid, _limits(kind))
+            if status:
+                raise rows.failed(fault)
+            new = low[:, None] if kind.words == 1 else np.column_stack((high, low ^ LEAST))
+        if nullable:
+            new = np.column_stack((seen, np.where(seen[:, None] != 0, new, 0)))
+        return rows.produce(parents, new, np.ones(len(parents), np.int64))
+
+
+def _wide(words: Words) -> tuple[Words, Words]:
+    """The high and the low halves of integers of one word, or of the two of a Decimal."""
+    if words.shape[1] == 1:
+        return np.ascontiguousarray(words[:, 0] >> 63), np.ascontiguousarray(words[:, 0])
+    return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1] ^ LEAST)
+
+
+def _limits(kind: Type) -> Words:
+    """The halves of the least and the greatest value of a type."""
+    most = 10**kind.precision - 1 if isinstance(kind, Decimal) else 2**63 - 1
+    least = -most if isinstance(kind, Decimal) else -(2**63)
+    halves = [half for value in (least, most) for half in divmod(value, 2**64)]
+    return np.array([high if i % 2 == 0 else high - (high >> 63 << 64) for i, high in enumerate(halves)], np.int64)

@@ -1,0 +1,63 @@
+"""Logic of session windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from operators.errors import ArithmeticOverflow
+from operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from operators.language.plan.buckets import ends, ordinal, window_columns
+from operators.language.types.schema import RowType
+
+
+@dataclass(frozen=True)
+class Sessions(LogicSpec):
+    """Each present row with the session it is part of: a run of values of which none is more than `gap` after the one
+    before it. The session lasts from its first value to `gap` after its last. Rows with a null value are in none."""
+
+    name: ClassVar[str] = "session"
+    positive: ClassVar[bool] = True
+    on: str
+    gap: int
+
+    @property
+    def title(self) -> str:
+        return f"sessions of {self.on}"
+
+    def key(self) -> tuple[Any, ...]:
+        return (self.on, self.gap)
+
+    def schema(self, key: RowType, val: RowType) -> RowType:
+        kind = ordinal(val.field(self.on), "window").type
+        return RowType([*((f.name, f.type, f.nullable) for f in val.fields), *window_columns(kind)])
+
+    def compile(self, key: RowType, val: RowType) -> Logic:
+        field = val.field(self.on)
+
+        def run(groups: Groups) -> Produced:
+            there = groups.counts > 0
+            if field.nullable:
+                there &= groups.vals[:, field.offset] != 0
+            groups = groups.take(there)
+            order = groups.order([(field, False)])
+            vals, counts = groups.vals[order], groups.counts[order]
+            times, n = vals[:, field.value_offset], len(vals)
+            if n == 0:
+                return Produced(groups.offsets, np.empty((0, val.width + 2), np.int64), counts)
+            if int(times.max()) > ends(field.type)[1] - self.gap:
+                raise ArithmeticOverflow(expression=f'the session of col("{self.on}")', sample=str(times.max()))
+            fresh = np.ones(n, np.bool_)
+            # As unsigned numbers differences of int64 always fit.
+            apart = times[1:].view(np.uint64) - times[:-1].view(np.uint64)
+            group_of = groups.group_of
+            fresh[1:] = (apart > np.uint64(self.gap)) | (group_of[1:] != group_of[:-1])
+            session = np.cumsum(fresh) - 1
+            first = np.flatnonzero(fresh)
+            last = np.append(first[1:], n) - 1
+            start, end = times[first][session], times[last][session] + self.gap
+            return Produced(groups.offsets, np.column_stack((vals, start, end)), counts)
+
+        return run

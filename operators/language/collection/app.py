@@ -1,0 +1,178 @@
+"""An App: the sources and views of one program; and how a program file becomes one."""
+
+import linecache
+import re
+import sys
+import traceback
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xxhash
+
+from operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed, meant
+from operators.language.collection.collection import Collection
+from operators.language.collection.variable import Delayed, delayed_below
+from operators.language.expr.arguments import checked_methods
+from operators.language.plan.logical import ROOT, Node, Source, walk
+from operators.language.plan.owners import own
+from operators.language.types.duration import nanoseconds
+from operators.language.types.schema import Schema
+from operators.location import NOWHERE, Location, at_frame, here
+
+ON_LATE = ("dead_letter", "advance")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")
+
+
+@dataclass(frozen=True)
+class ViewDecl:
+    """A named answer: its collection, and the columns that readers look rows up by."""
+
+    name: str
+    node: Node
+    key: tuple[str, ...]
+    where: Location = field(default=NOWHERE, compare=False)
+
+
+@checked_methods
+class App:
+    """A program: sources that change, and views on what follows from them.
+
+    name: lower-case letters, digits, _ and -; names topics and state. retain: how long the past of views can be read,
+    e.g. "10m" (`retain_ns` in nanoseconds of data time). on_late: what happens to an update behind the frontier:
+    "dead_letter" sends it to the dead-letter topic, "advance" moves it to the frontier; both are counted.
+    """
+
+    def __init__(self, name: str, *, retain: str | int = "10m", on_late: str = "dead_letter") -> None:
+        self.where = here()
+        self.name = _checked_name(name, "an app")
+        self.retain = retain
+        self.retain_ns = nanoseconds(retain, "retain")
+        if on_late not in ON_LATE:
+            hint = meant(str(on_late), ON_LATE)
+            raise WrongType(problem=f"on_late must be one of {listed(ON_LATE)}, not {on_late!r}{hint}")
+        self.on_late = on_late
+        self.sources: dict[str, Source] = {}
+        self.views: dict[str, ViewDecl] = {}
+        self.required: list[Node] = []
+
+    def source(self, name: str, schema: type[Schema]) -> Collection:
+        """Declare an input: a collection with the schema's columns. Where its updates come from is configuration."""
+        _checked_name(name, "a source")
+        if not (isinstance(schema, type) and issubclass(schema, Schema) and schema is not Schema):
+            raise WrongType(problem=f"source {name!r} needs a subclass of vn.Schema, not {schema!r}")
+        if name in self.sources:
+            raise NameClash(problem=f"source {name!r} is declared already, at {self.sources[name].where}")
+        self.sources[name] = Source(name, schema.row_type)
+        own(self.sources[name], self)
+        return Collection(self.sources[name])
+
+    def require(self, node: Node) -> None:
+        """Compute a collection although no view shows it: checks and probes are such."""
+        self.required.append(node)
+
+    def view(self, name: str, collection: Collection, *, key: str | Sequence[str] | None = None) -> Collection:
+        """Declare an answer that is kept up to date; `key`: the columns that rows are looked up by (default: all)."""
+        _checked_name(name, "a view")
+        if not isinstance(collection, Collection):
+            raise WrongType(problem=f"view {name!r} needs a collection, not {collection!r}")
+        if name in self.views:
+            raise NameClash(problem=f"view {name!r} is declared already, at {self.views[name].where}")
+        node = collection.node
+        if node.scope is not ROOT:
+            raise BadLoop(
+                problem=f"view {name!r} shows a collection from inside the body of fixpoint "
+                f"{node.scope.name!r}; use what the fixpoint returns"
+            )
+        for below in walk([node]):
+            if isinstance(below, Source) and self.sources.get(below.name) is not below:
+                raise ProgramError(problem=f"view {name!r} uses source {below.name!r} of another app ({below.where})")
+        names = collection.columns if key is None else (key,) if isinstance(key, str) else tuple(key)
+        if not names or len(set(names)) < len(names):
+            raise ProgramError(problem=f"the key of view {name!r} needs at least one column, each once, not {key!r}")
+        for column in names:
+            collection.schema.field(column, f"view {name!r}")
+        self.views[name] = ViewDecl(name, node, names, here())
+        return collection
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that change when an answer's meaning, a view's key or a source's columns do."""
+        sources = sorted((name, source.fingerprint) for name, source in self.sources.items())
+        views = sorted((name, view.node.fingerprint, view.key) for name, view in self.views.items())
+        variables = sorted((variable.name, variable.body.fingerprint) for variable in self.variables)
+        parts = (self.name, sources, views, *variables)
+        return xxhash.xxh3_128_hexdigest(repr(parts).encode())
+
+    @property
+    def variables(self) -> list[Delayed]:
+        """The delayed variables that views, checks and probes depend on. Raises ProgramError for one never set."""
+        return delayed_below([*(view.node for view in self.views.values()), *self.required])
+
+    def __repr__(self) -> str:
+        return f"App({self.name!r}, sources: {listed(self.sources)}, views: {listed(self.views)})"
+
+
+def load_program(program: str | Path, name: str = "<program>") -> App:
+    """Run a program and return its App. `program` is a path, or the program's text (then `name` stands for the file).
+
+    The program runs as a module of its own, with its directory on the import path meanwhile. Raises ProgramError,
+    with the program's line, when it cannot be read, raises, or does not build exactly one App with a view.
+    """
+    text = str(program)
+    if isinstance(program, Path) or "\n" not in text:
+        path = Path(program)
+        try:
+            source, file, folder = path.read_text("utf-8"), str(path), str(path.resolve().parent)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ProgramError(
+                problem=f"the program {path} cannot be read: {error}", where=Location(str(path), 0, "")
+            ) from error
+    else:
+        source, file, folder = text, name, ""
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    module = types.ModuleType("vernier_program")
+    module.__file__ = file
+    _run(source, file, folder, module)
+    apps = list({id(value): value for value in vars(module).values() if isinstance(value, App)}.values())
+    at = apps[-1].where if apps else Location(file, 0, "")
+    if len(apps) != 1:
+        raise ProgramError(problem=f"a program builds one vn.App, but this one has {len(apps)}", where=at)
+    if not apps[0].views:
+        raise ProgramError(problem=f"app {apps[0].name!r} has no view: app.view(name, collection, key=[...])", where=at)
+    _ = apps[0].variables  # all of which must be set by now
+    return apps[0]
+
+
+def _run(source: str, file: str, folder: str, module: types.ModuleType) -> None:
+    try:
+        code = compile(source, file, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        at = Location(file, error.lineno or 0, (error.text or "").strip())
+        raise ProgramError(problem=f"syntax error: {error.msg}", where=at) from error
+    # Schemas find their annotations, and pickles their classes, through sys.modules.
+    before, sys.modules[module.__name__] = sys.modules.get(module.__name__), module
+    if folder:
+        sys.path.insert(0, folder)
+    try:
+        exec(code, module.__dict__)
+    except ProgramError:
+        raise
+    except Exception as error:
+        lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        at = at_frame(file, lines[-1].lineno or 0) if lines else Location(file, 0, "")
+        raise ProgramError(problem=f"the program raised {type(error).__name__}: {error}", where=at) from error
+    finally:
+        if folder:
+            sys.path.remove(folder)
+        if before is None:
+            sys.modules.pop(module.__name__, None)
+        else:
+            sys.modules[module.__name__] = before
+
+
+def _checked_name(name: object, what: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise WrongType(problem=f"{name!r} is no name for {what}; use letters, digits, _ and -, a letter first")
+    return name

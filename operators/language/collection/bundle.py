@@ -1,0 +1,44 @@
+"""A bundle: several programs as one, so that they share sources and every arrangement that means the same.
+
+Sources of one name are one source and must have the same columns; views keep their names, which must differ.
+"""
+
+from collections.abc import Sequence
+
+from operators.errors import NameClash, WrongType, listed
+from operators.language.collection.app import App
+
+
+def bundle(apps: Sequence[App]) -> App:
+    """One app with the sources and views of all. Its name and `on_late` are the first one's, and it retains what
+    the longest does. Raises NameClash for two views of one name, WrongType for a source with different
+    columns or another on_late.
+    """
+    first = apps[0]
+    if len(apps) == 1:
+        return first
+    made = App(first.name, retain=max(app.retain_ns for app in apps), on_late=first.on_late)
+    for app in apps:
+        if app.on_late != first.on_late:
+            raise WrongType(
+                problem=f"app {app.name!r} has on_late={app.on_late!r}, but {first.name!r} has {first.on_late!r}; "
+                "programs of one service treat late updates alike",
+                where=app.where,
+            )
+        for name, source in app.sources.items():
+            known = made.sources.setdefault(name, source)
+            if known.schema != source.schema:
+                raise WrongType(
+                    problem=f"source {name!r} has the columns {source.schema} here and {known.schema} at {known.where}",
+                    where=source.where,
+                )
+        for name, view in app.views.items():
+            if name in made.views:
+                raise NameClash(
+                    problem=f"view {name!r} is in two programs of this service ({made.views[name].where}); it has "
+                    f"{listed(made.views)}",
+                    where=view.where,
+                )
+            made.views[name] = view
+        made.required += app.required
+    return made

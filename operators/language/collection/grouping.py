@@ -1,0 +1,131 @@
+"""Methods that look at all rows of a key at once."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+from operators.errors import NameClash, ProgramError, UnknownName, WrongType
+from operators.group_functions.multiplicities import Multiplicities
+from operators.group_functions.rows import ReduceRows, RowFunction
+from operators.language.collection.linear import Linear
+from operators.language.collection.multiplicities import is_set
+from operators.language.collection.reductions import Reduce, Threshold
+from operators.language.expr.arguments import checked_methods
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Column, Expr, ExprLike, Literal, named
+from operators.language.expr.functions import check_function
+from operators.language.plan.logical import Aggregate, Aggregation, Distinct, Node, Project
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import Schema, check_name
+
+C = TypeVar("C", bound=Linear)
+
+_ALL = "_all"
+"""The constant key of an aggregate over all rows; no program can name it."""
+
+
+class Grouping(Linear):
+    """The reductions."""
+
+    def distinct(self) -> Self:
+        """Each row that is present (multiplicity above 0) exactly once."""
+        made = Distinct(self.node)  # whose loop must still be open, needed or not
+        return self if is_set(self.node) else self._of(made)
+
+    def threshold(self, copies: int | Callable[[Any], Any]) -> Self:
+        """Each row whose multiplicity is at least `copies`, once; or with a multiplicity that a function makes of it.
+
+        A function gets an int64 array of multiplicities, none of them 0, and gives as many integers; 0 drops the row.
+        It must be pure, and what it raises stops the epoch as UserCodeFailed.
+        """
+        if isinstance(copies, int):
+            if isinstance(copies, bool) or not 1 <= copies < 2**63:
+                raise WrongType(problem=f"threshold takes a number of copies from 1 on, not {copies}")
+            return self.distinct() if copies == 1 else self._of(Threshold(self.node, copies))
+        check_function(copies, "threshold")
+        return self._of(Reduce(self.node, self.columns, Multiplicities(copies)))
+
+    def group_by(self, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[Self]":
+        """Group rows by columns or named values, for `.agg(...)`; nulls are one group. Without keys: all rows."""
+        self._check_texts(named_keys, "group_by")
+        pairs = named(keys, named_keys, "group_by")
+        for name, expr in pairs:
+            check_name(name, "a key of group_by")
+            bind(expr, self.schema)
+        return Grouped(self, pairs)
+
+    def reduce(self, fn: RowFunction, *, keys: Sequence[str | Expr] | str | Expr = (), returns: type[Schema]) -> Self:
+        """Rows that a function makes of all rows of a key: `fn(key, rows)` is called for each key whose rows changed.
+
+        key: a tuple of the columns `keys`; rows: [(row, multiplicity), ...], each row a tuple of the other columns,
+        in their order, each once, multiplicities of either sign. It gives tuples of the columns of `returns`, or
+        (tuple, multiplicity) pairs, any number of them. The result has the keys' columns, then those. The function must
+        be pure; what it raises stops the epoch as UserCodeFailed. O(rows of the key) a call, once for each data time
+        at which the key changed.
+        """
+        given = (keys,) if isinstance(keys, (str, Expr)) else tuple(keys)
+        return self.group_by(*given).reduce(fn, returns=returns)
+
+
+@checked_methods
+class Grouped(Generic[C]):
+    """A collection with its grouping keys; `.agg(...)` or `.reduce(...)` make a collection of it again."""
+
+    def __init__(self, collection: C, keys: list[tuple[str, Expr]]) -> None:
+        self._collection, self._keys = collection, keys
+
+    def agg(self, *unnamed: object, **aggregates: Aggregation) -> C:
+        """One row for each group: its keys, then the named aggregates, e.g. `.agg(n=vn.count(), low=vn.min("price"))`.
+
+        A group exists while any of its rows has a multiplicity other than 0 (a sum of 0 is a row).
+        """
+        if unnamed or not aggregates:
+            raise ProgramError(problem="agg takes named aggregates: .agg(n=vn.count())")
+        for name, aggregate in aggregates.items():
+            check_name(name, "an aggregate")
+            if not isinstance(aggregate, Aggregation):
+                raise WrongType(problem=f"{name} must be an aggregate such as vn.count(), not {aggregate!r}")
+        node, names = self._keyed()
+        for name in aggregates:
+            if name in names or name in dict(self._keys):
+                raise NameClash(problem=f"{name!r} is a key and an aggregate; give one of them another name")
+        grouped = Aggregate(node, names, tuple(aggregates.items()))
+        return self._shown(grouped, names, [(name, Column(name)) for name in aggregates])
+
+    def reduce(self, fn: RowFunction, *, returns: type[Schema]) -> C:
+        """What `fn` makes of each group: see Collection.reduce. Rows are keys, then the columns of `returns`."""
+        check_function(fn, "reduce")
+        if not (isinstance(returns, type) and issubclass(returns, Schema) and returns is not Schema):
+            raise WrongType(problem=f"reduce needs returns=, a subclass of vn.Schema, not {returns!r}")
+        for name in returns.row_type.names:
+            if name in dict(self._keys):
+                raise NameClash(problem=f"{name!r} is a key and a column of returns=; give one of them another name")
+        node, names = self._keyed()
+        reduced = Reduce(node, names, ReduceRows(fn, returns.row_type))
+        return self._shown(reduced, names, [(name, Column(name)) for name in returns.row_type.names])
+
+    def _keyed(self) -> tuple[Node, tuple[str, ...]]:
+        """The rows with their keys as columns, and the names of those.
+
+        Computed keys stand beside the columns: a group sees the columns, and rows that differ stay different.
+        """
+        node = self._collection.node
+        pairs = self._keys or [(_ALL, Literal(0, Int64()))]
+        if all(expr.column == name for name, expr in pairs):
+            return node, tuple(name for name, _ in pairs)
+        hidden = [(name if expr.column == name else f"key {name}", expr) for name, expr in pairs]
+        kept = [(name, Column(name)) for name in node.schema.names]
+        node = Project(node, (*(pair for pair in hidden if pair[0] not in node.schema.names), *kept))
+        return node, tuple(name for name, _ in hidden)
+
+    def _shown(self, grouped: Node, names: tuple[str, ...], values: list[tuple[str, Expr]]) -> C:
+        """The groups with their keys under the names that the program gave them."""
+        outputs = [*((name, Column(key)) for (name, _), key in zip(self._keys, names)), *values]
+        if tuple(name for name, _ in outputs) == grouped.schema.names:
+            return self._collection._of(grouped)
+        return self._collection._of(Project(grouped, tuple(outputs)))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        hint = f".agg(n=vn.{name}(...))" if name in ("count", "sum", "min", "max", "avg") else ".agg(n=vn.count())"
+        raise UnknownName(problem=f"a grouped collection has no {name!r}; it has agg and reduce: {hint}")

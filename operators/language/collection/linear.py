@@ -1,0 +1,125 @@
+"""Row-wise methods of collections: each output row comes of one input row, multiplicities multiply."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
+
+from operators.errors import ProgramError, WrongType, listed
+from operators.language.collection.rows import Rows, check_collection, column_name, conform
+from operators.language.collection.temporal import Temporal
+from operators.language.expr.expression import Column, Expr, ExprLike, as_expr, named
+from operators.language.plan.explode import Explode
+from operators.language.plan.linear_nodes import Expand
+from operators.language.plan.logical import Filter, Negate, Union
+from operators.language.plan.rowcode import RowFunction
+from operators.language.plan.tables import TableFunction, repeat_row
+from operators.language.types.schema import RowType, Schema
+from operators.location import here
+
+
+class Linear(Temporal):
+    """The linear operators; chains of them run as one pass."""
+
+    def select(self, *columns: str | Expr, **named_columns: str | ExprLike) -> Self:
+        """One row for each row: the given columns and values, in order. Text names a column; multiplicities stay."""
+        self._check_texts(named_columns, "select")
+        pairs = named(columns, named_columns, "select")
+        if not pairs:
+            raise ProgramError(problem=f"select needs at least one column (there are {listed(self.columns)})")
+        return self._project(pairs)
+
+    def with_columns(self, *columns: Expr, **named_columns: str | ExprLike) -> Self:
+        """All columns, with the given ones added behind them or, where the name exists, put in their place."""
+        self._check_texts(named_columns, "with_columns")
+        new = dict(named(columns, named_columns, "with_columns"))
+        kept = [(name, new.pop(name, Column(name))) for name in self.columns]
+        return self._project([*kept, *new.items()])
+
+    def rename(self, mapping: Mapping[str, str] | None = None, /, **names: str) -> Self:
+        """Rename columns: `rename(old="new")` or `rename({"old": "new"})`; the order stays."""
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise WrongType(problem='rename takes rename(old="new") or rename({"old": "new"})')
+        changes = {**(mapping or {}), **names}
+        for old, new in changes.items():
+            self.schema.field(old)
+            if not isinstance(new, str):
+                raise WrongType(problem=f"the new name of column {old!r} must be text, not {new!r}")
+        return self._project([(changes.get(name, name), Column(name)) for name in self.columns])
+
+    def drop(self, *columns: str | Expr) -> Self:
+        """All columns but these; rows that become equal stay as many as they were."""
+        dropped = [self.schema.field(column_name(name, "drop")).name for name in columns]
+        return self._project([(name, Column(name)) for name in self.columns if name not in dropped])
+
+    def cast(self, mapping: Mapping[str, Any] | None = None, /, **types: Any) -> Self:
+        """Convert columns (see Expr.cast): `cast(a=vn.Float64)`; with `a=vn.Int64 | None` it may hold nulls."""
+        changes = {**(mapping or {}), **types}
+        for name in changes:
+            self.schema.field(name)
+        exprs = [(name, Column(name).cast(changes[name]) if name in changes else Column(name)) for name in self.columns]
+        return self._project(exprs)
+
+    def filter(self, *conditions: ExprLike) -> Self:
+        """The rows for which all conditions are true (not false, not null)."""
+        if not conditions:
+            raise ProgramError(problem='filter needs a condition: .filter(col("a") > 1)')
+        result = self
+        for condition in conditions:
+            if isinstance(condition, str):
+                raise WrongType(problem=f"filter takes an expression, not text; did you mean col({condition!r})?")
+            result = result._of(Filter(result.node, as_expr(condition)))
+        return result
+
+    def flat_map(
+        self,
+        function: TableFunction | Callable[[Any], Iterable[Any]],
+        *,
+        returns: type[Schema] | RowType | None = None,
+    ) -> Self:
+        """The rows that `function` makes of each row; multiplicities carry over (and multiply, see repeat_row).
+
+        `function` is a table function such as `vn.generate_series("low", "high")`, which adds a column to each row,
+        or one of the program: called with the row as a named tuple, it gives an iterable of tuples or dicts with the
+        columns of the schema `returns`. It must be deterministic, and runs in Python once for each change of a row.
+        """
+        if isinstance(function, TableFunction):
+            if returns is not None:
+                raise WrongType(problem=f"flat_map({function.name}(...)) knows its columns; leave out returns=")
+            return self._of(Expand(self.node, function))
+        row = returns if isinstance(returns, RowType) else getattr(returns, "row_type", None)
+        if not isinstance(row, RowType) or not row.fields:
+            raise WrongType(
+                problem="flat_map(function, returns=...) needs the schema of the rows that the function gives: "
+                f"a subclass of vn.Schema, not {returns!r}"
+            )
+        return self._of(Expand(self.node, RowFunction(function, row, here())))
+
+    def explode(self, column: str, *, name: str | None = None, index_name: str | None = None) -> Self:
+        """A row for each element of the List in `column`, with the other columns beside it; none for null and [].
+
+        The element comes in the list's place, as `name` or under the list's own name; `index_name` adds behind it
+        where it stood, counted from 0.
+        """
+        column = column_name(column, "explode")
+        return self._of(Expand(self.node, Explode(column, name or column, index_name)))
+
+    def map_diff(self, factor: str | ExprLike) -> Self:
+        """The same rows, each multiplicity times an integer or an Int64 expression (text names a column; null: 0)."""
+        return self._of(Expand(self.node, repeat_row(factor)))
+
+    def union(self, *others: Rows) -> Self:
+        """All rows of all collections; multiplicities add up. Columns go by name; their types must be equal."""
+        everything: list[Rows] = [self, *others]
+        for collection in everything:
+            check_collection(collection, "union")
+        if not others:
+            return self
+        fields = [
+            (f.name, f.type, f.nullable or any(f.name in c.schema and c.schema.field(f.name).nullable for c in others))
+            for f in self.schema.fields
+        ]
+        target = RowType(fields)
+        return self._of(Union(tuple(conform(collection.node, target, "the union") for collection in everything)))
+
+    def negate(self) -> Self:
+        """All rows with negated multiplicities: `a.union(b.negate())` subtracts."""
+        return self._of(Negate(self.node))

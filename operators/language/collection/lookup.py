@@ -1,0 +1,65 @@
+"""lookup: the half of a join that follows its left side alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from operators.errors import BadLoop, NameClash, listed
+from operators.language.collection.joins import Joins, join_keys
+from operators.language.collection.matching import without_nulls
+from operators.language.collection.rows import Rows, check_collection
+from operators.language.plan.logical import ROOT, Join, Node, Params
+from operators.language.types.schema import RowType
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup(Node):
+    """Each change of the left side of `pairs` with the right side's rows at the change's time."""
+
+    kind: ClassVar[str] = "lookup"
+    pairs: Join
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.pairs.inputs
+
+    def params(self) -> Params:
+        return self.pairs.params()
+
+    def _schema(self) -> RowType:
+        return self.pairs.schema
+
+
+class Lookups(Joins):
+    """Joins that do not look back."""
+
+    def lookup(
+        self,
+        other: Rows,
+        on: str | Sequence[str] | None = None,
+        *,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+    ) -> Self:
+        """Each change of this collection at time t with what `other` holds at t; multiplicities multiply.
+
+        What `other` becomes later revises nothing: an order keeps the price of its time. So a row that is taken back
+        meets what `other` holds then, which suits collections that only grow. Keys and columns as in `join`. Outside
+        loops only. Cost: `other` is arranged, this collection is not kept, and a change of `other` costs no pairs.
+        """
+        check_collection(other, "lookup")
+        left_keys, right_keys = join_keys(on, left_on, right_on, "lookup")
+        self._check_columns(left_keys, "the left side of the lookup")
+        other._check_columns(right_keys, "the right side of the lookup")
+        if on is None and left_keys == right_keys:
+            raise NameClash(
+                problem=f"both keys are named {listed(left_keys)}; write on={list(left_keys)} and they come once"
+            )
+        for node in (self.node, other.node):
+            if node.scope is not ROOT:
+                raise BadLoop(
+                    problem=f"lookup inside the body of fixpoint {node.scope.name!r}: a loop is taken to its limit at "
+                    "each data time afresh, which a lookup would not follow; use join"
+                )
+        pairs = Join(without_nulls(self.node, left_keys), without_nulls(other.node, right_keys), left_keys, right_keys)
+        return self._of(Lookup(pairs))

@@ -1,0 +1,71 @@
+"""What a plan's structure says about multiplicities: never negative, or never above 1 either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from operators.language.collection.reductions import Copies, Reduce, Threshold
+from operators.language.expr.expression import Nullability
+from operators.language.plan.linear_nodes import Expand, Later
+from operators.language.plan.logical import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    LoopResult,
+    Node,
+    Present,
+    Project,
+    Union,
+    walk,
+)
+
+_SETS = (Distinct, Threshold, Present, Aggregate)
+
+
+def is_positive(node: Node) -> bool:
+    """Whether the structure rules out negative multiplicities: all stems from distincts, aggregates and their like.
+
+    O(nodes below). A loop's variable counts as not positive, since its body is not known before the loop is built.
+    """
+    return _holds(node, _makes_positive, _keeps_positive)
+
+
+def is_set(node: Node) -> bool:
+    """Whether the structure rules out multiplicities other than 0 and 1, so that a distinct would change nothing."""
+    return _holds(node, lambda one: isinstance(one, _SETS), lambda one: isinstance(one, (Filter, LoopResult)))
+
+
+def is_unique(node: Node, keys: Sequence[str]) -> bool:
+    """Whether the structure rules out that a key is there more than once: what has these columns has no others, and a
+    multiplicity of 0 or 1."""
+    if isinstance(node, (Aggregate, Present)):
+        return set(node.keys) <= set(keys)
+    if isinstance(node, (Distinct, Threshold)) and set(node.schema.names) <= set(keys):
+        return True
+    if isinstance(node, (Filter, Distinct)):
+        return is_unique(node.input, keys)
+    if isinstance(node, Project):
+        plain = {name: expr.part if isinstance(expr, Nullability) else expr for name, expr in node.exprs}
+        columns = [plain[key].column for key in keys]
+        return is_unique(node.input, [column for column in columns if column is not None])
+    return isinstance(node, LoopResult) and is_unique(node.loop.bodies[node.index], keys)
+
+
+def _makes_positive(node: Node) -> bool:
+    return isinstance(node, (*_SETS, Copies)) or (isinstance(node, Reduce) and node.spec.positive)
+
+
+def _keeps_positive(node: Node) -> bool:
+    if isinstance(node, Expand):
+        return node.table.positive
+    return isinstance(node, (Project, Filter, Union, Join, Later, LoopResult))
+
+
+def _holds(node: Node, makes: Callable[[Node], bool], keeps: Callable[[Node], bool]) -> bool:
+    """Whether a property that some nodes have, whatever their inputs, and that others keep, reaches `node`."""
+    known: dict[int, bool] = {}
+    for below in walk([node]):
+        inputs = below.loop.bodies if isinstance(below, LoopResult) else below.inputs
+        known[id(below)] = makes(below) or (keeps(below) and all(known[id(part)] for part in inputs))
+    return known[id(node)]

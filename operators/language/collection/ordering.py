@@ -1,0 +1,193 @@
+"""Methods that look along an order: the first rows, ranks, neighbours, running sums."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from operators.errors import ProgramError, WrongType
+from operators.group_functions.logic import LogicSpec
+from operators.group_functions.ordered import DenseRank, Rank, RowNumber, Shift, TopK
+from operators.group_functions.running import RunningSum
+from operators.language.collection.joins import Joins
+from operators.language.collection.reductions import Reduce
+from operators.language.collection.rows import column_name
+from operators.language.expr.evaluate import bind
+from operators.language.expr.expression import Call, Cast, Column, Expr, Literal, as_expr
+from operators.language.expr.order import Order, Orders
+from operators.language.plan.logical import Node, Project
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import RowType, check_name
+
+Columns = str | Expr | Sequence[str | Expr]
+By = str | Expr | Order
+ByList = By | Sequence[By]
+
+_ALL = "_all"
+"""The constant key where no key is given; no program can name it."""
+_OF_INTEGERS = ("Float64", "Decimal", "TimestampNs")
+"""Types whose columns take an integer for a default."""
+_PARTS = 256
+"""Parts of all rows whose first ones are found before those of all."""
+MOST = 2**31
+"""Beyond this number of rows or places a program is taken for wrong."""
+
+
+class Ordering(Joins):
+    """The operators on ordered groups.
+
+    All of them take `by`, the order: columns as text, `col("a").desc()` or several of them in a list, and `within`, the
+    columns whose values make a group (none: all rows are one). They see present rows, and a row of multiplicity n as
+    n copies. Upwards nulls come first, downwards last. Rows that the order leaves equal stand in the ascending order
+    of all their columns, so that answers never depend on how rows came. A change costs O(rows of its group).
+    """
+
+    def top_k(self, n: int, *, by: ByList, within: Columns = ()) -> Self:
+        """The first n copies of each group in the order `by`: a row comes as often as it is there, up to the n-th.
+
+        Of all rows together (without `within`) the first of some hundred parts are found first, on all workers.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST:
+            raise WrongType(problem=f"top_k takes a number of rows from 1 to {MOST}, not {n!r}")
+        grouped, order = self._group(by, within, "top_k")
+        rows = self if grouped or n > _PARTS else self._in_parts(TopK(order, n))
+        return rows._along(TopK(order, n), grouped, None)
+
+    def rank(self, *, by: ByList, within: Columns = (), name: str = "rank") -> Self:
+        """SQL's RANK as a further column: 1 + the copies of smaller order; equal ones share it, a gap follows."""
+        grouped, order = self._group(by, within, "rank")
+        return self._along(Rank(order, name), grouped, name)
+
+    def dense_rank(self, *, by: ByList, within: Columns = (), name: str = "dense_rank") -> Self:
+        """SQL's DENSE_RANK as a further column: 1 + the number of smaller values of the order, without gaps."""
+        grouped, order = self._group(by, within, "dense_rank")
+        return self._along(DenseRank(order, name), grouped, name)
+
+    def row_number(self, *, by: ByList, within: Columns = (), name: str = "row_number") -> Self:
+        """SQL's ROW_NUMBER as a further column: 1, 2, 3 …; each copy of a row becomes a row with its own number.
+
+        More than 2**26 copies in a group are an error, here and where else copies become rows.
+        """
+        grouped, order = self._group(by, within, "row_number")
+        return self._along(RowNumber(order, name), grouped, name)
+
+    def lag(
+        self,
+        column: str | Expr,
+        n: int = 1,
+        *,
+        by: ByList,
+        within: Columns = (),
+        name: str = "lag",
+        default: Any = None,
+    ) -> Self:
+        """The value of `column` n copies earlier in the order as a further column; `default` where there is none."""
+        return self._shift(column, n, by, within, name, default, "lag")
+
+    def lead(
+        self,
+        column: str | Expr,
+        n: int = 1,
+        *,
+        by: ByList,
+        within: Columns = (),
+        name: str = "lead",
+        default: Any = None,
+    ) -> Self:
+        """The value of `column` n copies later in the order as a further column; `default` where there is none."""
+        return self._shift(column, n, by, within, name, default, "lead")
+
+    def running_sum(self, column: str | Expr, *, by: ByList, within: Columns = (), name: str = "running_sum") -> Self:
+        """The sum of `column` up to and including each copy, as a further column; each copy is a row of its own.
+
+        Of Int64, Decimal (the sum has ten digits more, 38 at most) or Float64. Nulls add nothing; the sum is null while
+        all values so far are. A sum that does not fit its type is AggregateOverflow, which names the group. Float64 is
+        added up in the order, rounding each time.
+        """
+        grouped, order = self._group(by, within, "running_sum")
+        return self._along(RunningSum(order, name, self._summand(column, grouped, "running_sum")), grouped, name)
+
+    def _shift(
+        self, column: str | Expr, n: int, by: ByList, within: Columns, name: str, default: Any, what: str
+    ) -> Self:
+        if isinstance(n, bool) or not isinstance(n, int) or not -MOST <= n <= MOST:
+            raise WrongType(problem=f"{what} looks a number of places away, {-MOST} to {MOST}, not {n!r}")
+        grouped, order = self._group(by, within, what)
+        value = self._summand(column, grouped, what)
+        given = None if default is None else self._default(value, default, what)
+        step = n if what == "lag" else -n
+        return self._along(Shift(order, name, value, step, given), grouped, name)
+
+    def _summand(self, column: str | Expr, grouped: tuple[str, ...], what: str) -> str:
+        name = self.schema.field(column_name(column, what)).name
+        if name in grouped:
+            raise WrongType(problem=f"{what} of {name!r}: it is a key of within=, so all its values are equal")
+        return name
+
+    def _default(self, column: str, value: Any, what: str) -> Expr:
+        """A default for a column, of its type."""
+        kind, expr = self.schema.field(column).type, as_expr(value)
+        found = bind(expr, self.schema)
+        if found.kind in (None, kind):
+            return expr if found.kind else Cast(expr, kind)
+        if type(found.type) is not type(kind) and not (found.type == Int64() and kind.name in _OF_INTEGERS):
+            raise WrongType(problem=f"the default of {what} must fit {column!r}, {kind}, but is {value!r}")
+        return Cast(expr, kind)
+
+    def _in_parts(self, spec: LogicSpec) -> Self:
+        """What the logic gives of parts of all rows, which a hash of the row makes: a change costs one part's rows."""
+        kept = tuple((name, Column(name)) for name in self.columns)
+        part = Call("hash", tuple(Column(name) for name in self.columns)) % _PARTS
+        parts = Reduce(Project(self.node, (("_part", part), *kept)), ("_part",), spec)
+        return self._of(Project(parts, kept))
+
+    def _group(self, by: ByList, within: Columns, what: str) -> tuple[tuple[str, ...], Orders]:
+        """The keys of the groups and the order in them; a key is the same in all of a group and orders nothing."""
+        grouped = keys(within, self.schema, f"within= of {what}")
+        order = tuple(one for one in orders(by, self.schema, what) if one[0] not in grouped)
+        if not order:
+            raise WrongType(problem=f"{what} is ordered by keys of within= alone, which are equal in all of a group")
+        return grouped, order
+
+    def _along(self, spec: LogicSpec, grouped: tuple[str, ...], new: str | None) -> Self:
+        """The rows as the logic gives them, in the order of the columns, with its `new` one."""
+        if new is not None:
+            check_name(new, "the new column")
+        node = grouped_by(self.node, grouped, spec)
+        names = self.columns if new is None else (*self.columns, new)
+        if node.schema.names == names:
+            return self._of(node)
+        return self._of(Project(node, tuple((name, Column(name)) for name in names)))
+
+
+def grouped_by(node: Node, grouped: tuple[str, ...], spec: LogicSpec) -> Node:
+    """The logic on groups of equal keys; without keys on all rows, and then the output begins with a constant key."""
+    if grouped:
+        return Reduce(node, grouped, spec)
+    kept = tuple((name, Column(name)) for name in node.schema.names)
+    return Reduce(Project(node, ((_ALL, Literal(0, Int64())), *kept)), (_ALL,), spec)
+
+
+def orders(by: ByList, row: RowType, what: str) -> Orders:
+    """The order that the argument `by` of the method `what` says: one column or several, each as text, col() or Order.
+
+    Raises ProgramError when it is empty or has a column twice, UnknownColumn and WrongType.
+    """
+    given: Iterable[By] = (by,) if isinstance(by, (str, Expr, Order)) else tuple(by)
+    pairs: list[tuple[str, bool]] = []
+    for one in given:
+        column, descending = (one.column, one.descending) if isinstance(one, Order) else (one, False)
+        name = row.field(column_name(column, what)).name
+        if name in dict(pairs):
+            raise ProgramError(problem=f"{what} is ordered by {name!r} twice")
+        pairs.append((name, descending))
+    if not pairs:
+        raise ProgramError(problem=f'{what} needs an order: by="column" or by=[col("column").desc(), ...]')
+    return tuple(pairs)
+
+
+def keys(within: Columns, row: RowType, what: str) -> tuple[str, ...]:
+    """The names of key columns from an argument such as `within`; none means all rows together."""
+    given = (within,) if isinstance(within, (str, Expr)) else tuple(within)
+    names = tuple(row.field(column_name(one, what)).name for one in given)
+    if len(set(names)) < len(names):
+        raise WrongType(problem=f"{what} has a key column twice: {', '.join(names)}")
+    return names

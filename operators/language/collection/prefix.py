@@ -1,0 +1,175 @@
+"""Prefix sums over large ordered domains, at the positions where they are asked for.
+
+A position belongs to one block of 16**l positions for each level l; a prefix is at most 15 blocks of each level. So a
+row counts in its blocks, a question adds up the blocks of its prefix, and either costs the levels, not the positions.
+Sums are linear, so the sum of a block is kept as the multiplicity of the row that stands for it.
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from operators.errors import BadValue, NameClash, WrongType
+from operators.language.collection.matching import pick
+from operators.language.collection.ordering import Columns, keys
+from operators.language.collection.rows import Rows, check_collection, column_name
+from operators.language.collection.timejoins import TimeJoins
+from operators.language.expr.evaluate import Heap
+from operators.language.expr.expression import Column, Expr, Literal, Nullability
+from operators.language.plan.buckets import ordinal, present
+from operators.language.plan.linear_nodes import Expand
+from operators.language.plan.logical import Aggregate, Aggregation, Join, Node, Project, Union
+from operators.language.plan.tables import Expanded, Expansion, RepeatRow, TableFunction, spread
+from operators.language.types.scalars import Int64, Words, spell
+from operators.language.types.schema import RowType, check_name
+
+_DIGIT = 4
+"""Bits of a position for each level of blocks: changes cost fewer blocks with more bits, questions more of them."""
+_LEVEL, _BLOCK, _VALUE = "_level", "_block", "_value"
+"""Hidden columns; no program can name them."""
+
+
+class Prefixes(TimeJoins):
+    """Prefix sums."""
+
+    def prefix_sum(
+        self,
+        column: str | Expr,
+        *,
+        at: Rows,
+        by: str | Expr,
+        within: Columns = (),
+        name: str = "prefix_sum",
+        bits: int = 64,
+    ) -> Self:
+        """The rows of `at`, each with the sum of `column` over the rows here whose `by` is not greater than its own.
+
+        Both collections have the columns `by` (Int64, TimestampNs or Date) and `within`, whose values must be equal;
+        nulls of `within` are equal. Rows weigh by their multiplicity; null values and rows with a null `by` add
+        nothing, and the sum over nothing is 0. The sum is Int64; that of a block of positions, or of a prefix, that
+        does not fit is an error. `bits`: positions are in [0, 2**bits), or, with 64, any; fewer of them cost less.
+        Cost: bits / 4 updates for a change here, up to 4 * bits for a question that comes or goes, and one for each
+        question whose sum changes.
+        """
+        check_collection(at, "prefix_sum")
+        check_name(name, "the new column")
+        if name in at.schema:
+            raise NameClash(problem=f"at= of prefix_sum has a column {name!r} already; give the sum another name=")
+        value = self.schema.field(column_name(column, "prefix_sum"))
+        place = ordinal(self.schema.field(column_name(by, "prefix_sum")), "prefix_sum")
+        groups = keys(within, self.schema, "within= of prefix_sum")
+        if value.type != Int64():
+            raise WrongType(problem=f"prefix_sum adds Int64, but {value.name!r} is {value.type}; cast it")
+        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= 64:
+            raise WrongType(problem=f"prefix_sum takes bits from 1 to 64, not {bits!r}")
+        if place.name in groups:
+            raise WrongType(problem=f"prefix_sum by {place.name!r} cannot have it in within=, too")
+        target = self._asked(at, (*groups, place.name))
+        block = (*groups, _LEVEL, _BLOCK)
+        here: Node = Expand(_typed(self.node, target, (_VALUE, Column(value.name))), RepeatRow(Column(_VALUE)))
+        here = pick(Expand(here, Blocks(place.name, bits, False)), block)
+        questions = _retyped(at.node, target)
+        asked = Aggregate(questions, target.names, ())
+        parts = pick(
+            Join(Expand(asked, Blocks(place.name, bits, True)), here, block, block, null_safe=True), target.names
+        )
+        counted = Union(
+            (_typed(asked, target, (_VALUE, Literal(0, Int64()))), _typed(parts, target, (_VALUE, Literal(1, Int64()))))
+        )
+        sums = Aggregate(counted, target.names, ((name, Aggregation("sum", Column(_VALUE))),))
+        answered = Join(questions, sums, target.names, target.names, null_safe=True)
+        outputs = [(f.name, _back(f.name, f.nullable, target)) for f in at.schema.fields]
+        return self._of(Project(answered, (*outputs, (name, Column(name)))))
+
+    def _asked(self, at: Rows, names: Sequence[str]) -> RowType:
+        """The columns that a question has: of equal types on both sides, nullable where either side is."""
+        columns = []
+        for name in names:
+            here, there = self.schema.field(name), at.schema.field(name, "at= of prefix_sum")
+            if here.type != there.type:
+                found = f"{spell(here.type, here.nullable)} here and {spell(there.type, there.nullable)} in at="
+                raise WrongType(problem=f"prefix_sum: {name!r} is {found}; cast one of them")
+            columns.append((name, here.type, here.nullable or there.nullable))
+        return RowType(columns)
+
+
+class Blocks(TableFunction):
+    """All columns, and the level and number of each block that the position is in, or that its prefix is made of.
+
+    Positions are taken as unsigned numbers of `bits` bits; all int64 are, in order, for 64.
+    """
+
+    name = "blocks"
+
+    def __init__(self, on: str, bits: int, prefix: bool) -> None:
+        self.on, self.bits, self.prefix = on, bits, prefix
+
+    def key(self) -> tuple[object, ...]:
+        """See TableFunction."""
+        return (self.name, self.on, self.bits, self.prefix)
+
+    def schema(self, row: RowType) -> RowType:
+        """See TableFunction."""
+        kept = [(f.name, f.type, f.nullable) for f in row.fields]
+        return RowType([*kept, (_LEVEL, Int64(), False), (_BLOCK, Int64(), False)])
+
+    def source_words(self, row: RowType) -> tuple[int, ...]:
+        """See TableFunction."""
+        return (*range(row.width), -1, -1)
+
+    def compile(self, row: RowType) -> Expansion:
+        """See TableFunction. O(rows * bits)."""
+        field, bits = row.field(self.on), self.bits
+
+        def expand(rows: Words, heap: Heap) -> Expanded:
+            alive, places = present(rows, field)
+            if bits < 64 and len(places) and not 0 <= int(places.min()) <= int(places.max()) < 1 << bits:
+                wrong = places[(places < 0) | (places >= 1 << bits)][0]
+                raise BadValue(column=field.name, problem=f"{wrong} is outside of [0, 2**{bits}) of prefix_sum")
+            unsigned = places.view(np.uint64) if bits < 64 else places.view(np.uint64) ^ np.uint64(1 << 63)
+            levels = -(-bits // _DIGIT)
+            shifts = np.arange(levels, dtype=np.uint64) * np.uint64(_DIGIT)
+            if self.prefix:
+                # [0, u] is u itself and, at each level, the blocks in front of the one of u in the same greater block.
+                at = unsigned[:, None] >> shifts
+                digit = at & np.uint64(2**_DIGIT - 1)
+                cell, nth = spread(digit.astype(np.int64).ravel())
+                block = (at - digit).ravel()[cell] + nth.astype(np.uint64)
+                parent = np.concatenate((np.arange(len(places)), cell // levels))
+                level = np.concatenate((np.zeros(len(places), np.int64), cell % levels))
+                block = np.concatenate((unsigned, block))
+            else:
+                parent, level = spread(np.full(len(places), levels))
+                block = unsigned[parent] >> shifts[level]
+            made = np.column_stack((rows[alive[parent]], level, block.view(np.int64)))
+            return Expanded(alive[parent], made)
+
+        return expand
+
+
+def _typed(node: Node, target: RowType, *more: tuple[str, Expr]) -> Node:
+    """The columns of a question, and more."""
+    return Project(node, (*((f.name, _nullable(f.name, node.schema, f.nullable)) for f in target.fields), *more))
+
+
+def _retyped(node: Node, target: RowType) -> Node:
+    """All columns, those of a question as nullable as both sides need."""
+    if all(node.schema.field(f.name) == f for f in target.fields):
+        return node
+    exprs = [
+        (f.name, _nullable(f.name, node.schema, f.nullable or (f.name in target and target.field(f.name).nullable)))
+        for f in node.schema.fields
+    ]
+    return Project(node, tuple(exprs))
+
+
+def _nullable(name: str, row: RowType, nullable: bool) -> Expr:
+    return Nullability(Column(name), True) if nullable and not row.field(name).nullable else Column(name)
+
+
+def _back(name: str, nullable: bool, target: RowType) -> Expr:
+    """A column as nullable as it was in the question."""
+    if name in target and target.field(name).nullable and not nullable:
+        return Nullability(Column(name), False)
+    return Column(name)

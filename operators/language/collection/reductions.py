@@ -1,0 +1,72 @@
+"""Nodes of reductions: by a logic, which is any function of the rows of a key, and by multiplicities alone."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from operators.group_functions.logic import LogicSpec
+from operators.language.plan.logical import Node, Params
+from operators.language.types.schema import RowType
+
+
+@dataclass(frozen=True, eq=False)
+class Threshold(Node):
+    """Each row whose multiplicity is at least `copies` (1 or more), once."""
+
+    kind: ClassVar[str] = "threshold"
+    input: Node
+    copies: int
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (self.copies,)
+
+
+@dataclass(frozen=True, eq=False)
+class Copies(Node):
+    """The rows whose multiplicity is above 0, as often as they are there."""
+
+    kind: ClassVar[str] = "copies"
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce(Node):
+    """What the logic makes of the rows of each key: the key's columns, then those that the logic adds.
+
+    `keys` are columns of the input, at least one; the logic sees all other columns, in order.
+    """
+
+    kind: ClassVar[str] = "reduce"
+    input: Node
+    keys: tuple[str, ...]
+    spec: LogicSpec
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (self.keys, self.spec.name, self.spec.key())
+
+    @property
+    def key_row(self) -> RowType:
+        """The key's columns."""
+        return self.input.schema.take(self.keys)
+
+    @property
+    def val_row(self) -> RowType:
+        """The columns that the logic sees."""
+        row = self.input.schema
+        return row.take([name for name in row.names if name not in self.keys])
+
+    def _schema(self) -> RowType:
+        key, val = self.key_row, self.val_row
+        parts = (*key.fields, *self.spec.schema(key, val).fields)
+        return RowType((f.name, f.type, f.nullable) for f in parts)

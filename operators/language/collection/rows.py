@@ -1,0 +1,114 @@
+"""What all collections have, whatever can be done with them: a node of the logical plan, and errors that help."""
+
+from collections.abc import Iterable, Mapping
+from typing import NoReturn, Self
+
+from operators.errors import UnknownColumn, UnknownName, WrongType
+from operators.language.collection.names import no_method
+from operators.language.expr.arguments import checked_methods
+from operators.language.expr.expression import Column, Expr, Nullability
+from operators.language.plan.logical import Node, Project
+from operators.language.types.schema import RowType, check_name
+
+
+class Rows:
+    """A multiset of rows that changes over time; the families of operators add methods to it (see Collection)."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        checked_methods(cls)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    @property
+    def schema(self) -> RowType:
+        """The columns with their types."""
+        return self.node.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return self.node.schema.names
+
+    def _of(self, node: Node) -> Self:
+        """The collection of another node."""
+        return type(self)(node)
+
+    def _project(self, pairs: list[tuple[str, Expr]]) -> Self:
+        for name, _ in pairs:
+            check_name(name, "a column")
+        return self._of(Project(self.node, tuple(pairs)))
+
+    def _check_columns(self, names: Iterable[str], what: str) -> None:
+        for name in names:
+            self.schema.field(name, what)
+
+    def _check_texts(self, values: Mapping[str, object], what: str) -> None:
+        """Raise UnknownColumn for a value given as text that names no column: often the text itself is meant."""
+        for name, value in values.items():
+            if isinstance(value, str) and value not in self.columns:
+                unknown = UnknownColumn.of(value, self.columns)
+                raise UnknownColumn(
+                    problem=f"{unknown.problem}; for the text itself write {what}({name}=lit({value!r}))"
+                )
+
+    @classmethod
+    def _methods(cls) -> tuple[str, ...]:
+        """The names of the public methods, in the order of their families."""
+        families = (vars(family).items() for family in reversed(cls.__mro__))
+        return tuple(name for family in families for name, value in family if callable(value) and name[0] != "_")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise no_method(name, self._methods(), self.columns)
+
+    def __getitem__(self, name: object) -> NoReturn:
+        raise UnknownName(problem=f"collections have no [...]; for the column write col({name!r})")
+
+    def __iter__(self) -> NoReturn:
+        raise WrongType(
+            problem="a collection changes over time and cannot be iterated over; make it a view and read that"
+        )
+
+    def __repr__(self) -> str:
+        return f"Collection{self.schema}"
+
+
+def conform(node: Node, target: RowType, what: str) -> Node:
+    """The collection with exactly the columns of `target`: reordered by name, non-null columns made nullable.
+
+    Raises WrongType, naming `what`, when columns are missing, too many, of another type, or nullable where `target`
+    is not.
+    """
+    found = node.schema
+    if found == target:
+        return node
+    if set(found.names) != set(target.names):
+        raise WrongType(problem=f"{what} needs the columns {target}, but one side has {found}")
+    exprs: list[tuple[str, Expr]] = []
+    for want in target.fields:
+        have = found.field(want.name)
+        if have.type != want.type or (have.nullable and not want.nullable):
+            raise WrongType(problem=f"{what} needs the columns {target}, but one side has {found}; cast {want.name!r}")
+        same = have.nullable == want.nullable
+        exprs.append((want.name, Column(want.name) if same else Nullability(Column(want.name), True)))
+    return Project(node, tuple(exprs))
+
+
+def column_name(name: object, what: str) -> str:
+    """The name of a column given as text or as `col(...)`; raises WrongType, naming the method `what`."""
+    if isinstance(name, Column):
+        return name.name
+    if not isinstance(name, str):
+        raise WrongType(
+            problem=f"{what} takes names of columns, not {name!r}; compute the value with with_columns first"
+        )
+    return name
+
+
+def check_collection(value: object, what: str) -> None:
+    """Raise WrongType, naming the method `what`, for what is no collection."""
+    if not isinstance(value, Rows):
+        raise WrongType(problem=f"{what} takes collections, not {value!r}")

@@ -1,0 +1,182 @@
+"""Methods that change no row: where a collection is kept, what is watched and checked on its way, and loops as a
+method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from operators.errors import BadLoop, ProgramError, WrongType
+from operators.language.collection.rows import Rows, column_name
+from operators.language.expr.functions import function_name
+from operators.language.plan.logical import ROOT, Node, Params
+from operators.language.plan.owners import owner_of
+from operators.language.plan.titles import give_name
+from storage.time.lattice import MIN_TIME
+
+
+@dataclass(frozen=True, eq=False)
+class Arranged(Node):
+    """The same rows, kept by their columns `keys`."""
+
+    kind: ClassVar[str] = "arranged"
+    input: Node
+    keys: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return self.keys
+
+
+@dataclass(frozen=True, eq=False)
+class Consolidated(Node):
+    """The same rows; at each time what cancels is gone, and equal rows are one change."""
+
+    kind: ClassVar[str] = "consolidated"
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Inspected(Node):
+    """The same rows, each change shown to a function."""
+
+    kind: ClassVar[str] = "inspected"
+    input: Node
+    function: Callable[..., Any]
+    name: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (self.name,)
+
+
+@dataclass(frozen=True, eq=False)
+class Checked(Node):
+    """The same rows, of which there must never be any."""
+
+    kind: ClassVar[str] = "checked"
+    input: Node
+    name: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (self.name,)
+
+
+class Probe:
+    """How far a collection is complete, in runs in this process (vn.testing.run, a notebook).
+
+    frontier: all times before it are final; the least time there is before the first epoch.
+    """
+
+    def __init__(self) -> None:
+        self.frontier = MIN_TIME
+
+    def reached(self, time: int) -> bool:
+        """Whether the collection is final as of `time`."""
+        return time < self.frontier
+
+
+@dataclass(frozen=True, eq=False)
+class Probed(Node):
+    """The same rows; `probe` is told how far they are complete."""
+
+    kind: ClassVar[str] = "probed"
+    input: Node
+    probe: Probe
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (id(self.probe),)
+
+
+class Structure(Rows):
+    """The operators that leave the rows as they are."""
+
+    def arrange_by(self, *keys: str) -> Self:
+        """The same rows, kept by these columns (an arrangement): joins and reductions by them share it.
+
+        They share what they arrange by themselves, too; this is for rows that are dear to compute and have several
+        readers. Cost: memory for a fact per row.
+        """
+        names = tuple(self.schema.field(column_name(key, "arrange_by")).name for key in keys)
+        if not names or len(set(names)) < len(names):
+            raise ProgramError(problem="arrange_by needs at least one column, each once")
+        return self._of(Arranged(self.node, names))
+
+    def named(self, name: str) -> Self:
+        """The same collection; its operator has this name in plans, errors, metrics and on the console.
+
+        The name is for people alone: it is no part of the program's meaning, so it may change while state stays.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise WrongType(problem=f"named takes a text, not {name!r}")
+        give_name(self.node, name.strip())
+        return self
+
+    def consolidate(self) -> Self:
+        """The same rows, with equal ones brought together: at each time each row is one change, or none.
+
+        No answer depends on it; it saves work behind steps that make much that cancels. Cost: a sort, and moving the
+        rows between workers.
+        """
+        return self._of(Consolidated(self.node))
+
+    def inspect(self, function: Callable[[Any, Any, int], object], *, name: str | None = None) -> Self:
+        """The same rows; `function(row, time, diff)` sees each change of them, on the worker that has it.
+
+        row is a tuple; time is in nanoseconds, inside loops a tuple of the data time and the rounds. For looking at a
+        program: an epoch that is repeated shows its changes again. What comes of the result must be in a view. What
+        the function raises stops the epoch, and is told with the row.
+        """
+        if not callable(function):
+            raise WrongType(problem=f"inspect takes a function of (row, time, diff), not {function!r}")
+        return self._of(Inspected(self.node, function, name or function_name(function)))
+
+    def assert_empty(self, name: str) -> None:
+        """Stop with an error that shows rows, the first time that this collection has any. `name` says what is wrong
+        then, such as "orders without a customer". Checked whether or not a view shows it."""
+        if not isinstance(name, str) or not name:
+            raise WrongType(problem=f"assert_empty takes a name for what must not be, not {name!r}")
+        self._require(Checked(self.node, name), "assert_empty")
+
+    def probe(self) -> Probe:
+        """A handle that tells how far this collection is complete, in runs in this process."""
+        probe = Probe()
+        self._require(Probed(self.node, probe), "probe")
+        return probe
+
+    def iterate(self, body: Callable[[Self], Self], *, max_rounds: int | None = None, on_limit: str = "error") -> Self:
+        """The limit of `body`, applied to this collection again and again: a fixpoint of one variable, see
+        vn.fixpoint."""
+        # A loop's variable is a collection, so the modules need each other.
+        from operators.language.collection.fixpoint import DEFAULT_ROUNDS, fixpoint
+
+        rounds = DEFAULT_ROUNDS if max_rounds is None else max_rounds
+        loop: Callable[..., Self] = fixpoint(max_rounds=rounds, on_limit=on_limit)(body)
+        return loop(self)
+
+    def _require(self, node: Node, what: str) -> None:
+        if node.scope is not ROOT:
+            raise BadLoop(
+                problem=f"{what} inside the body of fixpoint {node.scope.name!r}: it would see the loop's rounds; use "
+                "what the fixpoint returns"
+            )
+        owner_of(node, what).require(node)

@@ -1,0 +1,48 @@
+"""Methods that move rows in time. What lies ahead waits, durably, until time gets there."""
+
+from typing import Self
+
+from operators.errors import BadLoop, WrongType
+from operators.language.collection.rows import Rows
+from operators.language.expr.expression import ExprLike, as_column
+from operators.language.plan.linear_nodes import Expand, Later
+from operators.language.plan.logical import ROOT
+from operators.language.plan.tables import ValidBetween
+from operators.language.types.duration import nanoseconds
+
+
+class Temporal(Rows):
+    """The operators on time itself; they are linear, and fuse with other row-wise steps."""
+
+    def valid_between(self, from_: str | ExprLike = None, to: str | ExprLike = None) -> Self:
+        """Each row from `from_` (or its own time, if that is later) until `to`, which is exclusive.
+
+        Both are TimestampNs or Int64 nanoseconds of data time; text names a column. The retraction happens at its own
+        nanosecond, with no input at that time. Null (and no argument) is the beginning of time for `from_` and its end
+        for `to`; a row whose `to` is not after its `from_` is never there. A temporal filter (seed 002). Cost: two
+        updates an update; what lies ahead is kept on disk, not in memory alone.
+        """
+        return self._of(Expand(self.node, ValidBetween(as_column(from_), as_column(to))))
+
+    def coarsen(self, step: str | int) -> Self:
+        """The same changes at fewer times: each time rounded up to a multiple of `step` ("1ms", or nanoseconds).
+
+        What cancels within a step is never seen behind it.
+        """
+        return self._of(Later(self.node, _step(step, "coarsen"), False))
+
+    def delay(self, by: str | int) -> Self:
+        """Everything `by` later ("5m", or nanoseconds). Not inside a fixpoint, which has no other time to go to."""
+        if self.node.scope is not ROOT:
+            raise BadLoop(
+                problem=f"delay inside the body of fixpoint {self.node.scope.name!r}: a loop is taken to its limit at "
+                "each data time by itself; delay what goes into the loop, or what it returns"
+            )
+        return self._of(Later(self.node, _step(by, "delay"), True))
+
+
+def _step(step: str | int, what: str) -> int:
+    ns = nanoseconds(step, f"the argument of {what}")
+    if ns == 0:
+        raise WrongType(problem=f"{what} needs a duration above 0, not {step!r}")
+    return ns

@@ -1,0 +1,179 @@
+"""Joins along time: with what was the newest or comes next, and with all that is near."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from operators.errors import WrongType, listed, meant
+from operators.group_functions.asof import AsOf, side_columns
+from operators.language.collection.joins import join_keys
+from operators.language.collection.matching import Sides, occurring, padded, pick, without_nulls
+from operators.language.collection.multiplicities import is_positive
+from operators.language.collection.ordering import grouped_by
+from operators.language.collection.rows import Rows, check_collection, column_name, conform
+from operators.language.collection.windows import Windowing, span
+from operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
+from operators.language.plan.buckets import Buckets, ordinal
+from operators.language.plan.linear_nodes import Expand
+from operators.language.plan.logical import Distinct, Filter, Negate, Node, Project, Union, pair_type
+from operators.language.types.scalars import Int64
+from operators.language.types.schema import RowType
+
+_HOW_AS_OF = ("inner", "left")
+_HOW_INTERVAL = ("inner", "left", "semi", "anti")
+_BUCKET = "_bucket"
+"""The hidden key of interval joins; no program can name it."""
+
+
+class TimeJoins(Windowing):
+    """The joins along columns of times, or of anything else that has distances: TimestampNs, Date, Int64."""
+
+    def as_of_join(
+        self,
+        other: Rows,
+        on: str | Sequence[str] | None = None,
+        *,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        left_time: str | Expr,
+        right_time: str | Expr,
+        direction: str = "backward",
+        tolerance: str | int | None = None,
+        how: str = "inner",
+    ) -> Self:
+        """Each row with the one row of `other` that was the newest at its time, or ("forward") comes next.
+
+        Of the present rows with equal keys (there need be none) that is the one of the greatest right_time at or before
+        left_time, at most `tolerance` away ("5s"; for Date in days); forward, of the least right_time at or after it.
+        Among several at one time it is the greatest row in the order of the columns. Left rows come as often as they
+        are there, those that meet none only with how="left", with nulls. Null keys and null times meet nothing.
+        Answers are revised when either side changes. Columns as of `join`. Cost: O(rows of the key) a change; with a
+        tolerance O(rows of the key that are near), however long the key has been there.
+        """
+        left_keys, right_keys = self._time_join(other, on, left_on, right_on, how, _HOW_AS_OF, "as_of_join")
+        if direction not in ("backward", "forward"):
+            hint = meant(str(direction), ("backward", "forward"))
+            raise WrongType(problem=f'direction is "backward" or "forward", not {direction!r}{hint}')
+        times = self._times(other, left_time, right_time, "as_of_join")
+        kind = self.schema.field(times[0]).type
+        most = None if tolerance is None else span(tolerance, kind, "tolerance", zero=True)
+        left, right = without_nulls(self.node, left_keys), without_nulls(other.node, right_keys)
+        pairs = pair_type(left.schema, right.schema, left_keys, right_keys)
+        merged = left_keys == right_keys
+        if merged and (times[0] in left_keys or times[1] in right_keys):
+            raise WrongType(problem="as_of_join looks along time within equal keys; the times themselves are no keys")
+        rows = [
+            row.take([n for n in row.names if not (merged and n in left_keys)]) for row in (left.schema, right.schema)
+        ]
+        keys = left_keys if merged else tuple(f"key {name}" for name in left_keys)
+        alone = [name for name in left_keys if self.schema.field(name).nullable]
+        left_on, right_on = left_keys, right_keys
+        if most is not None:
+            # Then rows meet by stretches of time, too: a right row in those from which it is near enough.
+            before, after = (0, most) if direction == "backward" else (-most, 0)
+            left = Expand(left, Buckets(times[0], 0, 0, most + 1, _BUCKET))
+            right = Expand(right, Buckets(times[1], before, after, most + 1, _BUCKET))
+            keys, left_on, right_on = (*keys, _BUCKET), (*left_keys, _BUCKET), (*right_keys, _BUCKET)
+            alone += [times[0]] if self.schema.field(times[0]).nullable else []
+        both = Union((_tagged(left, left_on, keys, rows, 0), _tagged(right, right_on, keys, rows, 1)))
+        outer = how == "left"
+        spec = AsOf(rows[0], rows[1], *times, direction == "backward", most, outer)
+        found = pick(grouped_by(both, keys, spec), pairs.names)
+        if not outer or not alone:
+            return self._of(found)
+        # Rows with a null key, or here a null time, meet nothing.
+        target = RowType(
+            (f.name, f.type, self.schema.field(f.name).nullable if f.name in self.schema else True)
+            for f in found.schema.fields
+        )
+        lonely: Expr = Column(alone[0]).is_null()
+        for name in alone[1:]:
+            lonely = lonely | Column(name).is_null()
+        return self._of(Union((conform(found, target, "the join"), padded(Filter(self.node, lonely), target))))
+
+    def interval_join(
+        self,
+        other: Rows,
+        on: str | Sequence[str] | None = None,
+        *,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        left_time: str | Expr,
+        right_time: str | Expr,
+        lower: str | int,
+        upper: str | int,
+        how: str = "inner",
+    ) -> Self:
+        """Pairs of rows with equal keys (there need be none) whose times are near: lower <= right − left <= upper.
+
+        The bounds are durations such as "-5s" (for Date in days), both inclusive. `how` and multiplicities as of
+        `join`: "inner", "left", "semi" or "anti". Null keys and null times match nothing. Rows meet by key and by
+        stretch of time, as long as the interval, so the cost of a change follows the rows near it, however long keys
+        have been there.
+        """
+        left_keys, right_keys = self._time_join(other, on, left_on, right_on, how, _HOW_INTERVAL, "interval_join")
+        times = self._times(other, left_time, right_time, "interval_join")
+        kind = self.schema.field(times[0]).type
+        low, high = (
+            span(bound, kind, what, signed=True, zero=True) for bound, what in ((lower, "lower"), (upper, "upper"))
+        )
+        if low > high:
+            raise WrongType(problem=f"interval_join: lower={lower!r} is above upper={upper!r}, so nothing would match")
+        left = without_nulls(self.node, tuple(dict.fromkeys((*left_keys, times[0]))))
+        right = without_nulls(other.node, tuple(dict.fromkeys((*right_keys, times[1]))))
+        pairs = pair_type(left.schema, right.schema, left_keys, right_keys)
+        labels = (_BUCKET, _BUCKET) if left_keys == right_keys else (f"{_BUCKET} left", f"{_BUCKET} right")
+        near = (Column(times[1]) - Column(times[0])).between(low, high)
+        sides = Sides(
+            Expand(left, Buckets(times[0], low, high, high - low + 1, labels[0])),
+            Expand(right, Buckets(times[1], 0, 0, high - low + 1, labels[1])),
+            (*left_keys, labels[0]),
+            (*right_keys, labels[1]),
+            near,
+        )
+        matches = pick(sides.pairs(), pairs.names)
+        if how == "inner":
+            return self._of(matches)
+        once = sides.pairs(sides.right if is_positive(sides.right) else Distinct(sides.right))
+        matched = conform(pick(occurring(left, once), left.schema.names), self.schema, "the join")
+        if how == "semi":
+            return self._of(matched)
+        unmatched = Union((self.node, Negate(matched)))
+        if how == "anti":
+            return self._of(unmatched)
+        target = RowType(
+            (f.name, f.type, self.schema.field(f.name).nullable if f.name in self.schema else True)
+            for f in pairs.fields
+        )
+        return self._of(Union((conform(matches, target, "the join"), padded(unmatched, target))))
+
+    def _time_join(
+        self, other: Rows, on: Any, left_on: Any, right_on: Any, how: str, known: tuple[str, ...], what: str
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Check what the joins have in common; the key columns of both sides."""
+        check_collection(other, what)
+        if how not in known:
+            raise WrongType(problem=f"{what} knows no how={how!r}{meant(str(how), known)} (it has {listed(known)})")
+        keys = join_keys(on, left_on, right_on, what, needed=False)
+        self._check_columns(keys[0], f"the left side of {what}")
+        other._check_columns(keys[1], f"the right side of {what}")
+        return keys
+
+    def _times(self, other: Rows, left: str | Expr, right: str | Expr, what: str) -> tuple[str, str]:
+        """The names of the columns of times, which must be of one type that has distances."""
+        one = ordinal(self.schema.field(column_name(left, what), f"the left side of {what}"), what)
+        two = ordinal(other.schema.field(column_name(right, what), f"the right side of {what}"), what)
+        if one.type != two.type:
+            raise WrongType(
+                problem=f"{what} compares times of one type, but {one.name} is {one.type} and {two.name} is {two.type}"
+            )
+        return one.name, two.name
+
+
+def _tagged(node: Node, on: tuple[str, ...], keys: tuple[str, ...], rows: list[RowType], side: int) -> Node:
+    """The rows of a side as those of both sides together (see AsOf): keys, side, all columns, the other side's null."""
+    exprs: list[tuple[str, Expr]] = [(key, Column(name)) for key, name in zip(keys, on, strict=True)]
+    exprs.append(("side", Literal(side, Int64())))
+    for label, name, of in side_columns(rows[0], rows[1]):
+        value = Column(name) if of == side else Cast(Literal(None, None), rows[of].field(name).type)
+        exprs.append((label, Nullability(value, True)))
+    return Project(node, tuple(exprs))

@@ -1,0 +1,90 @@
+"""Windows on columns of the data: tumbling, hopping, sessions."""
+
+from typing import Self, cast
+
+from operators.errors import WrongType
+from operators.group_functions.sessions import Sessions
+from operators.language.collection.ordering import Columns, Ordering, grouped_by, keys
+from operators.language.collection.rows import column_name
+from operators.language.expr.expression import Column, Expr
+from operators.language.plan.buckets import Windows, ordinal
+from operators.language.plan.linear_nodes import Expand
+from operators.language.plan.logical import Project
+from operators.language.types.duration import nanoseconds
+from operators.language.types.scalars import Date, Type
+
+MOST_WINDOWS = 10_000
+"""Windows around one row; more is taken for a mistake."""
+
+
+class Windowing(Ordering):
+    """The windows. They are columns; group by them to aggregate."""
+
+    def window(
+        self,
+        on: str | Expr,
+        *,
+        tumble: str | int | None = None,
+        length: str | int | None = None,
+        every: str | int | None = None,
+        hop: str | int | None = None,
+        session: str | int | None = None,
+        by: Columns = (),
+    ) -> Self:
+        """The rows with the window of column `on` that they are in, as window_start and window_end (exclusive).
+
+        tumble="1m": windows one behind the other; length="1m", every="10s": one begins every ten seconds, so a row
+        comes once for each of the windows that it is in (hop= is an older name of length=); both begin at multiples of
+        the step from 1970-01-01 or 0, and keep multiplicities. session="5m": the rows of each key `by` that follow one
+        another at most five minutes apart are one window, from the first to five minutes after the last; present rows
+        only. Rows whose `on` is null are in no window. The columns have the type of `on`: TimestampNs, Int64 (durations
+        are nanoseconds, or plain numbers) or Date (whole days: numbers, or "1d"). Cost: tumbling and hopping windows
+        are row-wise; a change of a session costs O(rows of its key).
+        """
+        field = ordinal(self.schema.field(column_name(on, "window")), "window")
+        if length is not None and hop is not None:
+            raise WrongType(problem="length= and hop= of window are the same: give length= alone")
+        length = hop if length is None else length
+        sizes = (("tumble", tumble), ("length", length), ("session", session))
+        given = [name for name, value in sizes if value is not None]
+        if len(given) != 1 or (every is None) != (length is None):
+            raise WrongType(
+                problem='window takes tumble="1m", or length="1m", every="10s", or session="5m", by=["key"]'
+            )
+        grouped = keys(by, self.schema, "by= of window")
+        if grouped and session is None:
+            raise WrongType(problem="by= is for sessions; tumbling and hopping windows do not depend on other rows")
+        if session is not None:
+            if field.name in grouped:
+                raise WrongType(problem=f"the session of {field.name!r} cannot have it in by=, too")
+            node = grouped_by(self.node, grouped, Sessions(field.name, span(session, field.type, "session")))
+            names = (*self.columns, "window_start", "window_end")
+            return self._of(Project(node, tuple((name, Column(name)) for name in names)))
+        size = span(tumble if length is None else length, field.type, given[0])
+        step = size if every is None else span(every, field.type, "every")
+        if step > size or size > MOST_WINDOWS * step:
+            raise WrongType(
+                problem=f"length={length!r}, every={every!r}: a window begins at least once in its length, "
+                f"and a row is in {MOST_WINDOWS} at most"
+            )
+        return self._of(Expand(self.node, Windows(field.name, size, step)))
+
+
+def span(length: object, kind: Type, what: str, *, signed: bool = False, zero: bool = False) -> int:
+    """A distance between values of a type: nanoseconds, days for Date; "5s" or a number. Raises WrongType.
+
+    It is above 0, or with `zero` may be 0, with `signed` of either sign ("-5s").
+    """
+    minus = signed and (length < 0 if isinstance(length, int) else str(length).lstrip().startswith("-"))
+    plain = -length if minus and isinstance(length, int) else str(length).strip()[1:] if minus else length
+    size = nanoseconds(cast(str | int, plain), what)
+    if kind == Date() and not isinstance(length, int):
+        days, rest = divmod(size, nanoseconds("1d"))
+        if rest:
+            raise WrongType(problem=f"{what}={length!r}: distances between dates are whole days")
+        size = days
+    if size == 0 and not zero:
+        raise WrongType(problem=f"{what} must be above 0, not {length!r}")
+    if size >= 2**62:
+        raise WrongType(problem=f"{what}={length!r} is beyond all distances; use less than 2**62")
+    return -size if minus else size

@@ -1,0 +1,282 @@
+"""Functions that a program brings along: what makes two of them the same, and which ones an answer cannot rest on.
+
+A row that is retracted goes through the same functions as when it was inserted and must come out the same, else what it
+gave stays for ever. So functions that look at a clock or roll dice are refused when the program is built; what they
+call is looked into as far as it is the program's own. The check reads code and can be evaded: a help, not a fence.
+
+`function_key` covers what a function computes with: its code with constants and defaults, the values of closures and
+globals that it names, and the program's functions that it calls, to any depth; not lines, files or addresses. It is the
+same in every process of one Python version, so a restart finds its state again, and differs once the function was
+changed.
+"""
+
+import builtins
+import dis
+import functools
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from operators.errors import ProgramError, WrongType
+from operators.location import NOWHERE, Location, at_frame, is_ours_file
+
+Function = Callable[..., Any]
+
+_CHANCE = ("random", "secrets", "numpy.random")
+"""Modules whose every function gives something else at each call."""
+_CALLS = {
+    *(f"time.{n}" for n in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")),
+    *(f"time.{n}" for n in ("process_time", "process_time_ns", "localtime", "gmtime", "ctime", "strftime", "asctime")),
+    *("uuid.uuid1", "uuid.uuid4", "uuid.getnode", "os.urandom", "os.getrandom", "os.getpid"),
+    # The hash of text and the address of an object are other ones in each process.
+    *("builtins.hash", "builtins.id", "builtins.input"),
+}
+_NOW = {"now", "utcnow", "today"}
+"""Methods of classes of dates, whichever library has them."""
+_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST"}
+_STORES = {"STORE_FAST", "STORE_DEREF", "STORE_NAME"}
+_MEMBERS = {"LOAD_ATTR", "LOAD_METHOD"}
+_PASSING = {"CACHE", "PUSH_NULL", "EXTENDED_ARG", "NOP"}
+"""What lies between a name and its member and changes nothing."""
+_STDLIB = sysconfig.get_path("stdlib")
+
+
+class NotDeterministic(ProgramError):
+    """A function whose results depend on more than its arguments; retractions would not find what they take back."""
+
+
+def function_name(function: Function) -> str:
+    """The function's name for people."""
+    if isinstance(function, functools.partial):
+        return function_name(function.func)
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+def function_location(function: Function) -> Location:
+    """Where the program defines it; NOWHERE for what is not written in Python."""
+    plain = _plain(function)
+    return NOWHERE if plain is None else at_frame(plain.__code__.co_filename, plain.__code__.co_firstlineno)
+
+
+def check_function(function: object, what: str, deterministic: bool | None = None) -> None:
+    """Raise WrongType for what cannot be called, NotDeterministic for what calls chance or a clock.
+
+    deterministic: None looks into the code; True takes the program's word for it; False is its word that it is not.
+    """
+    if not callable(function):
+        raise WrongType(problem=f"{what} takes a function, not {function!r}")
+    if deterministic:
+        return
+    reason = "it is declared deterministic=False" if deterministic is False else _unsteady(function, set())
+    if reason:
+        raise NotDeterministic(
+            problem=f"{what}: the function {function_name(function)} is not deterministic: {reason}. A retraction must "
+            "compute what its insertion computed, or the row is never taken back; stamp the value at the door, where "
+            "the row comes in, and carry it as a column"
+        )
+
+
+def function_key(function: Function) -> str:
+    """32 hexadecimal digits, equal for functions that do the same in the same way; the same in every process.
+
+    Raises ProgramError when it uses a value that has no stable form.
+    """
+    return xxhash.xxh3_128_hexdigest(repr(_form(function, {})).encode())
+
+
+# --- what a function uses ---------------------------------------------------------------------------------------------
+
+
+def _plain(fn: object) -> types.FunctionType | None:
+    """The Python function behind a callable that is one in disguise: decorated, partial, compiled by numba, bound."""
+    if isinstance(fn, functools.partial):
+        return _plain(fn.func)
+    if isinstance(fn, types.MethodType):
+        return _plain(fn.__func__)
+    if isinstance(fn, types.FunctionType):
+        wrapped = getattr(fn, "__wrapped__", None)
+        return fn if wrapped is None else _plain(wrapped) or fn
+    inner = getattr(fn, "py_func", None)
+    return inner if isinstance(inner, types.FunctionType) else None
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _names(fn: types.FunctionType) -> dict[str, object]:
+    """What the names outside of the function mean to it: closure cells first, then globals, then builtins."""
+    closed: dict[str, object] = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            closed[name] = cell.cell_contents
+        except ValueError:  # not set yet: a function that is defined later
+            continue
+    return {**vars(builtins), **fn.__globals__, **closed}
+
+
+def _used(fn: types.FunctionType) -> Iterator[tuple[str, object]]:
+    """Each (spelling, object) from outside that the code names: `np.random.rand` gives np, np.random, np.random.rand.
+
+    A module that a function imports itself is followed through the local name that it gets.
+    """
+    outside = _names(fn)
+    for code in _codes(fn.__code__):
+        local: dict[str, object] = {}
+        imported: tuple[str, object] = ("", None)
+        held: tuple[str, object] | None = None
+        for step in dis.get_instructions(code):
+            name, before = str(step.argval), held
+            if step.opname in _PASSING:
+                continue
+            held = None
+            if step.opname in _LOADS:
+                known = local if step.opname == "LOAD_FAST" else outside
+                held = (name, known[name]) if name in known else None
+            elif step.opname == "IMPORT_NAME":
+                held = imported = (name, sys.modules.get(name, types.ModuleType(name)))
+            elif step.opname == "IMPORT_FROM":
+                held = _member(imported, name)
+            elif step.opname in _MEMBERS and before is not None:
+                held = _member(before, name)
+            elif step.opname in _STORES and before is not None:
+                local[name] = before[1]
+            if held is not None:
+                yield held
+
+
+def _member(of: tuple[str, object], name: str) -> tuple[str, object] | None:
+    """A member of a module or class; those of other objects are not asked for, since that could run anything."""
+    if not isinstance(of[1], (types.ModuleType, type)) or not hasattr(of[1], name):
+        return None
+    return f"{of[0]}.{name}", getattr(of[1], name)
+
+
+def _is_programs(fn: types.FunctionType) -> bool:
+    """Whether a function is the program's own code: neither Vernier's nor an installed package's."""
+    file = fn.__code__.co_filename
+    packaged = any(part in file for part in ("site-packages", "dist-packages")) or file.startswith((_STDLIB, "<frozen"))
+    return not (packaged or is_ours_file(file))
+
+
+def _unsteady(function: object, seen: set[int]) -> str:
+    """What makes the function's results differ from call to call, in words; "" when nothing is found."""
+    plain = _plain(function)
+    if plain is None or id(plain) in seen:
+        return f"it is {function!r}" if _is_unsteady(function) else ""
+    seen.add(id(plain))
+    for spelled, used in _used(plain):
+        if _is_unsteady(used):
+            return f"{plain.__name__} uses {spelled}"
+        inner = _plain(used)
+        deeper = _unsteady(inner, seen) if inner is not None and _is_programs(inner) else ""
+        if deeper:
+            return deeper
+    return ""
+
+
+def _is_unsteady(used: object) -> bool:
+    """Whether an object is a source of chance or of the time."""
+    if isinstance(used, types.ModuleType):
+        return used.__name__ in _CHANCE
+    owner = getattr(used, "__self__", None)
+    home = str(getattr(used, "__module__", None) or type(owner).__module__)
+    if any(place == m or place.startswith(m + ".") for place in (home, type(used).__module__) for m in _CHANCE):
+        return True
+    member = getattr(used, "__name__", "")
+    if isinstance(owner, type):
+        return member in _NOW
+    return callable(used) and not isinstance(used, type) and f"{home.replace('posix', 'os')}.{member}" in _CALLS
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def _form(value: Any, seen: dict[int, int]) -> object:
+    """A value as nested tuples of text and numbers, with the same `repr` in every process."""
+    if value is None or isinstance(value, (bool, int, str, bytes, type(Ellipsis))):
+        return value
+    if isinstance(value, (float, complex)):
+        return repr(value)
+    if id(value) in seen:
+        return ("seen", seen[id(value)])
+    seen[id(value)] = len(seen)
+    match value:
+        case tuple() | list():
+            return (type(value).__name__, *(_form(part, seen) for part in value))
+        case set() | frozenset():
+            # Order differs between processes; members that are equal have equal forms.
+            return ("set", *sorted((_form(part, dict(seen)) for part in value), key=repr))
+        case dict():
+            return ("dict", *((_form(key, seen), _form(part, seen)) for key, part in value.items()))
+        case np.ndarray() if value.dtype != object:
+            return ("array", value.dtype.str, value.shape, xxhash.xxh3_128_hexdigest(value.tobytes()))
+        case np.generic():
+            return (value.dtype.str, value.tobytes())
+        case types.ModuleType():
+            return ("module", value.__name__)
+        case types.CodeType():
+            return _code(value, seen)
+        case staticmethod() | classmethod():
+            return _form(value.__func__, seen)
+        case property():
+            return ("property", _form(value.fget, seen))
+        case functools.partial():
+            return ("partial", _form(value.func, seen), _form(value.args, seen), _form(value.keywords, seen))
+        case types.MethodType():
+            return ("method", _form(value.__func__, seen), _form(value.__self__, seen))
+    plain = _plain(value)
+    if plain is not None:
+        return _function(plain, seen) if _is_programs(plain) else ("function", plain.__module__, plain.__qualname__)
+    return _object(value, seen)
+
+
+def _code(code: types.CodeType, seen: dict[int, int], doc: str | None = None) -> object:
+    # The docstring computes nothing; where there is one it is the first constant.
+    computes = (
+        None if place == 0 and doc is not None and part == doc else part for place, part in enumerate(code.co_consts)
+    )
+    constants = tuple(_form(part, seen) for part in computes)
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    return ("code", code.co_code, counts, code.co_names, code.co_varnames, code.co_freevars, constants)
+
+
+def _function(fn: types.FunctionType, seen: dict[int, int]) -> object:
+    code = _code(fn.__code__, seen, fn.__doc__)
+    outside = {name: value for name, value in _used(fn) if getattr(builtins, name, None) is not value}
+    used = tuple((name, _form(value, seen)) for name, value in outside.items())
+    return ("function", code, _form(fn.__defaults__, seen), _form(fn.__kwdefaults__, seen), used)
+
+
+def _object(value: Any, seen: dict[int, int]) -> object:
+    if isinstance(value, type):
+        if not _is_programs_class(value):
+            return ("class", value.__module__, value.__qualname__)
+        own = {name: part for name, part in vars(value).items() if isinstance(part, _CLASS_PARTS)}
+        return ("class", value.__qualname__, _form(own, seen), tuple(_form(base, seen) for base in value.__bases__))
+    if isinstance(value, (types.BuiltinFunctionType, np.ufunc)):
+        return ("builtin", str(getattr(value, "__module__", "")), value.__name__)
+    if repr(value) != object.__repr__(value) and not hasattr(value, "__dict__"):
+        return (type(value).__module__, type(value).__qualname__, repr(value))
+    try:
+        return ("object", _form(type(value), seen), _form(dict(vars(value)), seen))
+    except TypeError as error:
+        raise ProgramError(
+            problem=f"a function of the program uses {value!r}, whose type {type(value).__qualname__} has no stable "
+            "form by which a change would be seen; use numbers, text, arrays and functions instead"
+        ) from error
+
+
+_CLASS_PARTS = (types.FunctionType, staticmethod, classmethod, property, bool, int, float, str, bytes, tuple)
+
+
+def _is_programs_class(kind: type) -> bool:
+    return any(_is_programs(part) for part in vars(kind).values() if isinstance(part, types.FunctionType))

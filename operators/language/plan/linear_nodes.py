@@ -1,0 +1,44 @@
+"""Nodes of the row-wise steps that can make many rows of one, or move it in time."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from operators.language.plan.logical import Node, Params
+from operators.language.plan.tables import TableFunction
+from operators.language.types.schema import RowType
+
+
+@dataclass(frozen=True, eq=False)
+class Expand(Node):
+    """The rows that a table function makes of each row; multiplicities multiply, times join."""
+
+    kind: ClassVar[str] = "expand"
+    input: Node
+    table: TableFunction
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return self.table.key()
+
+    def _schema(self) -> RowType:
+        return self.table.schema(self.input.schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Later(Node):
+    """The same rows at later times: rounded up to multiples of `ns`, or, for a `delay`, by `ns`."""
+
+    kind: ClassVar[str] = "later"
+    input: Node
+    ns: int
+    delay: bool
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def params(self) -> Params:
+        return (self.ns, self.delay)

@@ -1,0 +1,114 @@
+"""Functions of the program that make rows of a row, for `flat_map`.
+
+They run in Python, once for each change of a row, so they cost a microsecond or more each; expressions and the table
+functions cost a hundredth of that. They must be deterministic: a retraction runs them again.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from operators.failures import UserCodeFailed
+from operators.language.expr.evaluate import Heap
+from operators.language.expr.functions import check_function, function_key, function_location, function_name
+from operators.language.expr.running_calls import Call, running
+from operators.language.plan.tables import Crowded, Expanded, Expansion, TableFunction, crowd
+from operators.language.types.scalars import Words
+from operators.language.types.schema import RowType
+from operators.location import NOWHERE, Location
+from storage.errors import CallerError
+
+_BLOCK = 1 << 16
+"""Rows that are taken of a function at once."""
+
+
+class RowFunction(TableFunction):
+    """`function(row)` gives the rows: an iterable of tuples in the order of `returns`, or dicts by name."""
+
+    name = "flat_map"
+
+    def __init__(self, function: Callable[[Any], Iterable[Any]], returns: RowType, where: Location) -> None:
+        check_function(function, "flat_map")
+        self.function, self.returns = function, returns
+        defined = function_location(function)
+        self.where = where if defined is NOWHERE else defined
+        self._key = (self.name, function_key(function), tuple(map(tuple, returns.to_json())))
+
+    def key(self) -> tuple[Any, ...]:
+        """See TableFunction."""
+        return self._key
+
+    def schema(self, row: RowType) -> RowType:
+        """See TableFunction."""
+        return self.returns
+
+    def source_words(self, row: RowType) -> tuple[int, ...]:
+        """See TableFunction."""
+        return (-1,) * self.returns.width
+
+    def compile(self, row: RowType) -> Expansion:
+        """See TableFunction. One call of the function for each row. The function raises UserCodeFailed."""
+        # A column that namedtuple would refuse (it begins with _) is hidden and no program can name it.
+        made = namedtuple("Row", row.names, rename=True)  # type: ignore[misc]
+
+        def expand(rows: Words, heap: Heap) -> Expanded:
+            with running(Call(self.name, self.where, function_name(self.function))) as call:
+                out, counts = called(row.decode_rows(rows, heap), call)
+            parent = np.repeat(np.arange(len(rows)), counts)
+            return Expanded(parent, self._encode(out, parent, row, rows, heap))
+
+        def called(rows: Sequence[Any], call: Call) -> tuple[list[Any], Words]:
+            out: list[Any] = []
+            counts = np.empty(len(rows), np.int64)
+            for i, values in enumerate(rows):
+                before, given = len(out), made(*values)
+                call.given = given
+                try:
+                    rest = iter(self.function(given))
+                    # In blocks, so that one that never ends does not take all memory before it is noticed.
+                    full = True
+                    while full:
+                        taken = len(out)
+                        out.extend(islice(rest, _BLOCK))
+                        full = len(out) == taken + _BLOCK
+                        crowd(len(out))
+                except Crowded:
+                    raise
+                except Exception as error:
+                    raise self._failed(given, f"{type(error).__name__}: {error}") from error
+                counts[i] = len(out) - before
+            return out, counts
+
+        return expand
+
+    def _encode(self, out: list[Any], parent: Words, row: RowType, rows: Words, heap: Heap) -> Words:
+        try:
+            for place, item in enumerate(out):
+                if not isinstance(item, (tuple, dict)):
+                    said = f"it gave {item!r}, but each row must be a tuple or a dict of {self.returns}"
+                    raise self._failed(row.decode_rows(rows[parent[place : place + 1]], heap)[0], said)
+            return self.returns.encode_rows(out, heap)
+        except CallerError as error:
+            if isinstance(error, UserCodeFailed):
+                raise
+            # Which of the rows it was: one at a time, now that it costs no more than the error.
+            for place, item in enumerate(out):
+                try:
+                    self.returns.encode_rows([item], heap)
+                except CallerError as problem:
+                    sample = row.decode_rows(rows[parent[place : place + 1]], heap)[0]
+                    raise self._failed(sample, f"it gave {item!r}: {problem}") from problem
+            raise
+        except KeyError as error:
+            raise self._failed((), f"it gave a dict without {error}, one of {self.returns}") from error
+
+    def _failed(self, sample: object, cause: str) -> UserCodeFailed:
+        name = function_name(self.function)
+        return UserCodeFailed(
+            operator=self.name, where=str(self.where), function=name, sample=repr(sample), cause=cause
+        )

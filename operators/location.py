@@ -1,0 +1,54 @@
+"""Where in the user's program something was written: file, line and the text of the line.
+
+Errors about a program and the plan's explanations name the user's line, never ours: `here()` walks the stack out of
+Vernier's own modules and takes the first frame that is not one of them.
+"""
+
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+_ROOT = Path(__file__).absolute().parents[1]
+_OURS = (*(f"{_ROOT / part}/" for part in ("operators", "storage", "service")), str(_ROOT / "vernier.py"))
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of a user's program: `line` counts from 1, `text` is the stripped source line ("" when it is unknown)."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+NOWHERE = Location("<unknown>", 0, "")
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame runs Vernier's own code; generated code (dataclasses) belongs to the module that holds it."""
+    return is_ours_file(str(frame.f_globals.get("__file__") or ""))
+
+
+def is_ours_file(file: str) -> bool:
+    """Whether a file is one of Vernier's own modules."""
+    return file.startswith(_OURS)
+
+
+def here() -> Location:
+    """The innermost line of the user's program on the stack (O(depth of the stack)); NOWHERE when there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not is_ours(frame):
+            return at_frame(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return NOWHERE
+
+
+def at_frame(file: str, line: int) -> Location:
+    """The location of a line by file name and number, with its text when the source can be found."""
+    return Location(file, line, linecache.getline(file, line).strip())

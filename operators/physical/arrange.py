@@ -1,0 +1,156 @@
+"""Arrangements: a collection in a trace, by key, on the worker that owns the key's hash.
+
+Each step seals one layer. Every operator that wants the same collection by the same key reads this trace; a reader
+keeps a mark (how many layers it has seen) to tell what is new from what was there before.
+Source: seed 000, constraint 2 (shared index structures).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from operators.planning.plan import ArrangeOp, Op, ViewOp, Words, rows_wanted
+from operators.runtime.exchange import Round, least
+from operators.runtime.operator import Operator
+from operators.runtime.scope import ScopeRun
+from operators.runtime.string_exchange import swap_parcels
+from storage.kernels.placing import split_rows
+from storage.trace import spine
+from storage.trace.batch import Layer, key_layer, key_updates, keyed_columns
+from storage.trace.spine import Trace
+from storage.updates import Ints, together
+
+_NO_NOTE = np.empty(0, np.int64)
+
+
+def exchange_updates(
+    scope: ScopeRun, data: Ints | None, key: Ints, columns: int, texts: Words = (), agrees: bool = False
+) -> Ints:
+    """Send updates of so many columns to the workers that own the hash of their words `key`; returns what this worker
+    owns. Every worker calls it, with data or without.
+
+    texts: at which words of a row a text begins; the contents travel with the rows
+    (operators/runtime/string_exchange.py). Where it `agrees` the messages also settle the scope's `agreed` round, the
+    least that a worker proposes: behind the rows of each is `[whether there is a round | the round]`, for which an
+    update is always wide enough.
+    """
+    exchange, mine, depth = scope.exchange, scope.proposed, scope.depth
+    note = _NO_NOTE
+    if agrees and not texts:
+        note = np.zeros(columns, np.int64)
+        if mine is not None:
+            note[: 1 + depth] = (1, *mine)
+    data = np.empty((0, columns), np.int64) if data is None else np.ascontiguousarray(data)
+    parts, offsets = split_rows(data, key, exchange.workers, note)
+    sent = [parts[a:b] for a, b in pairwise(offsets.tolist())]
+    if texts:
+        said = (mine, depth) if agrees else (None, 0)
+        received, agreed = swap_parcels(exchange, sent, texts, scope.heap, *said)
+        if agrees:
+            scope.agreed = agreed
+    else:
+        received = exchange.all_to_all(sent)
+        if agrees:
+            notes = [rows[-1, : 1 + depth].tolist() for rows in received]
+            scope.agreed = least([tuple(at) if has else None for has, *at in notes])
+            received = [rows[:-1] for rows in received]
+    full = [rows for rows in received if len(rows)]
+    return data[:0] if not full else together(full)
+
+
+class Arrange(Operator):
+    """Keeps its input by key words `op.key`, carrying words `op.val`. O(n log n) a step for n fresh updates."""
+
+    def __init__(self, op: ArrangeOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = scope.operator(op.input)
+        self.key = np.array(op.key, np.int64)
+        self.val = np.array(op.val, np.int64)
+        self.key_width, self.val_width = len(op.key), len(op.val)
+        self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
+        words = (*op.key, *op.val)
+        self.texts = tuple(words[at] for at in op.texts)
+        self.exchanges = op.exchange and scope.exchange.workers > 1
+        self.trace: Trace = scope.traces[op.trace]
+        self.fresh: Ints | Layer | None = None
+        self.goes_on = rows_wanted(scope.plan, op.id)
+        self.keyed_by = self.key_width
+        self.as_it_is = words == tuple(range(self.input.op.width))
+        self.agrees = False
+
+    def step(self, now: Round) -> None:
+        """Seal this step's layer. When it `agrees`, its exchange also settles the scope's `agreed` round."""
+        self.fresh = self.keyed = self.out = None
+        if self.input.out is None and not self.exchanges:
+            return
+        rows = self._rows()
+        slice_ = self.scope.slice
+        if isinstance(rows, Layer):
+            if rows.updates:
+                self.trace.seal(rows, slice_.lower, slice_.upper)
+                self.fresh = rows
+                self.counters.updates_out += rows.updates
+            return
+        if len(rows) == 0:
+            return
+        self.trace.seal(rows, slice_.lower, slice_.upper)
+        self.fresh = self.keyed = rows
+        self.out = rows[:, 1:]
+
+    def active(self) -> bool:
+        """Whether the newest step has added anything; a trie has no rows to put out."""
+        return self.fresh is not None
+
+    def let_go(self) -> None:
+        """Forget the step's rows, too; the trace has them."""
+        super().let_go()
+        self.fresh = None
+
+    def _rows(self) -> Ints | Layer:
+        """What the input gave in this step as keyed rows that this worker owns, sorted and consolidated, or, where they
+        are many and nobody reads them as they are, as their trie."""
+        if self.exchanges:
+            data = self._exchanged()
+        else:
+            given, keyed = self.input.out, self.input.keyed
+            if given is not None and keyed is not None and self.as_it_is and self.input.keyed_by == self.key_width:
+                return keyed
+            data = np.empty((0, self.input.op.width + self.depth + 2), np.int64) if given is None else given
+        if self.trace.loads and len(data) >= spine.LARGE and not self.goes_on and self.key_width > 0:
+            slice_ = self.scope.slice
+            return key_layer(data, self.key, self.val, self.depth, slice_.lower, slice_.upper, self.trace.since)
+        return key_updates(data, self.key, self.val, self.depth)
+
+    def _exchanged(self) -> Ints:
+        """What all workers' inputs gave in this step that this worker owns, in any order."""
+        columns = self.input.op.width + self.depth + 2
+        return exchange_updates(self.scope, self.input.out, self.key, columns, self.texts, self.agrees)
+
+
+class View(Operator):
+    """The changes of a view, as its arrangement sealed them: rows are key words then val words."""
+
+    def __init__(self, op: ViewOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = scope.operator(op.input)
+        self.name = op.view
+        self.changes: list[Ints] = []
+        self.gave = 0
+
+    def begin_epoch(self) -> None:
+        """Forget the changes of the epoch before."""
+        self.changes.clear()
+        self.gave = 0
+
+    def step(self, now: Round) -> None:
+        """Keep this slice's changes for the epoch's result."""
+        self.out = self.input.out
+        if self.out is not None:
+            self.changes.append(self.out)
+            self.gave += len(self.out)
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {ArrangeOp: Arrange, ViewOp: View}

@@ -1,0 +1,85 @@
+"""Lookup: pairs each change of one side with what the other side holds at that time, and never looks back.
+
+The half of a join that follows its left side: the right side is an arrangement, the left side is not kept at all, so
+state and work do not grow with the left side's past. Outside loops alone, where times are totally ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import numpy as np
+
+from operators.failures import JoinOverflow
+from operators.kernels.lookup import pair_at
+from operators.kernels.rounds import touched_keys
+from operators.physical.arrange import exchange_updates
+from operators.planning.plan import LookupOp, Op
+from operators.runtime.budget import PIECE, Yield
+from operators.runtime.exchange import Round
+from operators.runtime.operator import Arranged, Operator, shown_key
+from operators.runtime.scope import ScopeRun
+from storage.kernels.hashing import key_rows
+from storage.trace.batch import keyed_columns
+from storage.trace.spine import Selection
+from storage.updates import Ints, consolidate_rows, sort_columns, together
+
+
+class Lookup(Operator):
+    """Sends the left rows to the owners of their keys and pairs them there. O(n log n + what they find)."""
+
+    def __init__(self, op: LookupOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.lookup = op
+        self.given = Yield(scope.budget, sort_columns(0, op.width, 0), op)
+        self.left = scope.operator(op.left)
+        self.right = cast(Arranged, scope.operator(op.right))
+        self.key, self.val = np.array(op.key, np.int64), np.array(op.val, np.int64)
+        self.index = np.array(op.columns, np.int64)
+        self.columns = keyed_columns(len(op.key), len(op.val), 0)
+        words = (*op.key, *op.val)
+        self.texts = tuple(words[at] for at in op.carried)
+        self.exchanges = op.exchange and scope.exchange.workers > 1
+
+    def step(self, now: Round) -> None:
+        """Pair what is new on the left with the right side's rows, this slice's changes of them included."""
+        data = self.left.out
+        self.out = None
+        if self.exchanges:
+            data = exchange_updates(self.scope, data, self.key, self.left.op.width + 2, self.texts)
+        if data is None:
+            return
+        rows = key_rows(np.ascontiguousarray(data), self.key, self.val, 2)
+        rows = consolidate_rows(rows, self.columns)
+        if len(rows) == 0:
+            return
+        keys, runs = touched_keys(rows, len(self.key))
+        found = self.right.trace.select(keys, fold=self.scope.slice.fold)
+        if len(found.entries) == 0:
+            return
+        given: list[Ints] = []
+        self.given.begin()
+        done = 0
+        while done < len(rows):
+            out, status, done = pair_at(
+                rows, runs, len(self.key), len(self.val), found.spans, found.entries, self.right.val_width, self.index,
+                done, PIECE,
+            )  # fmt: skip
+            if status != 0:
+                raise JoinOverflow(operator=self.op.name)
+            if len(out):
+                given.append(out)
+                self.given.add(given, partial(self._sizes, keys, runs, found))
+        self.out = together(given) if given else None
+
+    def _sizes(self, keys: Ints, runs: Ints, found: Selection) -> str:
+        """The key that finds the most rows, as a person reads it, and how many rows look for how many."""
+        left, right = np.diff(runs), np.diff(found.spans[:, :2], axis=1)[:, 0]
+        worst = int(np.argmax(left.astype(np.float64) * right))
+        named = shown_key(self.lookup.by, keys[worst : worst + 1], self.scope.heap)
+        return f"{left[worst]:,} rows of the key {named} look at {right[worst]:,} changes"
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {LookupOp: Lookup}

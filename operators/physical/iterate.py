@@ -1,0 +1,205 @@
+"""Loops: variables, the rounds of a scope, and what leaves it.
+
+The variable is X0 at round 0, −X0 at round 1, plus the body's output one round later; so the rounds' sum is the limit
+taken from X0 afresh at every data time. A loop is one operator of its parent: at the parent's round i it runs every
+(i, j) that has work, j ascending, and what it leaves for outer rounds i' > i makes the parent visit i'. Source:
+DESIGN, "the order of work".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from operators.failures import LoopDidNotSettle, RoundRepeated
+from operators.kernels.rounds import relocate
+from operators.physical.arrange import Arrange, exchange_updates
+from operators.planning.plan import LeaveOp, LoopOp, Op, VariableOp
+from operators.runtime.exchange import Round
+from operators.runtime.operator import Buckets, Operator
+from operators.runtime.scope import ScopeRun
+from storage.updates import Ints, consolidate_rows, sort_columns, together
+
+SHOWN = 3
+"""Rows that an error gives as examples."""
+
+
+class Variable(Operator):
+    """A loop variable, by round."""
+
+    def __init__(self, op: VariableOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.variable = op
+        self.initial = scope.operator(op.initial)
+        self.buckets = Buckets()
+        self.columns = sort_columns(0, op.width, self.depth)
+        self.feedback: Operator | None = None
+        self.later_keyed: tuple[Round, Ints] | None = None
+
+    def pending(self) -> list[Round]:
+        """Rounds that the variable has values for."""
+        return list(self.buckets.rows)
+
+    def begin(self, outer: Round) -> None:
+        """Take X0 as the parent's step at `outer` changed it. Every worker calls it."""
+        data = self.initial.out
+        op = self.variable
+        if op.initial_exchange is not None and self.scope.exchange.workers > 1:
+            key = np.array(op.initial_exchange, np.int64)
+            data = exchange_updates(self.scope, data, key, op.width + self.initial.depth + 2, op.texts)
+        if data is not None and len(data):
+            first, second = np.array((*outer, 0), np.int64), np.array((*outer, 1), np.int64)
+            data = np.ascontiguousarray(data)
+            self.buckets.put((*outer, 0), relocate(data, op.width, self.initial.depth, first, 1))
+            # Not noted: it counts as pending only with the body's answer to it, at the end of round 0.
+            self.buckets.put((*outer, 1), relocate(data, op.width, self.initial.depth, second, -1))
+            self.scope.note((*outer, 0))
+
+    def step(self, now: Round) -> None:
+        """Give the variable's changes at this round."""
+        parts = self.buckets.take(now)
+        self.out = None if not parts else together(parts)
+        later, self.later_keyed = self.later_keyed, None
+        self.keyed = later[1] if later is not None and later[0] == now else None
+
+    def collect(self, now: Round, limit: int, truncate: bool, loop: str) -> None:
+        """At the end of a round, take the body's output into the next one; consolidated, so that nothing is not
+        work."""
+        op = self.variable
+        if self.feedback is None:
+            self.feedback = self.scope.operator(op.feedback)
+        data = self.feedback.out
+        exchanged = op.feedback_exchange is not None and self.scope.exchange.workers > 1
+        if exchanged:
+            key = np.array(op.feedback_exchange, np.int64)
+            data = exchange_updates(self.scope, data, key, op.width + self.depth + 2, op.texts)
+        later = (*now[:-1], now[-1] + 1)
+        parts = self.buckets.take(later)
+        keyed = self.feedback.keyed
+        if keyed is not None and not parts and not exchanged and later[-1] < limit:
+            # In order and added up already: only the round is another.
+            keyed = keyed.copy()
+            keyed[:, -2] = later[-1]
+            self.keyed_by = self.feedback.keyed_by
+            self.later_keyed = later, keyed
+            self.buckets.put(later, keyed[:, 1:])
+            self.scope.note(later)
+            return
+        if data is not None and len(data):
+            parts.append(relocate(np.ascontiguousarray(data), op.width, self.depth, np.array(later, np.int64), 1))
+        if not parts:
+            return
+        rows = consolidate_rows(together(parts), self.columns)
+        if len(rows) == 0 or (later[-1] >= limit and truncate):
+            return
+        if later[-1] >= limit:
+            raise LoopDidNotSettle(loop=loop, round=later[-1], sample=self._shown(rows[:SHOWN]))
+        self.buckets.put(later, rows)
+        self.scope.note(later)
+
+    def _shown(self, rows: Ints) -> str:
+        """Changes as the program would write them: variable, row, how many, data time."""
+        op = self.variable
+        decoded = op.schema.decode_rows(np.ascontiguousarray(rows[:, : op.width]), self.scope.heap)
+        times, diffs = rows[:, op.width].tolist(), rows[:, -1].tolist()
+        named = zip(decoded, times, diffs, strict=True)
+        return "; ".join(f"{op.name} {row} ({diff:+d}) at {time}" for row, time, diff in named)
+
+
+class Loop(Operator):
+    """Runs its inner scope at each round of the parent."""
+
+    def __init__(self, op: LoopOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.loop = op
+        self.inner: ScopeRun = scope.inner(op.inner)
+        self.rounds = 0
+
+    def step(self, now: Round) -> None:
+        """Run every round (now, j) that any worker has work for, j ascending."""
+        inner, (variables, leaves) = self.inner, self._edges
+        for leave in leaves:
+            leave.collected.clear()
+        for variable in variables:
+            variable.begin(now)
+        if inner.woken(now):
+            inner.note((*now, 0))
+        done = -1
+        while (at := self._run_next(now, done)) is not None:
+            if at[-1] <= done:
+                raise RoundRepeated(loop=self.loop.label, round=str(at))
+            done = at[-1]
+            self.rounds += 1
+            for variable in variables:
+                variable.collect(at, self.loop.max_rounds, self.loop.truncate, self.loop.label)
+            for leave in leaves:
+                leave.collect()
+
+    def _run_next(self, now: Round, done: int) -> Round | None:
+        """Run the least round after `done` that any worker has work for; returns it, or None when there is none.
+
+        Mostly that is the next one. So run it up to its first exchange, which also carries what each worker would run
+        next; if it was the next one for anybody, go on. If not, nobody had anything to send: nothing has happened.
+        """
+        inner, first = self.inner, self._first_exchange
+        inner.proposed = inner.next_round(now)
+        if first is None:
+            at = self.scope.exchange.agree_min(inner.proposed)
+            if at is not None:
+                inner.run(at)
+            return at
+        leader = cast(Arrange, inner.operators[first])
+        guess = (*now, done + 1)
+        leader.agrees = True
+        inner.run(guess, 0, first + 1)
+        leader.agrees = False
+        at = inner.agreed
+        if at == guess:
+            inner.run(guess, first + 1)
+        elif at is not None:
+            inner.run(at)
+        return at
+
+    @cached_property
+    def _edges(self) -> tuple[list[Variable], list[Leave]]:
+        """The variables that run, and what leaves the loop."""
+        variables = [operator for operator in self.inner.operators if isinstance(operator, Variable)]
+        return variables, [cast(Leave, self.scope.operator(i)) for i in self.loop.leaves]
+
+    @cached_property
+    def _first_exchange(self) -> int | None:
+        """Where among the inner operators the first one stands that talks to the other workers, if it is no loop."""
+        for place, operator in enumerate(self.inner.operators):
+            if isinstance(operator, Loop):
+                return None
+            if isinstance(operator, Arrange) and operator.exchanges:
+                return place
+        return None
+
+
+class Leave(Operator):
+    """The body's output over all rounds of the loop, at the parent's round."""
+
+    def __init__(self, op: LeaveOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.body = scope.operator(op.input)
+        self.collected: list[Ints] = []
+
+    def collect(self) -> None:
+        """Take what the body gave in the round just run."""
+        if self.body.out is not None:
+            self.collected.append(self.body.out)
+
+    def step(self, now: Round) -> None:
+        """Give what the loop's run at this round has changed."""
+        parts, self.collected = self.collected, []
+        self.out = None
+        if parts:
+            data = np.ascontiguousarray(together(parts))
+            self.out = relocate(data, self.op.width, self.body.depth, np.array(now, np.int64), 1)
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {VariableOp: Variable, LoopOp: Loop, LeaveOp: Leave}

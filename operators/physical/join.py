@@ -1,0 +1,160 @@
+"""Join: pairs of rows with equal keys, doing work only for what changed.
+
+Bilinear: dA ⋈ B_before, then (A_before + dA) ⋈ dB. "Before" means sealed before this step, at any round: old values
+of every round meet fresh rows, and the outputs go to the round that is the least upper bound, now or later. A mark
+per side says how many layers had been seen; a trace that is shared (or joined with itself) already holds this step's
+layer. Source: seed 004 (join replayed in time order), DESIGN of differential dataflow's join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import numpy as np
+
+from operators.failures import JoinOverflow
+from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
+from operators.kernels.rounds import split_rounds, touched_keys
+from operators.physical.stages import compile_chain
+from operators.planning.plan import JoinOp, Op, only_arranged
+from operators.runtime.budget import PIECE, Yield
+from operators.runtime.chunking import KEYS, Gathered, parts, pieces
+from operators.runtime.exchange import Round
+from operators.runtime.operator import Arranged, Buckets, Operator, shown_key
+from operators.runtime.scope import ScopeRun
+from storage.trace.batch import Layer
+from storage.trace.spine import Selection
+from storage.updates import Ints, sort_columns, together
+
+_HISTORIES = 4
+"""Rows of a piece for each change of the keys that it pairs, at least."""
+
+
+class Join(Operator):
+    """Pairs two arrangements; pairs are the plan's choice of key, left and right words, sent through its stages."""
+
+    def __init__(self, op: JoinOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.key = op.key
+        self.left = cast(Arranged, scope.operator(op.left))
+        self.right = cast(Arranged, scope.operator(op.right))
+        sides = np.array([side for side, _ in op.columns], np.int64)
+        self.index = np.array([index for _, index in op.columns], np.int64)
+        self.origin_left = np.select([sides == 1, sides == 2], [FRESH, OTHER], KEY).astype(np.int64)
+        self.origin_right = np.select([sides == 1, sides == 2], [OTHER, FRESH], KEY).astype(np.int64)
+        self.chain = compile_chain(op.stages, len(op.columns), self.depth + 2, scope, op) if op.stages else None
+        self.buckets = Buckets()
+        self.given = Yield(scope.budget, sort_columns(0, op.width, self.depth), op)
+        self.gathered = Gathered(again=only_arranged(scope.plan, op.id))
+        self.mark_left = self.mark_right = 0
+
+    def begin_slice(self) -> None:
+        """All layers of earlier slices have been seen."""
+        self.mark_left = self.left.trace.mark
+        self.mark_right = self.right.trace.mark
+
+    def let_go(self) -> None:
+        """Forget the room for what it gives, too."""
+        super().let_go()
+        self.gathered.let_go()
+
+    def pending(self) -> list[Round]:
+        """Rounds for which output waits."""
+        return list(self.buckets.rows)
+
+    def step(self, now: Round) -> None:
+        """Give what waited for this round and what fresh rows make for it; keep the rest for later rounds."""
+        self.out = None
+        self.gathered.begin()
+        self.given.begin()
+        given = self.buckets.take(now)
+        left = _fresh(self.left, now)
+        right = _fresh(self.right, now)
+        if left is not None:
+            self._pair(left, self.left, self.right, self.mark_right, self.origin_left, now, given)
+        if right is not None:
+            self._pair(right, self.right, self.left, self.left.trace.mark, self.origin_right, now, given)
+        self.mark_left = self.left.trace.mark
+        self.mark_right = self.right.trace.mark
+        self.out = None if not given else together(given)
+
+    def _pair(
+        self,
+        fresh: Ints | Layer,
+        mine: Arranged,
+        other: Arranged,
+        before: int,
+        origin: Ints,
+        now: Round,
+        given: list[Ints],
+    ) -> None:
+        """Join `fresh` rows of one side with the first `before` layers of the other."""
+        if before == 0:
+            return
+        fold, at = self.scope.slice.fold, np.array(now, np.int64)
+        whole = len(fresh.hashes) if isinstance(fresh, Layer) else 0
+        if isinstance(fresh, Layer) and other.trace.layers:
+            other.trace.expect(fresh.key_rows(), before=before)
+        for part in parts(fresh):
+            keys, runs = touched_keys(part, mine.key_width)
+            if len(keys) > KEYS:
+                other.trace.expect(keys, before=before)
+            for first, stop in pieces(len(keys)):
+                histories = other.trace.select(keys[first:stop], fold=fold, before=before)
+                own = runs[first : stop + 1]
+                # What is cut inside a key looks at the key's histories each time, so pieces are no smaller than these.
+                most = max(PIECE, _HISTORIES * (len(part) + len(histories.entries)))
+                at_key = done = 0
+                while at_key < stop - first:
+                    rows, status, at_key, done = pair_rows(
+                        part, own, mine.key_width, mine.val_width, mine.depth, histories.spans, histories.entries,
+                        other.val_width, other.depth, origin, self.index, at, at_key, done, most,
+                    )  # fmt: skip
+                    if status != 0:
+                        raise JoinOverflow(operator=self.op.name)
+                    if self.chain is not None:
+                        rows = self.chain(rows)
+                    if len(rows):
+                        sizes = partial(self._sizes, mine is self.left, keys[first:stop], own, histories)
+                        self._sort_out(rows, other.depth, now, given, sizes)
+                if given and max(whole, len(keys)) > stop - first:
+                    self.gathered.gather(given, max(whole, len(keys)) / (stop - first))
+
+    def _sizes(self, left: bool, keys: Ints, runs: Ints, histories: Selection) -> str:
+        """The key of a piece that gives the most pairs, as a person reads it, and how many changes both sides have."""
+        fresh, old = np.diff(runs), np.diff(histories.spans[:, :2], axis=1)[:, 0]
+        worst = int(np.argmax(fresh.astype(np.float64) * old))
+        one, two = (fresh, old) if left else (old, fresh)
+        named = shown_key(self.key, keys[worst : worst + 1], self.scope.heap)
+        return f"the key {named} pairs {one[worst]:,} changes on the left with {two[worst]:,} on the right"
+
+    def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints], sizes: Callable[[], str]) -> None:
+        """Give the pairs of this round; let those of later ones wait."""
+        if self.depth == 0 or other_depth == 0:
+            # What has no rounds meets fresh rows in theirs.
+            given.append(rows)
+            self.given.add(given, sizes)
+            return
+        grouped, offsets, rounds = split_rounds(np.ascontiguousarray(rows), self.op.width + 1, self.depth)
+        start = 0
+        for stop, at in zip(offsets[1:].tolist(), map(tuple, rounds.tolist()), strict=True):
+            part = grouped[start:stop]
+            start = stop
+            if at == now:
+                given.append(part)
+                self.given.add(given, sizes)
+            else:
+                self.buckets.put(at, part)
+                self.given.wait(part, sizes)
+                self.scope.note(at)
+
+
+def _fresh(side: Arranged, now: Round) -> Ints | Layer | None:
+    """What a side added in this step. An arrangement of an outer scope is new at round 0 of the loops inside it
+    only."""
+    return side.fresh if not any(now[side.depth :]) else None
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {JoinOp: Join}

@@ -1,0 +1,77 @@
+"""Row-wise operators: inputs, fused chains, unions, and the step into a loop.
+
+Source: seed 002: linear operators change rows, keep times, and need no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from operators.kernels.rounds import relocate
+from operators.physical.stages import compile_chain
+from operators.planning.plan import EnterOp, InputOp, LinearOp, Op, UnionOp
+from operators.runtime.exchange import Round
+from operators.runtime.operator import Operator
+from operators.runtime.scope import ScopeRun
+from storage.updates import Ints, together
+
+
+class Input(Operator):
+    """The updates of a source in the current slice; the worker sets them."""
+
+    def __init__(self, op: InputOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.waiting: Ints | None = None
+
+    def step(self, now: Round) -> None:
+        """Give what the worker has set, once."""
+        self.out, self.waiting = self.waiting, None
+
+
+class Linear(Operator):
+    """A fused chain of row-wise steps (operators/physical/stages.py). O(rows) numpy work a stage."""
+
+    def __init__(self, op: LinearOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = scope.operator(op.input)
+        self.chain = compile_chain(op.stages, self.input.op.width, self.depth + 2, scope, op)
+
+    def step(self, now: Round) -> None:
+        """Send the input's updates through all stages."""
+        data = self.input.out
+        found = None if data is None else self.chain(data)
+        self.out = found if found is not None and len(found) else None
+
+
+class Union(Operator):
+    """All updates of its inputs."""
+
+    def __init__(self, op: UnionOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.inputs = [scope.operator(i) for i in op.inputs]
+
+    def step(self, now: Round) -> None:
+        """Concatenate what the inputs gave."""
+        full = [data for data in (operator.out for operator in self.inputs) if data is not None]
+        self.out = None if not full else together(full)
+
+
+class Enter(Operator):
+    """A collection of the parent scope, inside a loop: its updates at the parent's round i come at (i, 0)."""
+
+    def __init__(self, op: EnterOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = scope.operator(op.input)
+
+    def step(self, now: Round) -> None:
+        """At round 0 of the loop, give what the parent's step gave."""
+        data = self.input.out
+        self.out = None
+        if data is not None and now[-1] == 0:
+            data = np.ascontiguousarray(data)
+            self.out = relocate(data, self.op.width, self.input.depth, np.array(now, np.int64), 1)
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {InputOp: Input, LinearOp: Linear, UnionOp: Union, EnterOp: Enter}

@@ -1,0 +1,77 @@
+"""Reduce: one output row a key, corrected at every data time at which it changes.
+
+At round r and data time t of a key: `wanted = logic(input accumulated at <= (t, r))`; emit `wanted − output
+accumulated`.
+*Which visits*: a key visited at r is scheduled at r ∨ r' for every round r' ≰ r in its input history, old and new, at
+each visit.
+*Which times*: at a visit, every data time of the slice at which the key was touched at any round <= r.
+*What is skipped*: (t, r) owes nothing when the key has no output at exactly r by then and, for some level of the
+loop, no input at rounds <= r that agree with r at that level. It needs logic(∅) = ∅.
+For a fixed round the data times are totally ordered, so each key is a linear replay. Outside loops, where time is total
+(seed 001), no output is kept: the replay begins with what the key was before the slice. Sources: seeds 001 and 004;
+DESIGN, "reduce".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from operators.failures import AggregateOverflow
+from operators.kernels.aggregating import FIELDS, FLAG, KIND, MAX, MIN, OUT_FLAG, PRESENT, WORD
+from operators.kernels.covering import cover_keys
+from operators.kernels.reducing import reduce_keys
+from operators.physical.reduce_base import Keyed
+from operators.planning.plan import Op, ReduceOp
+from operators.runtime.operator import Operator
+from operators.runtime.scope import ScopeRun
+from storage.trace.spine import Selection
+from storage.updates import Ints
+
+
+class Reduce(Keyed):
+    """Aggregates (or distinct, or threshold) that follow each change of a key."""
+
+    def __init__(self, op: ReduceOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.compared = op.compared
+        self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
+        self.in_order = len(self.aggregations) == 1 and not self.compared and _of_one_val(self.aggregations[0])
+
+    def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
+        """Replay the keys' histories. Raises AggregateOverflow."""
+        entries = inputs.entries
+        if self.in_order:
+            rows, visits, status, fault = cover_keys(
+                keys, self.key_width, inputs.spans, entries, self.input.val_width, outputs.spans, outputs.entries,
+                self.val_width, now, fold, self.aggregations[0],
+            )  # fmt: skip
+            return self._checked(keys, rows, visits, status, fault)
+        if self.compared:
+            # Only what is looked at gets an order by its content.
+            inputs = inputs.dense()
+            entries = inputs.entries
+        ordered = self.scope.heap.comparable(entries, self.compared) if self.compared else entries
+        rows, visits, status, fault = reduce_keys(
+            keys, self.key_width, inputs.spans, entries, ordered, ordered is not entries, self.input.val_width,
+            outputs.spans, outputs.entries, self.val_width, now, fold, self.aggregations, self.total,
+        )  # fmt: skip
+        return self._checked(keys, rows, visits, status, fault)
+
+    def _checked(self, keys: Ints, rows: Ints, visits: Ints, status: int, fault: int) -> tuple[Ints, Ints]:
+        if status != 0:
+            raise AggregateOverflow(operator=self.op.name, key=self.key_of(keys, fault))
+        return rows, visits
+
+
+def _of_one_val(aggregation: Ints) -> bool:
+    """Whether an aggregation looks at one val at a time, in their order: the key while one is there, or the least or
+    greatest where no val is null."""
+    if aggregation[KIND] == PRESENT:
+        return True
+    first = aggregation[WORD] == 0 and aggregation[FLAG] < 0 and aggregation[OUT_FLAG] < 0
+    return bool(first) and aggregation[KIND] in (MIN, MAX)
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {ReduceOp: Reduce}

@@ -1,0 +1,62 @@
+"""Counts and sums of a key outside loops, without looking at the key's other rows.
+
+The input's arrangement says how often a changed row was there, and a state of a few numbers a key
+(kernels/following.py) what the key's aggregates were. So a change costs the same in a group of a thousand rows and of
+a million. The general form, in loops, is operators/physical/reduce.py. Source: seed 001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from operators.failures import AggregateOverflow
+from operators.kernels.aggregating import FIELDS
+from operators.kernels.following import follow_rows
+from operators.physical.reduce_base import Keyed
+from operators.planning.plan import FollowOp, Op
+from operators.runtime.chunking import parts
+from operators.runtime.exchange import Round
+from operators.runtime.operator import Operator
+from operators.runtime.scope import ScopeRun
+from storage.kernels.tries import FIELDS as OF_LAYER
+from storage.trace.spine import Trace
+from storage.updates import together
+
+_NO_LAYERS = np.empty((0, OF_LAYER), np.int64)
+
+
+class Follow(Keyed):
+    """Aggregates that need no more than their own numbers; time is total."""
+
+    def __init__(self, op: FollowOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
+        # Where a key has no numbers, its corrections alternate: their times are their order.
+        self.in_order = self.val_width == 0
+        self.state: Trace | None = None if op.state is None else scope.traces[op.state]
+
+    def step(self, now: Round) -> None:
+        """Move the numbers of the keys that changed. Raises AggregateOverflow."""
+        self.fresh = self.out = None
+        fresh = self.input.fresh
+        if fresh is None:
+            return
+        slice_ = self.scope.slice
+        given, changed = [], []
+        for rows in parts(fresh):
+            made, changes, status, fault = follow_rows(
+                _NO_LAYERS if self.state is None else self.state.settled, self.input.trace.settled,
+                np.ascontiguousarray(rows), self.key_width, self.input.val_width, self.val_width, self.aggregations,
+            )  # fmt: skip
+            if status != 0:
+                raise AggregateOverflow(operator=self.op.name, key=self.key_of(rows, fault))
+            given.append(made)
+            changed.append(changes)
+        if self.state is not None:
+            self.state.seal(together(changed), slice_.lower, slice_.upper)
+        self.give(together(given))
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {FollowOp: Follow}

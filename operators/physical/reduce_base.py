@@ -1,0 +1,123 @@
+"""What all reductions share: which keys a step visits, what is read and what becomes of the corrections.
+
+A key is visited when its input changes, and at the rounds that earlier visits have scheduled;
+operators/physical/reduce.py has the rules. In the general form what a reduction has said is kept in a trace, arranged
+by key, and looked up. In the total form, outside loops, what was said follows from what the key was; the trace is there
+only when others read it.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from operators.kernels.rounds import split_visits, visited_keys
+from operators.planning.plan import KeyedOp
+from operators.runtime.chunking import KEYS, pieces
+from operators.runtime.exchange import Round
+from operators.runtime.operator import Arranged, Buckets, Operator, shown_key
+from operators.runtime.scope import ScopeRun
+from storage.trace.batch import Layer, keyed_columns
+from storage.trace.spine import Selection, Trace
+from storage.updates import Ints, order_rows, together
+
+
+class Keyed(Operator):
+    """A reduction of an arrangement; its output is placed by the same key and, where it is kept, arranged by it."""
+
+    def __init__(self, op: KeyedOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.input = cast(Arranged, scope.operator(op.input))
+        self.key = op.key
+        self.key_width = self.keyed_by = op.key.width
+        self.val_width = op.width - op.key.width
+        self.columns = keyed_columns(self.key_width, self.val_width, self.depth)
+        self.no_keys = np.empty((0, 1 + self.key_width), np.int64)
+        self.total = op.total
+        self.trace: Trace | None = None if op.trace is None else scope.traces[op.trace]
+        self.fresh: Ints | None = None
+        self.visits = Buckets()
+        self.in_order = False
+        """Whether corrections come in the order of their rows."""
+
+    def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
+        """What keys `[hash | key]` owe at round `now`: corrections `[hash | key | val | time | rounds | diff]`, each
+        once, and later visits `[rounds | hash | key]`."""
+        raise NotImplementedError
+
+    def pending(self) -> list[Round]:
+        """Rounds with scheduled visits."""
+        return list(self.visits.rows)
+
+    def step(self, now: Round) -> None:
+        """Visit the keys that changed and those scheduled for this round."""
+        self.fresh = self.keyed = self.out = None
+        keys = self._keys(now)
+        if keys is None:
+            return
+        at = np.array(now, np.int64)
+        if len(keys) > KEYS:
+            self.input.trace.expect(keys)
+            if self.trace is not None and not self.total:
+                self.trace.expect(keys)
+        parts = [rows for first, stop in pieces(len(keys)) if len(rows := self._visit(keys[first:stop], at))]
+        if parts:
+            self.give(together(parts))
+
+    def _visit(self, keys: Ints, now: Ints) -> Ints:
+        """What a piece of the keys owes at round `now`; schedules their later visits."""
+        fold = self.scope.slice.fold
+        inputs = self.input.trace.select(keys, fold=fold)
+        if self.total or self.trace is None:
+            outputs = Selection.nothing(len(keys), self.val_width + self.depth + 2)
+        else:
+            outputs = self.trace.select(keys, fold=fold)
+        rows, visits = self.correct(keys, inputs, outputs, now, fold)
+        if len(visits):
+            self._schedule(visits)
+        return rows
+
+    def let_go(self) -> None:
+        """Forget the step's rows, too; the trace has them."""
+        super().let_go()
+        self.fresh = None
+
+    def give(self, rows: Ints) -> None:
+        """Put out corrections, each once, and keep them where the output is kept."""
+        if len(rows) == 0:
+            return
+        if self.trace is not None:
+            if not self.in_order:
+                rows = rows[order_rows(rows, self.columns)]
+            slice_ = self.scope.slice
+            self.trace.seal(rows, slice_.lower, slice_.upper)
+            self.fresh = self.keyed = rows
+        self.out = rows[:, 1:]
+
+    def key_of(self, keys: Ints, index: int) -> str:
+        """A key of this step as a person reads it: "src=1, dst=2"."""
+        return shown_key(self.key, keys[index : index + 1], self.scope.heap)
+
+    def _keys(self, now: Round) -> Ints | None:
+        """The keys to visit, `[hash | key]` distinct and sorted, or None."""
+        parts = self.visits.take(now)
+        fresh = self.input.fresh
+        if fresh is None or any(now[self.input.depth :]):
+            if not parts:
+                return None
+            fresh = self.no_keys
+        elif isinstance(fresh, Layer):
+            fresh = fresh.key_rows()
+        scheduled = self.no_keys if not parts else together(parts)
+        keys: Ints = visited_keys(fresh, scheduled, self.key_width)
+        return keys
+
+    def _schedule(self, visits: Ints) -> None:
+        """Keep visits `[rounds | hash | key]` for their rounds."""
+        keys, offsets, rounds = split_visits(visits, self.depth)
+        start = 0
+        for stop, at in zip(offsets[1:].tolist(), map(tuple, rounds.tolist()), strict=True):
+            self.visits.put(at, keys[start:stop])
+            self.scope.note(at)
+            start = stop

@@ -1,0 +1,101 @@
+"""Reductions by a logic that sees whole groups: waves of accumulated rows in, corrections out.
+
+The visits, the times and what may be skipped are those of operators/physical/reduce.py. The groups of a step go to the
+logic in waves of bounded size, and the corrections follow in the order of time. Outside loops, where time is total,
+what a key had is the logic's answer to what the key was before the slice, so no output is kept and no round is visited
+twice. Sources: seeds 001 and 004; DESIGN, "integer proxies".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from operators.failures import MultiplicityOverflow
+from operators.group_functions.logic import Groups, Produced
+from operators.kernels.waves import gather_wave, plan_waves, settle_wave, visits_after
+from operators.language.plan.tables import Crowded, allow
+from operators.physical.reduce_base import Keyed
+from operators.planning.plan import Op, WaveOp
+from operators.runtime.budget import DOWNSTREAM, PIECE
+from operators.runtime.operator import Operator
+from operators.runtime.scope import ScopeRun
+from storage.trace.spine import Selection
+from storage.updates import Ints, together
+
+WAVE_ROWS = 1 << 16
+"""Rows of groups that a logic is given at once, about."""
+
+
+class Waves(Keyed):
+    """A reduction by a logic."""
+
+    def __init__(self, op: WaveOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.logic = op.spec.compile(op.key, op.val)
+        self.texts = op.val.text_words
+
+    def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
+        """Ask the logic for all groups that may have changed, and settle what it says against what there was."""
+        total = self.total
+        v, w = self.input.val_width, self.val_width
+        groups = plan_waves(inputs.spans, inputs.entries, v, outputs.spans, outputs.entries, w, now, fold, total)
+        visits = visits_after(keys, self.key_width, inputs.spans, inputs.entries, v, now)
+        parts: list[Ints] = []
+        kept, kept_counts = np.empty((0, w), np.int64), np.empty(0, np.int64)
+        first, most = 0, WAVE_ROWS
+        while first < len(groups):
+            places, offsets, vals, counts, status, fault = gather_wave(
+                inputs.spans, inputs.entries, v, now, fold, groups, first, most
+            )
+            self._check(status, keys, fault)
+            wave = groups[first : first + len(places)]
+            asked = np.ascontiguousarray(keys[wave[places >= 0, 0], 1 : 1 + self.key_width])
+            wanted = Groups(asked, offsets, vals, counts, self.scope.heap, self.texts)
+            try:
+                made = self.logic(wanted)
+            except Crowded as crowded:
+                if len(places) > 1:
+                    most = max(1, len(vals) // 8)
+                    continue
+                made = self._alone(wanted, crowded.rows, partial(self._sizes, keys, wave, parts))
+            goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
+            rows, kept, kept_counts, status, fault = settle_wave(
+                keys, self.key_width, wave, places, made.offsets, np.ascontiguousarray(made.rows), made.counts,
+                outputs.spans, outputs.entries, w, now, fold, total, kept if goes_on else kept[:0], kept_counts,
+                groups[first - 1, 1] if goes_on else fold - 1,
+            )  # fmt: skip
+            self._check(status, keys, fault)
+            if len(rows):
+                parts.append(rows)
+            if first or len(rows) > PIECE:
+                # A wave's groups may have become anything, long texts too.
+                size = 8 * sum(part.size for part in parts)
+                self.scope.budget.check(DOWNSTREAM * size, self.op, partial(self._sizes, keys, wave, parts))
+            first += len(places)
+        if not parts:
+            return np.empty((0, 0), np.int64), visits
+        return together(parts), visits
+
+    def _alone(self, wanted: Groups, rows: int, sizes: Callable[[], str]) -> Produced:
+        """What the logic says of one group of which it makes more than a piece of rows, if there is memory for that."""
+        while True:
+            self.scope.budget.check((1 + DOWNSTREAM) * 8 * (self.val_width + 2) * rows, self.op, sizes)
+            try:
+                with allow(rows):
+                    return self.logic(wanted)
+            except Crowded as crowded:
+                rows = 2 * crowded.rows
+
+    def _sizes(self, keys: Ints, wave: Ints, parts: list[Ints]) -> str:
+        rows = sum(map(len, parts))
+        return f"the groups of a step have given {rows:,} rows so far, now that of {self.key_of(keys, wave[-1, 0])}"
+
+    def _check(self, status: int, keys: Ints, fault: int) -> None:
+        if status != 0:
+            raise MultiplicityOverflow(operator=self.op.name, key=self.key_of(keys, fault))
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {WaveOp: Waves}

@@ -1,0 +1,192 @@
+"""Stages: what a linear operator runs for each row-wise step of its chain.
+
+Source: seed 002, join_function: every stage is `(row, time, diff) → (row', time ∨ time', diff · diff')`, so a chain of
+them is one as well, and running it at once gives what running it step by step does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from operators.failures import TimeOverflow
+from operators.language.expr.evaluate import predicate, project
+from operators.language.plan.tables import Crowded, allow
+from operators.physical.stage_compiler import Pass, passes
+from operators.planning.plan import Compute, Expand, Keep, Move, Negated, Op, Stage, Take
+from operators.runtime.budget import DOWNSTREAM, Yield
+from operators.runtime.scope import ScopeRun
+from storage.diff import multiply, negate
+from storage.updates import CLOSED, Ints, sort_columns, together
+
+Run = Callable[[Ints], Ints]
+
+
+_ALONE = Op(0, 0, 0, "chain")
+"""The operator of stages that run outside of a plan."""
+
+
+def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRun, op: Op = _ALONE) -> Run:
+    """A function of updates `[row (width) | tail columns: time, rounds, diff]` for all stages of the operator `op`.
+
+    Runs of plain steps are one pass of a kernel over the rows (operators/physical/stage_compiler.py). O(rows in and
+    out).
+    """
+    parts = [
+        _pass(part, tail, scope) if isinstance(part, Pass) else compile_stage(part, tail, scope)
+        for part in passes(stages, width)
+    ]
+
+    def run(data: Ints, first: int = 0) -> Ints:
+        for place in range(first, len(parts)):
+            if len(data) == 0:
+                break
+            try:
+                data = parts[place](data)
+            except Crowded as crowded:
+                return split(data, place, crowded.rows)
+        return data
+
+    def split(data: Ints, place: int, rows: int) -> Ints:
+        """A step would make too many rows of these: half of them at a time, through all steps behind it."""
+        given: list[Ints] = []
+        yields: list[Yield] = []
+
+        def go_on(data: Ints, rows: int) -> None:
+            if len(data) == 1:
+                keep(run(single(data, rows), place + 1), data, rows)
+                return
+            for half in np.array_split(data, 2):
+                try:
+                    keep(run(parts[place](half), place + 1), half, rows // 2)
+                except Crowded as crowded:
+                    go_on(half, crowded.rows)
+
+        def keep(made: Ints, of: Ints, rows: int) -> None:
+            if len(made) == 0:
+                return
+            if not yields:
+                yields.append(Yield(scope.budget, sort_columns(0, made.shape[1] - tail, tail - 2), op))
+            given.append(made)
+            yields[0].add(given, partial(sizes, of, rows))
+
+        def single(data: Ints, rows: int) -> Ints:
+            """One row that makes more than a piece: as many as there is memory for."""
+            while True:
+                size = 8 * (data.shape[1] + 1) * rows
+                scope.budget.check((1 + DOWNSTREAM) * size, op, partial(sizes, data, rows))
+                try:
+                    with allow(rows):
+                        return parts[place](data)
+                except Crowded as crowded:
+                    rows = 2 * crowded.rows
+
+        def sizes(data: Ints, rows: int) -> str:
+            step = parts[place]
+            what, shown = (step.name, step.shown(data)) if isinstance(step, _Expansion) else ("a step", "a row")
+            return f"{what} makes some {rows:,} rows of {len(data):,}, for example of {shown}"
+
+        go_on(data, rows)
+        return together(given) if given else data[:0]
+
+    return run
+
+
+def _pass(one: Pass, tail: int, scope: ScopeRun) -> Run:
+    steps = [compile_stage(stage, tail, scope) for stage in one.stages]
+
+    def run(data: Ints) -> Ints:
+        found = one.run(data, tail)
+        if found is not None:
+            return found
+        for step in steps:
+            if len(data):
+                data = step(data)
+        return data
+
+    return run
+
+
+def compile_stage(stage: Stage, tail: int, scope: ScopeRun) -> Run:
+    """A function of updates `[row | tail columns: time, rounds, diff]` for one stage. O(rows in and out) numpy work."""
+    match stage:
+        case Take():
+            words = list(stage.words)
+
+            def take(data: Ints) -> Ints:
+                width = data.shape[1] - tail
+                picked: Ints = data[:, words + list(range(width, width + tail))]
+                return picked
+
+            return take
+        case Keep():
+            test = predicate(stage.predicate, stage.schema)
+            kept_width = stage.schema.width
+
+            def keep(data: Ints) -> Ints:
+                kept: Ints = data[test(data[:, :kept_width], scope.heap)]
+                return kept
+
+            return keep
+        case Compute():
+            compute = project(stage.exprs, stage.schema)
+            in_width = stage.schema.width
+
+            def build(data: Ints) -> Ints:
+                return np.concatenate((compute(data[:, :in_width], scope.heap), data[:, in_width:]), axis=1)
+
+            return build
+        case Expand():
+            return _Expansion(stage, scope)
+        case Move():
+            return _move(stage, tail)
+        case Negated():
+
+            def flip(data: Ints) -> Ints:
+                flipped = data.copy()
+                flipped[:, -1] = negate(data[:, -1])
+                return flipped
+
+            return flip
+
+
+class _Expansion:
+    """A step that makes any number of rows of each. It raises Crowded where that would be too many at once."""
+
+    def __init__(self, stage: Expand, scope: ScopeRun) -> None:
+        self.name, self._schema, self._width = stage.table.name, stage.schema, stage.width
+        self._table, self._scope = stage.table.compile(stage.schema), scope
+
+    def __call__(self, data: Ints) -> Ints:
+        in_width, width = self._schema.width, self._width
+        parent, words, factor, time = self._table(data[:, :in_width], self._scope.heap)
+        out = np.empty((len(parent), width + data.shape[1] - in_width), np.int64)
+        out[:, :width] = words
+        out[:, width:] = data[parent, in_width:]
+        if time is not None:
+            out[:, width] = np.maximum(out[:, width], time)
+        if factor is not None:
+            out[:, -1] = multiply(out[:, -1], factor)
+        return out
+
+    def shown(self, data: Ints) -> str:
+        """The first row, as a person reads it."""
+        row = np.ascontiguousarray(data[:1, : self._schema.width])
+        return str(self._schema.decode_rows(row, self._scope.heap)[0])
+
+
+def _move(stage: Move, tail: int) -> Run:
+    def move(data: Ints) -> Ints:
+        moved = data.copy()
+        times = data[:, -tail]
+        # Upwards: what is missing to the next multiple is the remainder of the negated time (Python's, never negative).
+        by: Ints = np.full(len(data), stage.ns) if stage.delay else (-times) % stage.ns
+        late = times >= CLOSED - by
+        if bool(late.any()):
+            raise TimeOverflow(operator="delay" if stage.delay else "coarsen", time=int(times[late][0]), ns=stage.ns)
+        moved[:, -tail] = times + by
+        return moved
+
+    return move

@@ -1,0 +1,79 @@
+"""Upserts: a source of newest rows by key becomes a collection: what was there goes when what is new comes.
+
+The arrangement of the collection by the key is the memory of what was there, so it is durable, re-cut and shared like
+any other. Time is total here: a step replays each key's upserts in the order of their times against the one row that
+the key had before the slice. Input rows carry in their diff what they are: positive sets the key's row, negative takes
+it away (only the key's words count then), and of two at one time the one with the greater absolute value, which says
+where it stood in its log, is the later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from operators.kernels.rounds import touched_keys
+from operators.physical.arrange import Arrange
+from operators.planning.plan import Op, UpsertOp
+from operators.runtime.exchange import Round
+from operators.runtime.operator import Operator
+from storage.kernels.hashing import key_rows
+from storage.updates import Ints, consolidate_rows
+
+
+class Upsert(Arrange):
+    """The arrangement by `op.key` of the newest rows. O(n log n) a step for n upserts, and a look at each key."""
+
+    def step(self, now: Round) -> None:
+        """Seal what the upserts change."""
+        data = self._exchanged() if self.exchanges else self.input.out
+        self.fresh = self.out = None
+        if data is None:
+            return
+        rows = key_rows(np.ascontiguousarray(data), self.key, self.val, 2)
+        if len(rows) == 0:
+            return
+        changes = consolidate_rows(self._changes(rows), self.columns)
+        if len(changes) == 0:
+            return
+        slice_ = self.scope.slice
+        self.trace.seal(changes, slice_.lower, slice_.upper)
+        self.fresh = changes
+        self.out = changes[:, 1:]
+
+    def _changes(self, rows: Ints) -> Ints:
+        """`[hash | key | val | time | diff]` of upserts `[hash | key | val | time | code]`, not consolidated."""
+        rows = self._newest(rows)
+        keys, runs = touched_keys(rows, self.key_width)
+        first = runs[:-1]
+        known = self.trace.select(keys, fold=self.scope.slice.fold)
+        begins, ends = known.spans.T
+        had = ends > begins
+        before = np.zeros((len(rows), rows.shape[1]), np.int64)
+        # What an upsert replaces: the one of its key before it, or what the trace has.
+        before[1:] = rows[:-1]
+        before[:, : 1 + self.key_width] = rows[:, : 1 + self.key_width]
+        is_set = rows[:, -1] > 0
+        replaces = np.zeros(len(rows), np.bool_)
+        replaces[1:] = is_set[:-1]
+        replaces[first] = had
+        value = slice(1 + self.key_width, 1 + self.key_width + self.val_width)
+        before[first[had], value] = known.entries[begins[had], : self.val_width]
+        before[:, -2] = rows[:, -2]
+        before[:, -1] = -1
+        after = rows[is_set].copy()
+        after[:, -1] = 1
+        return np.concatenate((before[replaces], after))
+
+    def _newest(self, rows: Ints) -> Ints:
+        """The last upsert of each key and time, ordered by key, then time."""
+        columns = [*range(1 + self.key_width), rows.shape[1] - 2]
+        order = np.lexsort((np.abs(rows[:, -1]), *(rows[:, c] for c in reversed(columns))))
+        rows = rows[order]
+        last = np.ones(len(rows), np.bool_)
+        last[:-1] = (rows[1:, columns] != rows[:-1, columns]).any(axis=1)
+        return np.ascontiguousarray(rows[last])
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {UpsertOp: Upsert}

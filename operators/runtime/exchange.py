@@ -1,0 +1,107 @@
+"""How the workers of one dataflow talk: everyone to everyone, in lock step.
+
+Every worker makes the same calls in the same order. `Single` is one worker; `Threads` are workers in one process
+(tests, replay without Spark); service/cluster/exchange/all_to_all.py joins processes and hosts.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+import numpy as np
+
+from operators.failures import ExchangeBroken
+from storage.updates import Ints
+
+Round = tuple[int, ...]
+
+
+class Exchange(Protocol):
+    """What the runtime needs of its peers."""
+
+    workers: int
+    index: int
+
+    def all_to_all(self, parts: list[Ints]) -> list[Ints]:
+        """parts[i], int64[n, c], goes to worker i; returns what came from each worker, by its index."""
+        ...
+
+    def allgather(self, payload: bytes) -> list[bytes]:
+        """Every worker's payload, by its index."""
+        ...
+
+    def agree_min(self, value: Round | None) -> Round | None:
+        """The least of all workers' values; None where nobody has one."""
+        ...
+
+
+def least(values: list[Round | None]) -> Round | None:
+    """The least value that is not None, if any."""
+    return min((value for value in values if value is not None), default=None)
+
+
+class Single:
+    """The exchange of one worker: nothing to do."""
+
+    workers = 1
+    index = 0
+
+    def all_to_all(self, parts: list[Ints]) -> list[Ints]:
+        """The one part."""
+        return parts
+
+    def allgather(self, payload: bytes) -> list[bytes]:
+        """The one payload."""
+        return [payload]
+
+    def agree_min(self, value: Round | None) -> Round | None:
+        """The value."""
+        return value
+
+
+class _Room:
+    """What `Threads` of one dataflow share: a slot per worker and a barrier that a failure breaks for all."""
+
+    def __init__(self, workers: int) -> None:
+        self.slots: list[object] = [None] * workers
+        self.barrier = threading.Barrier(workers)
+
+
+class Threads:
+    """The exchange of worker threads in one process; made by `Threads.room(n)`."""
+
+    def __init__(self, room: _Room, workers: int, index: int) -> None:
+        self._room, self.workers, self.index = room, workers, index
+
+    @staticmethod
+    def room(workers: int) -> list[Threads]:
+        """One exchange for each of n threads."""
+        room = _Room(workers)
+        return [Threads(room, workers, index) for index in range(workers)]
+
+    def abort(self) -> None:
+        """Let the others fail instead of waiting for a worker that will not come."""
+        self._room.barrier.abort()
+
+    def _swap(self, value: object) -> list[object]:
+        try:
+            self._room.slots[self.index] = value
+            self._room.barrier.wait()
+            taken = list(self._room.slots)
+            self._room.barrier.wait()
+        except threading.BrokenBarrierError:
+            raise ExchangeBroken(index=self.index, workers=self.workers) from None
+        return taken
+
+    def all_to_all(self, parts: list[Ints]) -> list[Ints]:
+        """See Exchange."""
+        return [np.asarray(theirs[self.index]) for theirs in self._swap(parts)]  # type: ignore[index]
+
+    def allgather(self, payload: bytes) -> list[bytes]:
+        """See Exchange."""
+        return [theirs for theirs in self._swap(payload) if isinstance(theirs, bytes)]
+
+    def agree_min(self, value: Round | None) -> Round | None:
+        """See Exchange."""
+        return least(self._swap(value))  # type: ignore[arg-type]

@@ -1,0 +1,111 @@
+"""What all operators of a running dataflow share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from operators.language.types.schema import RowType
+from operators.planning.plan import Op
+from operators.runtime.exchange import Round
+from storage.strings.string_heap import Heap
+from storage.trace.batch import Layer
+from storage.trace.spine import Trace
+from storage.updates import Ints
+
+if TYPE_CHECKING:
+    from operators.runtime.scope import ScopeRun
+
+
+@dataclass
+class Counters:
+    """Running totals of one operator on one worker."""
+
+    seconds: float = 0.0
+    updates_out: int = 0
+    steps: int = 0
+
+
+@dataclass
+class Slice:
+    """The interval of data times [lower, upper) that is being worked on. Older times read as `fold`, just below it."""
+
+    lower: int = 0
+    upper: int = 0
+
+    @property
+    def fold(self) -> int:
+        """The time that stands for all times before the slice."""
+        return self.lower - 1
+
+
+class Operator:
+    """One operator on one worker.
+
+    In each step (slice, round) of its scope, `step(now)` reads what its inputs gave in the same step and sets `out`:
+    updates `[row | time | rounds | diff]`, all at round `now`, or None. `keyed`, where an operator happens to have it,
+    is the same as keyed rows by the first `keyed_by` words, sorted and consolidated. `counters` feed the metrics.
+    """
+
+    def __init__(self, op: Op, scope: ScopeRun) -> None:
+        self.op = op
+        self.scope = scope
+        self.depth = scope.depth
+        self.out: Ints | None = None
+        self.keyed: Ints | None = None
+        self.keyed_by = 0
+        self.counters = Counters()
+
+    def step(self, now: Round) -> None:
+        """Do this operator's work at round `now`."""
+        raise NotImplementedError
+
+    def active(self) -> bool:
+        """Whether the operator gave anything in the newest step of its scope."""
+        return self.out is not None
+
+    def begin_slice(self) -> None:
+        """The slice has been set; traces hold earlier slices alone."""
+
+    def let_go(self) -> None:
+        """Forget what the newest step gave, behind the slice; a load's is as large as what it loads."""
+        self.out = self.keyed = None
+
+    def pending(self) -> list[Round]:
+        """Rounds that this operator still holds work for (none may be left after a slice)."""
+        return []
+
+
+def shown_key(key: RowType, keyed: Ints, heap: Heap) -> str:
+    """A key `[hash | key words …]` as a person reads it: "src=1, dst=2"; "()" for the one that all rows have."""
+    words = np.ascontiguousarray(keyed[:, 1 : 1 + key.width])
+    (row,) = key.decode_rows(words, heap)
+    return ", ".join(f"{name}={value!r}" for name, value in zip(key.names, row, strict=True)) or "()"
+
+
+class Arranged(Protocol):
+    """An operator whose output is kept in a trace, by key."""
+
+    trace: Trace
+    key_width: int
+    val_width: int
+    depth: int
+    fresh: Ints | Layer | None
+    """Keyed rows that the newest step of its scope added, sorted and consolidated, or the trie of them."""
+
+
+@dataclass
+class Buckets:
+    """Updates that wait for a later round, by round."""
+
+    rows: dict[Round, list[Ints]] = field(default_factory=dict)
+
+    def put(self, at: Round, data: Ints) -> None:
+        """Add updates for a round."""
+        self.rows.setdefault(at, []).append(data)
+
+    def take(self, at: Round) -> list[Ints]:
+        """Remove and return what waits for a round."""
+        return self.rows.pop(at, [])

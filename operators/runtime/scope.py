@@ -1,0 +1,111 @@
+"""A scope of a running dataflow: its operators in order, and the rounds that have work."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from operators.planning.plan import Plan
+from operators.runtime.budget import DOWNSTREAM, PIECE, Budget
+from operators.runtime.exchange import Exchange, Round
+from operators.runtime.operator import Slice
+from storage.strings.string_heap import Heap
+from storage.trace.spine import Trace
+from storage.trace.time_queue import Queue
+
+if TYPE_CHECKING:
+    from operators.runtime.operator import Operator
+
+
+def _given(rows: int) -> str:
+    return f"it gives {rows:,} rows at once"
+
+
+class State(Protocol):
+    """What operators keep from slice to slice, by name."""
+
+    traces: dict[str, Trace]
+    queues: dict[str, Queue]
+    heap: Heap
+
+
+class ScopeRun:
+    """Runs the operators of one scope, round by round.
+
+    `pending` are the rounds with work on this worker. A round that is noted here is noted in all outer scopes too, so
+    that they visit the outer rounds on the way to it.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        index: int,
+        parent: ScopeRun | None,
+        exchange: Exchange,
+        state: State,
+        slice_: Slice,
+        budget: Budget,
+    ) -> None:
+        spec = plan.scopes[index]
+        self.plan, self.spec, self.parent = plan, spec, parent
+        self.depth = spec.depth
+        self.exchange, self.traces, self.queues, self.slice = exchange, state.traces, state.queues, slice_
+        self.heap: Heap = state.heap
+        self.budget = budget
+        self.operators: list[Operator] = []
+        self.by_id: dict[int, Operator] = {} if parent is None else parent.by_id
+        self.scopes: dict[int, ScopeRun] = {} if parent is None else parent.scopes
+        self.scopes[index] = self
+        self.pending: set[Round] = set()
+        self.proposed: Round | None = None
+        self.agreed: Round | None = None
+
+    def operator(self, op_id: int) -> Operator:
+        """The running operator of the plan's op."""
+        return self.by_id[op_id]
+
+    def inner(self, index: int) -> ScopeRun:
+        """The scope of a loop in this one."""
+        return self.scopes[index]
+
+    def note(self, at: Round) -> None:
+        """There is work at a round of this scope."""
+        if at not in self.pending:
+            self.pending.add(at)
+            if self.parent is not None and self.parent.depth > 0:
+                self.parent.note(at[:-1])
+
+    def next_round(self, outer: Round) -> Round | None:
+        """The least pending round inside the parent's round `outer`."""
+        return min((at for at in self.pending if at[:-1] == outer), default=None)
+
+    def woken(self, outer: Round) -> bool:
+        """Whether a collection captured from outside has changed in its current step, which is new at (outer, 0)."""
+        for op_id in self.spec.captures:
+            operator = self.by_id[op_id]
+            if operator.active() and not any(outer[operator.depth :]):
+                return True
+        return False
+
+    def run(self, now: Round, first: int = 0, last: int | None = None) -> None:
+        """One step: operators `first` to `last` (all), in topological order, at round `now`; alike on every worker."""
+        clock = time.perf_counter
+        started = clock()
+        for operator in self.operators[first:last]:
+            try:
+                operator.step(now)
+            except MemoryError as error:
+                raise self.budget.refused(operator.op) from error
+            out, counters = operator.out, operator.counters
+            if out is not None:
+                counters.updates_out += len(out)
+                if len(out) > PIECE:
+                    self.budget.check(DOWNSTREAM * out.nbytes, operator.op, partial(_given, len(out)))
+            counters.steps += 1
+            ended = clock()
+            counters.seconds += ended - started
+            started = ended
+        # Only now: an inner loop that runs in this step notes this very round on its way, and has done its work.
+        if last is None:
+            self.pending.discard(now)

@@ -1,0 +1,148 @@
+"""What commands share: --debug, hints for names that nobody knows, and options."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+if TYPE_CHECKING:
+    from service.client.client import Client
+    from service.config.settings import Settings
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Enough(Exception):
+    """Whoever reads our output has gone."""
+
+
+class Command(click.Command):
+    """A command that takes --debug, too."""
+
+    def __init__(self, *arguments: Any, **about: Any) -> None:
+        super().__init__(*arguments, **about)
+        self.params.append(debug_option())
+
+
+class Group(click.Group):
+    """A group of commands; a name that nobody knows gets the nearest one as a hint."""
+
+    command_class = Command
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command. Raises UsageError."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and not cmd_name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(cmd_name, self.list_commands(ctx), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"there is no command {cmd_name!r}{hint}", ctx)
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. click would take a reader that has enough for a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise Enough from error
+
+
+def debug_option() -> click.Option:
+    """--debug. It is looked for before the command line is read: it counts where that cannot be read, too."""
+    return click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error.")
+
+
+_SETTINGS = (
+    click.option("--config", type=FILE, help="Settings, a YAML file."),
+    click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="One setting, as in the file."),
+)
+
+
+def with_settings(function: Function) -> Function:
+    """Adds --config and --set (`pairs`)."""
+    for option in reversed(_SETTINGS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which sidecar a command asks, and as whom."""
+
+    url: str
+    token: str | None
+    token_file: Path | None
+    cafile: Path | None
+
+    def client(self) -> Client:
+        """A client of it. Raises UsageError, NoCertificates."""
+        from service.client.client import connect
+
+        token = self.token
+        if token is None and self.token_file is not None:
+            try:
+                token = self.token_file.read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise click.UsageError(f"--token-file {self.token_file}: {error}") from error
+        return connect(self.url, token=token, cafile=None if self.cafile is None else str(self.cafile))
+
+
+_SIDECAR = (
+    click.option("--url", default="http://127.0.0.1:8642", show_default=True, help="The sidecar."),
+    click.option("--token", envvar="VERNIER_TOKEN", help="Who asks; better in VERNIER_TOKEN, or in a file."),
+    click.option("--token-file", type=FILE, envvar="VERNIER_TOKEN_FILE", help="A file with the token."),
+    click.option("--cafile", type=FILE, envvar="VERNIER_CAFILE", help="Certificates that https is checked by, PEM."),
+)
+
+
+def with_sidecar(function: Function) -> Function:
+    """Adds --url, --token, --token-file and --cafile as one argument, `asked`."""
+
+    @functools.wraps(function)
+    def gathered(
+        *arguments: Any, url: str, token: str | None, token_file: Path | None, cafile: Path | None, **others: Any
+    ) -> Any:
+        return function(*arguments, asked=Asked(url, token, token_file, cafile), **others)
+
+    made: Any = gathered
+    for option in reversed(_SIDECAR):
+        made = option(made)
+    return cast(Function, made)
+
+
+def flags(pairs: Sequence[str]) -> dict[str, object]:
+    """The settings that --set gives, by dotted key. Raises UsageError."""
+    given: dict[str, object] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set takes KEY=VALUE, not {pair!r}")
+        given[key] = value
+    return given
+
+
+BOOTSTRAP = click.option("--bootstrap", help="The brokers, host:port; default: the settings' kafka.bootstrap.")
+
+
+def kafka_settings(config: Path | None, pairs: Sequence[str], bootstrap: str | None) -> Settings:
+    """The settings, with --bootstrap, if it is given, in them. Raises BadSettings."""
+    from service.config.settings import load
+
+    given = flags(pairs)
+    if bootstrap is not None:
+        given["kafka.bootstrap"] = bootstrap
+    return load(config, given).settings
+
+
+def no_updates(file: str | Path) -> str:
+    """The line that says so. It is no error: a file of nothing new is empty."""
+    name = "standard input" if str(file) == "-" else file
+    return f"vernier: {name} has no updates in it"

@@ -1,0 +1,69 @@
+"""Commands that open and close a running service's intake: pause, resume, drain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from service.cli.commands.base import Asked, Command, Function, with_sidecar
+
+if TYPE_CHECKING:
+    from service.client.client import Client
+
+_STEP_SECONDS = 0.2
+
+
+def _wait(seconds: float) -> Callable[[Function], Function]:
+    return click.option(
+        "--wait", type=click.FloatRange(0), default=seconds, show_default=True, metavar="S", help="Wait so long for it."
+    )
+
+
+@click.command(cls=Command)
+@_wait(60)
+@with_sidecar
+def pause(wait: float, asked: Asked) -> None:
+    """Stop making epochs: state and answers stay, also over restarts, until `vernier resume`."""
+    _ask("pause", wait, asked)
+
+
+@click.command(cls=Command)
+@_wait(60)
+@with_sidecar
+def resume(wait: float, asked: Asked) -> None:
+    """Make epochs again after `vernier pause` or `vernier drain`."""
+    _ask("resume", wait, asked)
+
+
+@click.command(cls=Command)
+@_wait(600)
+@with_sidecar
+def drain(wait: float, asked: Asked) -> None:
+    """Process all that is in the topics now, then stop making epochs until `vernier resume`."""
+    _ask("drain", wait, asked)
+
+
+def _ask(what: Literal["pause", "resume", "drain"], wait: float, asked: Asked) -> None:
+    """Ask, and tell how it goes until it is so. Raises ClickException when it takes longer."""
+    deadline = time.monotonic() + wait
+    with asked.client() as client:
+        found, told = client.control(what), ""
+        while not found["acknowledged"]:
+            if found["says"] != told and found["intake"] == "draining":
+                told = found["says"]
+                click.echo(told, err=True)
+            if time.monotonic() >= deadline:
+                break
+            found = _later(client, deadline)
+    if not found["acknowledged"]:
+        raise click.ClickException(f"not done within {wait:g} s: {found['says']}; it stays asked for")
+    click.echo(found["says"])
+
+
+def _later(client: Client, deadline: float) -> dict[str, Any]:
+    """How it stands after a moment."""
+    time.sleep(min(_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
+    return client.control()

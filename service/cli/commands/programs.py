@@ -1,0 +1,119 @@
+"""Commands that take a program: up, replay, explain, new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from service.cli.commands.base import FILE, Command, flags, no_updates, with_settings
+
+
+@click.command(cls=Command)
+@click.argument("program", type=FILE)
+@with_settings
+@click.option("--rebuild", is_flag=True, help="If the changed program needs it, read the topics from their beginning.")
+@click.option("--discard-after", metavar="TIME", help="Give up what is in the topics now at or after this data time.")
+@click.option("--print-config", is_flag=True, help="Print all settings and where each comes from, and stop.")
+def up(
+    program: Path,
+    config: Path | None,
+    pairs: tuple[str, ...],
+    rebuild: bool,
+    discard_after: str | None,
+    print_config: bool,
+) -> None:
+    """Run PROGRAM as a service: Spark, the sidecar, and a broker if kafka.embedded is set."""
+    from service.config.settings import load
+
+    given = flags(pairs) | {"program": str(program), "state.rebuild": True if rebuild else None}
+    given |= {"state.discard_after": discard_after}
+    loaded = load(config, given)
+    if print_config:
+        click.echo("\n".join(loaded.lines()))
+        return
+    import logging
+
+    from service.supervision.supervisor import up as run
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
+    run(
+        loaded,
+        config,
+        given,
+        say=lambda line: click.echo(line, err=True),
+        on_ready=lambda supervisor: click.echo(f"ready: {supervisor.url}"),
+    )
+
+
+@click.command(cls=Command)
+@click.argument("program", type=FILE)
+@click.option("--updates", "files", multiple=True, required=True, type=FILE, help="Update files, in any order.")
+@click.option("--out", type=click.Path(path_type=Path), help="The change file to write.")
+@click.option("--rows-at", metavar="TIME", help="Show the views' rows at this data time: nanoseconds or RFC 3339.")
+@click.option("--view", "views", multiple=True, metavar="VIEW", help="Only this view; may be repeated.")
+@click.option(
+    "--epoch-size", type=click.IntRange(1), metavar="N", help="Updates an epoch has; no answer depends on it."
+)
+@click.option("--workers", type=click.IntRange(1, 256), default=1, metavar="N", help="Dataflow workers; default: 1.")
+@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", help="Default: local, without Spark.")
+@click.option("--state", type=click.Path(file_okay=False, path_type=Path), help="Keep the state here (spark).")
+@click.option("--stats", is_flag=True, help="Print what it took as a line of JSON.")
+def replay(
+    program: Path,
+    files: tuple[Path, ...],
+    out: Path | None,
+    rows_at: str | None,
+    views: tuple[str, ...],
+    epoch_size: int | None,
+    workers: int,
+    engine: str,
+    state: Path | None,
+    stats: bool,
+) -> None:
+    """Run PROGRAM on files of updates, all of them final, and write its views' changes or show their rows."""
+    if out is None and rows_at is None:
+        raise click.UsageError("say --out FILE for every change, or --rows-at TIME for the rows at a data time")
+    if state is not None and engine != "spark":
+        raise click.UsageError("--state is for --engine spark: the local engine keeps nothing")
+    from service.cli.display import json_line, show_views
+    from service.codec.instants import parse_instant
+    from service.observability.progress import on_terminal
+    from service.replay.replay import EPOCH_UPDATES, Request
+    from service.replay.replay import replay as run
+
+    at = None if rows_at is None else parse_instant(rows_at)
+    request = Request(program, files, out, views, epoch_size or EPOCH_UPDATES, workers, engine, state, at)
+    account = run(request, on_terminal())
+    if not account.updates:
+        click.echo(no_updates(", ".join(map(str, files))), err=True)
+    if account.found is not None:
+        show_views(account.found)
+    if stats:
+        click.echo(json_line(account.to_json()))
+
+
+@click.command(cls=Command)
+@click.argument("program", type=FILE)
+@click.option("--format", "form", type=click.Choice(["text", "mermaid", "json"]), default="text", show_default=True)
+def explain(program: Path, form: str) -> None:
+    """Show PROGRAM's plan: fused chains, arrangements and who shares them, exchanges, where times are total."""
+    from operators.language.collection.app import load_program
+    from operators.planning.planner import compile_app
+    from service.cli.display import json_line
+    from service.cli.explain import as_mermaid, as_text
+
+    plan = compile_app(load_program(program)).explain()
+    click.echo({"text": as_text, "mermaid": as_mermaid, "json": json_line}[form](plan))
+
+
+@click.command(cls=Command)
+@click.argument("name")
+def new(name: str) -> None:
+    """Write a first program, NAME.py, and updates for it."""
+    from service.cli.scaffold import new_program
+
+    program, updates = new_program(name)
+    changes = updates.with_suffix(".changes.jsonl")
+    click.echo(f"wrote {program} and {updates}; now try\n")
+    click.echo(f"  vernier replay {program} --updates {updates} --out {changes} && cat {changes}")

@@ -1,0 +1,108 @@
+"""Commands for state directories: state list, verify, copy, gc."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from service.cli.commands.base import Group
+
+if TYPE_CHECKING:
+    from storage.state.state import StateDirectory
+
+
+@click.group(cls=Group)
+def state() -> None:
+    """State directories: look, check, copy, tidy up."""
+
+
+_directory = click.argument("directory")
+
+
+def open_state(directory: str) -> StateDirectory:
+    """A state directory, or URI, with something in it; a mistyped path is not made into one."""
+    from storage.blob.location import Place
+    from storage.errors import ManifestMissing, NothingCommitted
+    from storage.state.state import StateDirectory
+
+    place = Place(directory)
+    if place.folder is not None and not place.folder.is_dir():
+        raise click.ClickException(f"there is no directory {directory}")
+    found = StateDirectory(place)
+    if not found.epochs():
+        if head := found.head():
+            raise ManifestMissing(path=directory, epoch=head, newest="there is none at all")
+        raise NothingCommitted(path=directory)
+    return found
+
+
+@state.command("list")
+@_directory
+def state_list(directory: str) -> None:
+    """Show the newest epoch of DIRECTORY: its arrangements, with the data times that each tells apart, and its files.
+
+    DIRECTORY is a path or a URI like s3://bucket/name."""
+    from service.cli.display import state_text
+    from storage.state.survey import survey
+
+    found = open_state(directory)
+    click.echo(state_text(survey(found), found.segments()))
+
+
+@state.command("verify")
+@_directory
+def state_verify(directory: str) -> None:
+    """Check every checksum and rule of DIRECTORY, offline or beside a service; exit status 1 if anything is wrong."""
+    from service.observability.progress import on_terminal
+    from storage.state.audit import audit
+
+    opened, show = open_state(directory), on_terminal()
+    try:
+        found = audit(opened, lambda done, size: show.done("verifying", done, size, "B"))
+    finally:
+        show.clear()
+    click.echo(
+        f"{found.manifests} epochs, {found.segments} segments, {found.layers} layers, {found.bytes:,} bytes read; "
+        f"{len(found.unused)} segments unused"
+    )
+    for problem in found.problems:
+        click.echo(problem)
+    if found.problems:
+        raise click.ClickException(
+            f"{directory} is damaged: {len(found.problems)} problems, the first: {found.problems[0]}"
+        )
+
+
+@state.command("copy")
+@_directory
+@click.argument("target")
+def state_copy(directory: str, target: str) -> None:
+    """Copy the newest epoch of DIRECTORY to TARGET, also while the service runs. Both are paths or URIs."""
+    from service.config.programs import FOLDER
+    from service.observability.progress import on_terminal
+    from storage.blob.location import Place
+    from storage.state.backup import copy_newest
+    from storage.state.state import StateDirectory
+
+    opened, show = open_state(directory), on_terminal()
+    try:
+        copied = copy_newest(
+            opened, StateDirectory(Place(target)), [FOLDER], lambda done, all_: show.done("copying", done, all_, "")
+        )
+    finally:
+        show.clear()
+    click.echo(f"epoch {copied.manifest.epoch}: {copied.segments} segments, {copied.bytes:,} bytes copied to {target}")
+
+
+@state.command("gc")
+@_directory
+@click.option("--keep", type=click.IntRange(2), default=64, show_default=True, help="Epochs that stay.")
+def state_gc(directory: str, keep: int) -> None:
+    """Remove old epochs of DIRECTORY, and files that no epoch needs. The service must be stopped."""
+    owned = open_state(directory)
+    before = sum(owned.segments().values())
+    with owned:
+        found = owned.gc(keep)
+    freed = before - sum(owned.segments().values())
+    click.echo(f"removed {found.manifests} epochs; {freed:,} bytes are free again")

@@ -1,0 +1,197 @@
+"""What the command line shows: aligned tables for people, JSON, CSV and Arrow for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from service.client.client import Event, Rows
+from service.codec.instants import format_instant
+from storage.errors import CallerError
+from storage.state.survey import Survey
+from storage.updates import CLOSED, MIN_TIME
+
+if TYPE_CHECKING:
+    from service.replay.rows_at import RowsAt
+
+_CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+class BadCondition(CallerError):
+    """A --where that cannot be read."""
+
+    message = "--where {text!r} is no condition: write column=value, or one of != < <= > >= in place of ="
+    text: str
+
+
+def condition(text: str) -> str:
+    """`column=value` as HTTP has it, `column:eq:value`; what is written the HTTP way stays. Raises BadCondition."""
+    found = _CONDITION.fullmatch(text)
+    if found:
+        return f"{found[1]}:{_OPERATORS[found[2]]}:{found[3]}"
+    if ":" in text:
+        return text
+    raise BadCondition(text=text)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Lines with aligned columns, numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(columns)]
+    lines = []
+    for row in [list(columns), *cells]:
+        aligned = [text.rjust(w) if to_right else text.ljust(w) for text, w, to_right in zip(row, widths, right)]
+        lines.append("  ".join(aligned).rstrip())
+    return "\n".join(lines)
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def json_line(value: object) -> str:
+    """Compact JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def show_rows(view: str, rows: Rows, columns: Sequence[str], form: str) -> None:
+    """Print rows as `table`, `json` (the body that HTTP answers) or `csv`."""
+    columns = [*columns, *(["_diff"] if any("_diff" in row for row in rows) else [])]
+    values = [[row.get(name, 1 if name == "_diff" else None) for name in columns] for row in rows]
+    if form == "json":
+        about = {"view": view, "as_of": str(rows.as_of), "since": str(rows.since), "frontier": str(rows.frontier)}
+        print(json_line(about | {"rows": list(rows)}))
+    elif form == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(["" if value is None else _cell(value) for value in row] for row in values)
+        print(out.getvalue(), end="")
+    else:
+        print(table(columns, values))
+        plural = "" if len(rows) == 1 else "s"
+        print(f"({len(rows)} row{plural} of {view} as of {instant(rows.as_of)})", file=sys.stderr)
+
+
+def show_views(found: RowsAt) -> None:
+    """Print the rows of each view as a table, under its name where there are several."""
+    for i, view in enumerate(found.views):
+        if len(found.views) > 1:
+            print(f"{chr(10) if i else ''}{view}:")
+        show_rows(view, found.rows(view), found.columns(view), "table")
+
+
+def show_arrow(rows: pa.Table) -> None:
+    """Write an Arrow IPC stream to standard output."""
+    with pa.ipc.new_stream(sys.stdout.buffer, rows.schema) as writer:
+        writer.write_table(rows)
+    sys.stdout.buffer.flush()
+
+
+def event_lines(view: str, event: Event) -> Iterator[str]:
+    """A line a change, as in change files but with rows by name; the rows of a snapshot come at its time."""
+    for change in event.changes:
+        yield json_line({"view": view, "data": change.row, "time": change.time, "diff": change.diff})
+
+
+def instant(ns: int) -> str:
+    """A data time for people; small numbers are counters rather than dates."""
+    if ns == CLOSED:
+        return "the end"
+    if ns == MIN_TIME:
+        return "the beginning"
+    return str(ns) if abs(ns) < 10**15 else f"{ns} ({format_instant(ns)})"
+
+
+def status_text(status: Mapping[str, Any]) -> str:
+    """The status of a service that has an epoch, in a screenful."""
+    lines = [
+        f"{status['app']} at {status['url']}: {'ready' if status['ready'] else 'not ready'}",
+        f"epoch {status['epoch']}, committed {status['stale_ms'] / 1000:.1f} s ago",
+        "",
+    ]
+    views = []
+    for view in status["views"]:
+        latency = status["latency"].get(view["name"], {})
+        spans = (latency, latency.get("all_time", {}))
+        quantiles = [_ms(span.get(q)) for span in spans for q in ("0.5", "0.99")]
+        views.append([view["name"], view["rows"], ", ".join(view["key"]), instant(int(view["frontier"])), *quantiles])
+    lines += [table(["view", "rows", "key", "final before", "p50 ms", "p99 ms", "p50 ever", "p99 ever"], views), ""]
+    sources = []
+    for name, about in status["sources"].items():
+        frontier = about.get("frontier")
+        refused = sum((about.get("errors") or {}).values())
+        known = [about.get(what) for what in ("topic", "format", "clock")]
+        before = "idle" if about.get("state") == "idle" else _frontier(frontier)
+        sources.append([name, *known, before, about.get("held"), refused])
+    lines += [table(["source", "topic", "format", "clock", "final before", "held", "refused"], sources), ""]
+    for name, about in status["sources"].items():
+        poison = (about.get("errors") or {}).get("poison")
+        if poison:
+            told = f"source {name}: {poison} messages killed or hung their decoder; see `vernier dlq list {name}`"
+            lines += [told, ""]
+    sinks = []
+    for name, about in status.get("sinks", {}).items():
+        messages = sum(about["messages"].values())
+        known = [about["topic"], about["format"], _frontier(about["frontier"]), messages, about["problem"] or ""]
+        sinks.append([name, *known])
+    if sinks:
+        lines += [table(["sink", "topic", "format", "sent before", "messages", "problem"], sinks), ""]
+    traces = [
+        [trace.get("label") or trace["trace"], trace["updates"], trace["bytes"], _shared(trace)]
+        for trace in sorted(status.get("traces", ()), key=lambda one: -int(one["bytes"]))
+    ]
+    lines.append(table(["arrangement", "updates", "bytes", "serves"], traces))
+    return "\n".join(lines)
+
+
+def _shared(trace: Mapping[str, Any]) -> str:
+    """The views that follow from an arrangement."""
+    return ", ".join(trace.get("views") or ())
+
+
+def _frontier(frontier: object) -> str:
+    if isinstance(frontier, list):
+        return instant(int(frontier[0])) if frontier else instant(CLOSED)
+    return "unknown" if frontier is None else instant(int(str(frontier)))
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)
+
+
+def state_text(found: Survey, sizes: Mapping[str, int]) -> str:
+    """A state directory at an epoch: its arrangements and its files. sizes: bytes of all segments."""
+    age = (time.time_ns() - found.committed_ns) / 1e9
+    views = {trace: view for view, trace in found.views.items()}
+    rows: list[list[object]] = []
+    for one in found.arrangements:
+        times = ["" if time is None else instant(time) for time in (one.since, one.upper)]
+        counts = [one.updates, one.bytes, one.layers, one.distinct_times]
+        rows.append([one.name, views.get(one.name, ""), *counts, *times])
+    older = f"{sum(sizes.values()) - found.bytes:,} bytes in {len(sizes) - found.segments} of them serve other epochs"
+    lines = [
+        f"{found.path}: app {found.app}, epoch {found.epoch} of {found.workers} workers, {age:,.0f} s old",
+        f"final before {instant(found.upper)}; {len(found.epochs)} epochs kept, the oldest is {min(found.epochs)}",
+        f"{len(sizes)} segments, {sum(sizes.values()):,} bytes; {older}",
+        f"{found.held_updates:,} updates wait for their time",
+        "",
+        table(["arrangement", "view", "updates", "bytes", "layers", "distinct times", "since", "upper"], rows),
+    ]
+    return "\n".join(lines)

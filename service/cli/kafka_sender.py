@@ -1,0 +1,291 @@
+"""Send: lines of updates into a Kafka topic.
+
+A line is an update as in update files. In the format `vernier` the lines that are at hand together share native
+messages, each update at its own data time (the wall clock's for a line without one); in the format `json` each line is
+a message as it stands, whatever it is. Updates of one row go to one partition, so they keep their order.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+import msgspec
+from kafka.errors import KafkaError
+
+from service.codec.instants import parse_instant
+from service.config.settings import Settings
+from service.files.updatefiles.marks import UTF16, is_utf16, without_mark
+from service.kafka.clients import Producer
+from service.kafka.reach import check
+from service.observability.progress import Quiet, Show
+from storage.errors import CallerError
+
+_CHUNK = 1 << 16
+_TICK_SECONDS = 0.02
+_MOST_UPDATES = 500
+"""Updates of one native message."""
+
+
+class CannotSend(CallerError):
+    """Kafka does not take the updates."""
+
+    message = "cannot send to topic {topic} at {bootstrap}: {reason}; {sent} updates are there"
+    topic: str
+    bootstrap: str
+    reason: str
+    sent: int
+
+
+class BadLine(CallerError):
+    """A line is no update."""
+
+    message = "{file}, line {line}: {problem}; the {sent} lines before it are sent"
+    file: str
+    line: int
+    problem: str
+    sent: int
+
+
+class CannotRead(CallerError):
+    """The file of updates cannot be read."""
+
+    message = "{file}: {reason}"
+    file: str
+    reason: str
+
+
+class _Update(msgspec.Struct, forbid_unknown_fields=True):
+    """What an update's line may have; data stays the text that it is."""
+
+    data: msgspec.Raw
+    time: int | str | None = None
+    diff: int = 1
+    input: str | None = None
+
+
+class _Kind(msgspec.Struct):
+    """Tells native messages, which go out as they are, from updates."""
+
+    v: Any = None
+    p: Any = None
+
+
+@dataclass
+class _Batch:
+    """Updates of one input for one partition."""
+
+    least: int
+    updates: list[tuple[msgspec.Raw, str, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What is sent and how. rate: updates a second at most. promise: say after each tick, in every partition, that
+    nothing earlier follows than what was sent last; the lines must then be in the order of their times."""
+
+    file: str
+    topic: str
+    format: str
+    rate: float | None = None
+    promise: bool = False
+
+
+class Sender:
+    """Sends the lines of one file (`-`: standard input) and waits until Kafka has them."""
+
+    def __init__(self, settings: Settings, sending: Sending, show: Show | None = None) -> None:
+        self._settings, self._sending, self._show = settings, sending, show or Quiet()
+        self._failed: list[BaseException] = []
+        self._lines = self._sent = 0
+        self._latest: int | None = None
+        self._promised: str | None = None
+        self._batches: dict[tuple[int, str | None], _Batch] = {}
+
+    def run(self) -> int:
+        """Send everything; returns the number of lines. Raises CannotRead, NoBroker, CannotSend and BadLine."""
+        examine(self._sending.file)
+        check(self._settings)
+        try:
+            self._producer = Producer(
+                **self._settings.kafka_client(),
+                acks="all",
+                enable_idempotence=True,
+                linger_ms=2,
+                max_block_ms=10_000,
+                max_request_size=64 << 20,
+            )
+            try:
+                found = self._producer.partitions_for(self._sending.topic)
+                self._partitions = len(found or ()) or 1
+                self._send_all()
+            finally:
+                self._show.clear()
+                self._producer.close(timeout=5)
+        except KafkaError as error:
+            raise self._cannot(error) from error
+        return self._lines
+
+    @property
+    def sent(self) -> int:
+        """How many updates, or messages, were sent."""
+        return self._sent
+
+    def _cannot(self, error: BaseException) -> CannotSend:
+        named = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        bootstrap = self._settings.kafka.bootstrap
+        return CannotSend(topic=self._sending.topic, bootstrap=bootstrap, reason=named.splitlines()[0], sent=self._sent)
+
+    def _send_all(self) -> None:
+        began, rate = time.monotonic(), self._sending.rate
+        size = None if rate is None else max(1, int(rate * _TICK_SECONDS))
+        for lines in _chunks(self._sending.file, size):
+            if rate is not None:
+                ahead = self._lines / rate - (time.monotonic() - began)
+                if ahead > 0:
+                    time.sleep(ahead)
+            for line in lines:
+                self._lines += 1
+                if line.strip():
+                    self._take(line)
+            self._flush(last=False)
+            self._show.done("sending", self._sent, None, "updates")
+        self._flush(last=True)
+        self._producer.flush()
+        if self._failed:
+            raise self._cannot(self._failed[0])
+
+    def _take(self, line: bytes) -> None:
+        if self._sending.format == "json":
+            if self._sending.promise:
+                self._note(self._parsed(line))
+            self._put(_place_of(line), line)
+            self._sent += 1
+            return
+        try:
+            kind = msgspec.json.decode(line, type=_Kind)
+        except msgspec.DecodeError as error:
+            raise self._bad(f"no update: {error}") from error
+        if kind.v is not None:
+            # A native message already; progress is for every partition.
+            for partition in range(self._partitions) if kind.p is not None else (zlib.crc32(line),):
+                self._put(partition, line)
+            self._sent += 1
+            return
+        update = self._parsed(line)
+        moment = self._note(update)
+        key = (zlib.crc32(update.data) % self._partitions, update.input)
+        batch = self._batches.get(key)
+        if batch is None:
+            batch = self._batches[key] = _Batch(moment)
+        batch.least = min(batch.least, moment)
+        batch.updates.append((update.data, str(moment), update.diff))
+        if len(batch.updates) == _MOST_UPDATES:
+            self._send_batch(key)
+
+    def _parsed(self, line: bytes) -> _Update:
+        try:
+            return msgspec.json.decode(line, type=_Update)
+        except msgspec.DecodeError as error:
+            raise self._bad(f"no update: {error}") from error
+
+    def _note(self, update: _Update) -> int:
+        """The update's time; the order of times matters when something is promised."""
+        try:
+            moment = time.time_ns() if update.time is None else parse_instant(update.time)
+        except CallerError as error:
+            raise self._bad(str(error)) from error
+        if self._sending.promise and self._latest is not None and moment < self._latest:
+            raise self._bad(f"time {moment} is before {self._latest}: what is promised needs updates in time order")
+        self._latest = moment
+        return moment
+
+    def _bad(self, problem: str) -> BadLine:
+        self._flush(last=False)
+        self._producer.flush()
+        return BadLine(file=self._sending.file, line=self._lines, problem=problem, sent=self._lines - 1)
+
+    def _flush(self, *, last: bool) -> None:
+        for key in list(self._batches):
+            self._send_batch(key)
+        if self._sending.promise and self._latest is not None:
+            upper = str(self._latest + 1 if last else self._latest)
+            if upper != self._promised:
+                json = self._sending.format == "json"
+                promise = {"resolved": upper} if json else {"v": 1, "p": {"upper": [upper]}}
+                for partition in range(self._partitions):
+                    self._put(partition, msgspec.json.encode(promise))
+                self._promised = upper
+        if self._failed:
+            raise self._cannot(self._failed[0])
+
+    def _send_batch(self, key: tuple[int, str | None]) -> None:
+        batch = self._batches.pop(key)
+        partition, name = key
+        message: dict[str, Any] = {"v": 1, "t": str(batch.least)}
+        if name is not None:
+            message["input"] = name
+        self._put(partition, msgspec.json.encode(message | {"u": batch.updates}))
+        self._sent += len(batch.updates)
+
+    def _put(self, place: int, value: bytes) -> None:
+        future = self._producer.send(self._sending.topic, value=value, partition=place % self._partitions)
+        future.add_errback(self._failed.append)
+
+
+def _place_of(line: bytes) -> int:
+    """Where an update's line goes: by its row, or by all of it when it is no update."""
+    try:
+        return zlib.crc32(msgspec.json.decode(line, type=_Update).data)
+    except msgspec.DecodeError:
+        return zlib.crc32(line)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    try:
+        if file == "-":
+            yield sys.stdin.buffer
+        else:
+            with Path(file).open("rb") as raw:
+                yield cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if file.endswith(".gz") else raw
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CannotRead(file=file, reason=str(reason).lower()) from error
+
+
+def examine(file: str) -> None:
+    """See whether a file can be read, before anybody is troubled with it. Raises CannotRead."""
+    if file != "-":
+        with _opened(file) as stream:
+            start = stream.read(_CHUNK)
+        if is_utf16(start):
+            raise CannotRead(file=file, reason=UTF16)
+
+
+def read_lines(file: str) -> list[bytes]:
+    """All lines of a file (`-`: standard input), plain or .gz. Raises CannotRead."""
+    examine(file)
+    with _opened(file) as stream:
+        return without_mark(stream.read()).splitlines()
+
+
+def _chunks(file: str, size: int | None) -> Iterator[list[bytes]]:
+    """The lines that are at hand, at most `size` of them at once: a slow pipe is passed on without delay."""
+    with _opened(file) as stream:
+        rest, first = b"", True
+        while chunk := cast(Any, stream).read1(_CHUNK):
+            *lines, rest = (rest + (without_mark(chunk) if first else chunk)).split(b"\n")
+            first = False
+            step = size or max(1, len(lines))
+            for start in range(0, len(lines), step):
+                yield lines[start : start + step]
+        if rest:
+            yield [rest]

@@ -1,0 +1,461 @@
+"""The Python client of a sidecar: `vernier.connect(url)`.
+
+    with vernier.connect() as client:
+        client.rows("reach", where=["node:lt:10"])      # a list of dicts, with .as_of and .frontier
+        client.pandas("reach")
+        for event in client.watch("reach"):              # goes on where it was when the connection breaks
+            for change in event.changes: ...
+        client.wait(client.send("edges", [(1, 2)]))      # sent, and visible
+
+Times are integers of nanoseconds here; everything of one answer is as of one data time, also when it takes several
+pages.
+"""
+
+from __future__ import annotations
+
+import io
+import ssl
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import pyarrow as pa
+
+from service.client.bodies import ARROW, NDJSON, Time, bodies
+from service.client.errors import NoCertificates, NotVisible, ServerError, Unreachable
+
+__all__ = ["Change", "Client", "Event", "NoCertificates", "NotVisible", "Rows", "ServerError", "Unreachable", "connect"]
+
+URL = "http://127.0.0.1:8642"
+
+_PAGE = 10_000
+_RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_SILENCE_SECONDS = 60.0
+
+
+class Rows(list[dict[str, Any]]):
+    """Rows as dicts. as_of, since, frontier: data times in ns. stale_ms: age of the newest epoch then."""
+
+    def __init__(self, rows: Iterable[dict[str, Any]], as_of: int, since: int, frontier: int, stale_ms: int) -> None:
+        super().__init__(rows)
+        self.as_of, self.since, self.frontier, self.stale_ms = as_of, since, frontier, stale_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row's multiplicity changed by `diff` at the data time `time` (ns)."""
+
+    row: dict[str, Any]
+    time: int
+    diff: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to a view in [lower, frontier). A snapshot has the rows before `frontier` as changes at its
+    `lower`.
+    """
+
+    kind: Literal["snapshot", "updates", "progress"]
+    lower: int
+    frontier: int
+    changes: list[Change] = field(default_factory=list)
+
+
+def connect(url: str = URL, *, timeout: float = 30.0, token: str | None = None, cafile: str | None = None) -> Client:
+    """A client of the sidecar at an address. It connects when it first asks.
+
+    timeout: seconds of silence. token: sent as a bearer token. cafile: PEM of the certificates that an https address is
+    checked by; the system's by default. Raises NoCertificates when they cannot be read.
+    """
+    return Client(url, timeout=timeout, token=token, cafile=cafile)
+
+
+class Client:
+    """Asks a sidecar. Raises Unreachable and ServerError. One thread at a time."""
+
+    def __init__(
+        self, url: str = URL, *, timeout: float = 30.0, token: str | None = None, cafile: str | None = None
+    ) -> None:
+        self.url, self._timeout = url.rstrip("/"), timeout
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        try:
+            # Without TLS there is nothing to check; reading the system's certificates takes tens of milliseconds.
+            verify = ssl.create_default_context(cafile=cafile) if url.startswith("https:") else False
+        except OSError as error:
+            raise NoCertificates(file=str(cafile), reason=error.strerror or str(error)) from error
+        self._http = httpx.Client(base_url=self.url, timeout=timeout, headers=headers, verify=verify, trust_env=False)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def views(self) -> list[dict[str, Any]]:
+        """All views: name, columns, key, rows, since, frontier."""
+        views: list[dict[str, Any]] = self._json("/v1/views")["views"]
+        return views
+
+    def view(self, name: str) -> dict[str, Any]:
+        """One view as `views` lists it. Raises ServerError unknown_view."""
+        for about in self.views():
+            if about["name"] == name:
+                return about
+        self._json(_path(name), {"limit": 1})
+        raise ServerError(status=404, problem="unknown_view", title="Not Found", detail=f"there is no view {name!r}")
+
+    def rows(
+        self,
+        view: str,
+        *,
+        where: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        order: Sequence[str] | str | None = None,
+        limit: int | None = None,
+        as_of: Time | None = None,
+        wait_ms: int = 0,
+    ) -> Rows:
+        """Rows of a view, all of them unless limited, as of one time. where: `column:operator:value` each."""
+        pages = [self._rows(body) for body in self._pages(view, where, columns, order, limit, as_of, wait_ms)]
+        first = pages[0]
+        rows = (row for page in pages for row in page)
+        return Rows(rows, first.as_of, first.since, first.frontier, first.stale_ms)
+
+    def arrow(
+        self,
+        view: str,
+        *,
+        where: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        order: Sequence[str] | str | None = None,
+        limit: int | None = None,
+        as_of: Time | None = None,
+        wait_ms: int = 0,
+    ) -> pa.Table:
+        """Rows of a view as an Arrow table; `_diff` is a column when some multiplicity is not 1."""
+        tables, left, cursor = [], limit, None
+        while True:
+            asked = _query(where, columns, order, _page_size(left), as_of, wait_ms, cursor)
+            answer = self._send("GET", _path(view), params=asked, headers={"accept": ARROW})
+            tables.append(pa.ipc.open_stream(io.BytesIO(answer.content)).read_all())
+            left = None if left is None else left - tables[-1].num_rows
+            cursor = answer.headers.get("vernier-next-cursor")
+            if cursor is None or left == 0:
+                break
+        names = max((table.column_names for table in tables), key=len)
+        return pa.concat_tables([_with_diff(table, names) for table in tables])
+
+    def pandas(self, view: str, **query: Any) -> Any:
+        """Rows of a view as a pandas DataFrame; the arguments of `arrow`."""
+        return self.arrow(view, **query).to_pandas()
+
+    def key(self, view: str, *key: object, as_of: Time | None = None, wait_ms: int = 0) -> Rows:
+        """The rows of one key, given as its values in order; empty when it has none."""
+        parts = ",".join(quote(_text(part), safe="") for part in key)
+        return self._rows(self._json(f"{_path(view)}/rows/{parts}", _given(as_of=as_of, wait_ms=wait_ms or None)))
+
+    def keys(self, view: str, keys: Sequence[object], *, as_of: Time | None = None, wait_ms: int = 0) -> Rows:
+        """The rows of many keys, in their order: each a value, a sequence of values, or a dict by key column."""
+        listed = [list(key) if isinstance(key, tuple) else key for key in keys]
+        body = {"keys": listed, "wait_ms": wait_ms, **_given(as_of=as_of)}
+        return self._rows(self._send("POST", f"{_path(view)}/rows", json=body).json())
+
+    def read(self, views: Sequence[str], *, as_of: Time | None = None, wait_ms: int = 0) -> dict[str, Rows]:
+        """All rows of several views as of one time."""
+        first = self._json("/v1/read", _given(views=",".join(views), as_of=as_of, wait_ms=wait_ms or None))
+        answer = {}
+        for name, body in first["views"].items():
+            rows = self._rows(body)
+            cursor = body["next_cursor"]
+            while cursor is not None:
+                page = self._json(_path(name), {"cursor": cursor, "limit": _PAGE})
+                rows.extend(page["rows"])
+                cursor = page["next_cursor"]
+            answer[name] = rows
+        return answer
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        view: str,
+        *,
+        since: Time | None = None,
+        until: Time | None = None,
+        snapshot: bool | None = None,
+        reconnect: bool = True,
+    ) -> Iterator[Event]:
+        """Events of a view: its rows (unless `since` is given), then every change as it becomes final, up to `until`.
+
+        Applying events in order gives the view's rows as of `frontier - 1` after each. With `reconnect` a broken
+        connection, also a sidecar that restarts, is taken up again where it was; without, it raises Unreachable.
+        """
+        last_id: str | None = None
+        tries = 0
+        while True:
+            params = _given(since=since, until=until, snapshot=None if snapshot is None else str(snapshot).lower())
+            headers = {"accept": NDJSON} | ({"last-event-id": last_id} if last_id else {})
+            try:
+                for event, event_id in self._events(view, params, headers):
+                    last_id, tries = event_id, 0
+                    yield event
+                if until is not None:
+                    return
+                raise Unreachable(url=self.url, reason="the stream ended")
+            except Unreachable:
+                if not reconnect:
+                    raise
+            except ServerError as error:
+                if not reconnect or error.problem not in ("slow_consumer", "no_epoch", "too_many_subscribers"):
+                    raise
+            time.sleep(_RETRY_SECONDS[min(tries, len(_RETRY_SECONDS) - 1)])
+            tries += 1
+
+    def _events(self, view: str, params: dict[str, Any], headers: dict[str, str]) -> Iterator[tuple[Event, str]]:
+        """Complete events and their ids; the parts of a snapshot are put together."""
+        parts: list[Change] = []
+        silence = httpx.Timeout(self._timeout, read=_SILENCE_SECONDS)
+        path = f"{_path(view)}/changes"
+        try:
+            with self._http.stream("GET", path, params=params, headers=headers, timeout=silence) as answer:
+                if answer.status_code == 204:
+                    return
+                if answer.is_error:
+                    answer.read()
+                    raise _server_error(answer)
+                for line in answer.iter_lines():
+                    data = msgspec.json.decode(line)
+                    match data["event"]:
+                        case "snapshot":
+                            at = int(data["as_of"])
+                            parts += [Change(row, at, row.pop("_diff", 1)) for row in data["rows"]]
+                            if data["last"]:
+                                yield Event("snapshot", at, at + 1, parts), data["id"]
+                                parts = []
+                        case "updates" | "progress" as kind:
+                            changes = [Change(c["row"], int(c["time"]), c["diff"]) for c in data.get("changes", ())]
+                            yield Event(kind, int(data["lower"]), int(data["upper"]), changes), data["id"]
+                        case "error":
+                            code, detail = data["code"], data["detail"]
+                            raise ServerError(status=200, problem=code, title="change stream", detail=detail)
+        except httpx.HTTPError as error:
+            raise Unreachable(url=self.url, reason=str(error) or type(error).__name__) from error
+
+    # --- updates ------------------------------------------------------------------------------------------------------
+
+    def send(self, source: str, updates: Iterable[object] | pa.Table | bytes, *, resolved: Time | None = None) -> str:
+        """Send updates into a source; returns a token for `wait` and `visible` once Kafka has them.
+
+        updates: rows (a sequence in column order, or a dict by column), or whole updates (a dict with `data`, and
+        `time` and `diff` if they are wanted); an Arrow table with the columns, and `_time` and `_diff`; or lines of
+        JSON as bytes. resolved: promise that nothing before this data time follows, for sources with an event clock.
+        What is longer than a request goes in several, one after the other; each of them enters whole or not at all.
+        Raises ServerError: bad_update (422) names what is wrong; kafka_unavailable (503) may have sent some.
+        """
+        token: str | None = None
+        for body, kind in bodies(updates, resolved):
+            params = _given(after=token)
+            path = f"/v1/sources/{quote(source, safe='')}"
+            token = self._send("POST", path, params=params, content=body, headers={"content-type": kind}).json()[
+                "token"
+            ]
+        return token or ""
+
+    def visible(self, token: str, *, views: Sequence[str] = (), wait_ms: int = 0) -> dict[str, Any]:
+        """Whether updates are visible: `visible`, `as_of` (the first data time with all of them), `views`."""
+        asked = _given(views=",".join(views) or None, wait_ms=wait_ms or None)
+        return self._json(f"/v1/tokens/{quote(token, safe='')}", asked)
+
+    def wait(self, token: str, *, timeout: float = 30.0, views: Sequence[str] = ()) -> int:
+        """Wait until updates are visible in views (all by default); returns the first data time that has all of them.
+
+        timeout: seconds. Raises NotVisible when they are not by then.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                found = self.visible(token, views=views, wait_ms=int(min(left, self._timeout / 2) * 1000))
+            except ServerError as error:
+                if error.problem != "no_epoch" or left <= 0:
+                    raise
+                continue
+            if found["visible"]:
+                return int(found["as_of"] or 0)
+            if time.monotonic() >= deadline:
+                late = [name for name, about in found["views"].items() if not about["visible"]]
+                raise NotVisible(source=found["source"], seconds=timeout, views=", ".join(late))
+
+    # --- status -------------------------------------------------------------------------------------------------------
+
+    def frontiers(self) -> dict[str, Any]:
+        """How far views, sources and partitions are final."""
+        return self._json("/v1/frontiers")
+
+    def latency(self) -> dict[str, Any]:
+        """Received to visible, by view: quantiles, histogram, and how they went over time."""
+        return self._json("/v1/latency")
+
+    def sources(self) -> dict[str, Any]:
+        """Sources with partitions, offsets and counts."""
+        sources: dict[str, Any] = self._json("/v1/sources")["sources"]
+        return sources
+
+    def traces(self) -> list[dict[str, Any]]:
+        """Arrangements with their layers."""
+        traces: list[dict[str, Any]] = self._json("/v1/traces")["traces"]
+        return traces
+
+    def dead_letters(self, limit: int = 100, *, source: str | None = None, reason: str | None = None) -> dict[str, Any]:
+        """The newest refused messages, of a source and for a reason; and how many there were by both."""
+        return self._json("/v1/dead-letters", _given(limit=limit, source=source, reason=reason))
+
+    def sinks(self) -> dict[str, Any]:
+        """Output topics by view: topic, format, frontier, messages, problem."""
+        sinks: dict[str, Any] = self._json("/v1/sinks")["sinks"]
+        return sinks
+
+    def control(self, what: Literal["pause", "resume", "drain"] | None = None, *, wait_ms: int = 0) -> dict[str, Any]:
+        """How the intake stands, after asking for something if `what` is given: `acknowledged` tells when it is so."""
+        if what is None:
+            return self._json("/v1/control")
+        answer = self._send("POST", f"/v1/control/{what}", params={"wait_ms": wait_ms})
+        found: dict[str, Any] = msgspec.json.decode(answer.content)
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Ready or not and why, the newest epoch, views with rows and frontiers, sources, and latency by view:
+        quantiles and count of the last five minutes, and under `all_time` those since the service first started."""
+        ready = self._send("GET", "/readyz", accept_errors=True).json()
+        status: dict[str, Any] = {
+            "url": self.url,
+            "ready": bool(ready.get("ready")),
+            "laggards": ready.get("laggards", []),
+        }
+        if ready.get("code") == "no_epoch":
+            return status | {"epoch": None, "views": [], "sources": {}, "frontiers": None, "latency": {}}
+        latency = {
+            name: _quantiles(about["recent"]) | {"all_time": _quantiles(about)}
+            for name, about in self.latency()["views"].items()
+        }
+        listed = self._json("/v1/views")
+        return status | {
+            "app": listed["app"],
+            "epoch": listed["epoch"],
+            "stale_ms": listed["stale_ms"],
+            "views": listed["views"],
+            "frontiers": self.frontiers(),
+            "sources": self.sources(),
+            "sinks": self.sinks(),
+            "latency": latency,
+            "traces": [{**one, "shards": len(one["shards"])} for one in self.traces()],
+        }
+
+    # --- HTTP ---------------------------------------------------------------------------------------------------------
+
+    def _pages(
+        self,
+        view: str,
+        where: Sequence[str],
+        columns: Sequence[str] | None,
+        order: Sequence[str] | str | None,
+        limit: int | None,
+        as_of: Time | None,
+        wait_ms: int,
+    ) -> Iterator[dict[str, Any]]:
+        left, cursor = limit, None
+        while True:
+            body = self._json(_path(view), _query(where, columns, order, _page_size(left), as_of, wait_ms, cursor))
+            yield body
+            left = None if left is None else left - len(body["rows"])
+            cursor = body["next_cursor"]
+            if cursor is None or left == 0:
+                return
+
+    @staticmethod
+    def _rows(body: dict[str, Any]) -> Rows:
+        return Rows(body["rows"], int(body["as_of"]), int(body["since"]), int(body["frontier"]), body["stale_ms"])
+
+    def _json(self, path: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        body: dict[str, Any] = msgspec.json.decode(self._send("GET", path, params=params).content)
+        return body
+
+    def _send(self, method: str, path: str, *, accept_errors: bool = False, **about: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **about)
+        except httpx.HTTPError as error:
+            raise Unreachable(url=self.url, reason=str(error) or type(error).__name__) from error
+        if answer.is_error and not accept_errors:
+            raise _server_error(answer)
+        return answer
+
+
+def _server_error(answer: httpx.Response) -> ServerError:
+    try:
+        body = answer.json()
+    except ValueError:
+        body = {}
+    return ServerError(
+        status=answer.status_code,
+        problem=body.get("code", "http_error"),
+        title=body.get("title", answer.reason_phrase),
+        detail=body.get("detail", f"{answer.request.method} {answer.request.url} answered {answer.status_code}"),
+    )
+
+
+def _path(view: str) -> str:
+    return f"/v1/views/{quote(view, safe='')}"
+
+
+def _given(**parameters: object) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _query(
+    where: Sequence[str],
+    columns: Sequence[str] | None,
+    order: Sequence[str] | str | None,
+    limit: int,
+    as_of: Time | None,
+    wait_ms: int,
+    cursor: str | None,
+) -> dict[str, Any]:
+    shape = _given(columns=",".join(columns) if columns else None, limit=limit, cursor=cursor)
+    if cursor is not None:
+        return shape
+    ordered = order if order is None or isinstance(order, str) else ",".join(order)
+    return shape | _given(where=list(where) or None, order=ordered, as_of=as_of, wait_ms=wait_ms or None)
+
+
+def _page_size(left: int | None) -> int:
+    return _PAGE if left is None else max(1, min(left, _PAGE))
+
+
+def _with_diff(table: pa.Table, names: list[str]) -> pa.Table:
+    if table.column_names == names:
+        return table.replace_schema_metadata(None)
+    return table.append_column(
+        pa.field("_diff", pa.int64(), nullable=False), pa.array([1] * len(table))
+    ).replace_schema_metadata(None)
+
+
+def _text(part: object) -> str:
+    if part is None:
+        return "null"
+    return str(part).lower() if isinstance(part, bool) else str(part)
+
+
+def _quantiles(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Quantiles in seconds, and of how many updates."""
+    return {**observed["quantiles"], "count": observed["count"]}

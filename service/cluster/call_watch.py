@@ -1,0 +1,67 @@
+"""Watch: notices a function of the program that does not come back, from a thread beside the one that waits for it.
+
+A good epoch may be slow, so nothing is ended. What is told is one call on one input that goes on and on; a function
+that is called by row starts anew with each. A function that also holds the interpreter's lock (a regular expression
+that backtracks) holds this thread, too: then a switch that this thread no longer resets has the interpreter write where
+it is into a file in memory, which the driver finds (service/coordinator/stuck_workers.py).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from operators.language.expr.running_calls import RUNNING
+
+_LEAST_POLL = 0.05
+
+
+STACKS = "vernier-stacks"
+"""The name of that file among those that the process has open."""
+
+
+class Watch:
+    """A thread of a worker's process. seconds: how long a call may take; told: gets its description, once a call."""
+
+    def __init__(self, seconds: float, told: Callable[[str, float], None]) -> None:
+        self._seconds, self._told = seconds, told
+        self._poll = max(_LEAST_POLL, min(1.0, seconds / 4))
+        self._seen: dict[int, tuple[Any, Any, float, bool]] = {}
+        self._stopped = threading.Event()
+        self._file = os.fdopen(os.memfd_create(STACKS), "w") if hasattr(os, "memfd_create") else None
+        self._thread = threading.Thread(target=self._run, name="calls", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self._stopped.set()
+        self._thread.join(10)
+        if self._file is not None:
+            faulthandler.cancel_dump_traceback_later()
+            self._file.close()
+
+    def look(self, now: float) -> None:
+        """Tell of the calls that have been the same, on the same input, for too long. now: of a clock, in seconds."""
+        current: dict[int, tuple[Any, Any, float, bool]] = {}
+        for thread, call in list(RUNNING.items()):
+            given = call.given
+            before = self._seen.get(thread)
+            if before is None or before[0] is not call or before[1] is not given:
+                current[thread] = (call, given, now, False)
+                continue
+            since, said = before[2], before[3]
+            if not said and now - since >= self._seconds:
+                self._told(call.describe(), now - since)
+                said = True
+            current[thread] = (call, given, since, said)
+        self._seen = current
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._poll):
+            if self._file is not None:
+                faulthandler.dump_traceback_later(self._seconds + 2 * self._poll, file=self._file)
+            self.look(time.monotonic())

@@ -1,0 +1,122 @@
+"""Link: a worker process's end of the rendezvous, kept open from epoch to epoch.
+
+It carries the beginning and the end of an attempt, and in between the news that the attempt is over: whoever waits for
+peers also waits for this (see `fileno`).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+
+from service.cluster.credentials import Keys
+from service.cluster.messages import (
+    Assign,
+    Cancel,
+    Convicted,
+    Failed,
+    Hello,
+    Hot,
+    Message,
+    Open,
+    Phase,
+    Poisoned,
+    Report,
+    Stuck,
+    Wire,
+)
+from service.cluster.tls import connect
+from service.errors import AttemptCancelled, DeadlinePassed, DriverGone, ProtocolBroken
+
+CONNECT_SECONDS = 10
+
+
+class Link:
+    """A connection to the driver. address: where its rendezvous listens. host: our own address on the way to it, at
+    which peers reach us, too. `introduce` comes first.
+
+    Raises DriverGone when there is nobody, now or later, or somebody else with another certificate.
+    """
+
+    def __init__(self, address: tuple[str, int], keys: Keys) -> None:
+        self.address, self._token = address, keys.token
+        try:
+            connected = socket.create_connection(address, CONNECT_SECONDS)
+            self.host: str = connected.getsockname()[0]
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._wire = Wire(connect(connected, keys.certificate) if keys.encrypted else connected)
+            connected.settimeout(None)
+        except OSError as error:
+            raise DriverGone(address=f"{address[0]}:{address[1]}") from error
+
+    def introduce(self, exchange: str) -> None:
+        """Say who we are. exchange: where this process's peers send."""
+        self._send(Hello(self._token, socket.gethostname(), os.getpid(), exchange))
+
+    def fileno(self) -> int:
+        """Readable when the driver has something to say (or is gone): then call `check`."""
+        return self._wire.socket.fileno()
+
+    def close(self) -> None:
+        """Leave."""
+        self._wire.close()
+
+    def open(self, attempt: str, task: int, hot: list[Hot]) -> None:
+        """Say that this process's task of the attempt begins."""
+        self._send(Open(attempt, task, hot))
+
+    def assigned(self, attempt: str, seconds: float) -> Assign:
+        """Wait for the attempt's other tasks; returns this one's shard. Raises AttemptCancelled, DeadlinePassed."""
+        deadline = time.monotonic() + seconds
+        while True:
+            ready, _, _ = select.select([self], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise DeadlinePassed(attempt=attempt, what="assignment of a shard", seconds=seconds)
+            message = self._receive(attempt)
+            if isinstance(message, Assign) and message.attempt == attempt:
+                return message
+
+    def check(self, attempt: str) -> None:
+        """Take what the driver says. Raises AttemptCancelled if it is that this attempt is over."""
+        self._receive(attempt)
+
+    def phase(self, attempt: str, phase: str) -> None:
+        """Say what this process does from now on."""
+        self._send(Phase(attempt, phase))
+
+    def convicted(self, attempt: str, messages: list[Poisoned]) -> None:
+        """Say which messages were found in quarantine."""
+        self._send(Convicted(attempt, messages))
+
+    def report(self, report: Report) -> None:
+        """Hand in the work."""
+        self._send(report)
+
+    def failed(self, attempt: str, error: str, *, caller: bool, final: bool = False) -> None:
+        """Say why there is no work to hand in."""
+        self._send(Failed(attempt, error, caller, final))
+
+    def stuck(self, attempt: str, said: str, seconds: float) -> None:
+        """Say what the worker waits for; from any thread."""
+        self._send(Stuck(attempt, said, seconds))
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._wire.send(message)
+        except OSError as error:
+            raise DriverGone(address=f"{self.address[0]}:{self.address[1]}") from error
+
+    def _receive(self, attempt: str) -> Message:
+        try:
+            message = self._wire.receive()
+        except OSError:
+            message = None
+        if message is None:
+            raise DriverGone(address=f"{self.address[0]}:{self.address[1]}")
+        if isinstance(message, Cancel) and message.attempt == attempt:
+            raise AttemptCancelled(attempt=attempt, reason=message.reason)
+        if not isinstance(message, (Cancel, Assign)):
+            raise ProtocolBroken(problem=f"the driver sent {type(message).__name__}")
+        return message

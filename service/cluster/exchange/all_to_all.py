@@ -1,0 +1,198 @@
+"""Exchange: worker processes talk to each other inside an epoch, everyone to everyone, in lock step.
+
+What carries the messages is in service/cluster/exchange/transport.py; here they are put together to calls. What is not
+for the running attempt is dropped. Every wait has a deadline and also hears the driver, so that a worker whose peer
+died leaves within milliseconds of the driver's noticing. Calls are short, so a worker first looks whether its peers'
+rings have something and only then sleeps, if there are cores enough for all of them.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+
+import numpy as np
+import zmq
+
+from operators.runtime.exchange import Round, least
+from service.cluster.connection import Link
+from service.cluster.exchange.transport import CALL, COLUMNS, HEADER_WORDS, MARK, SENDER, SIZE, Mailbox, digest
+from service.config.cpus import leave_core, usable_cores
+from service.errors import DeadlinePassed
+from service.kernels.rings import await_any, fall_asleep, this_core, watch_any
+from storage.updates import Ints
+
+_LOOKS = 1 << 14
+"""How often a worker that waits looks into the rings before anything else, some 30 microseconds: most messages come by
+then, and who lets others have the core may get it back milliseconds later."""
+_LOOKING_SECONDS = 0.0005
+"""How long it goes on looking, others having the core in between, before it sleeps. To be woken takes a fifth of that
+and more."""
+_TURNS = 64
+"""How often it does so before it looks for mail. A turn takes half a microsecond or more."""
+_CROWDED_SECONDS, _CROWDED_CALLS = 0.001, 64
+"""How long so many turns take where others want the core, too, and for how many calls the worker then sleeps instead:
+who is woken has the core sooner than who has given it away."""
+_NAP_MS = 1000
+"""For how long it sleeps at most without looking around."""
+
+_Message = tuple[int, int, Ints]
+"""Columns, bytes that count, words."""
+
+
+class Exchange:
+    """One worker's part in one attempt; implements operators.runtime.exchange.Exchange.
+
+    index, peers: this worker's shard, and the mailboxes of all shards. seconds: how long a call may take; the attempt's
+    deadline, not a peer's expected pace. bytes_sent: to others; waited: seconds in calls.
+    Raises AttemptCancelled, DeadlinePassed and DriverGone from every call.
+    """
+
+    def __init__(
+        self, mailbox: Mailbox, attempt: str, index: int, peers: list[str], link: Link | None, seconds: float
+    ) -> None:
+        self.workers, self.index = len(peers), index
+        self.attempt = attempt
+        self.bytes_sent = 0
+        self.waited = 0.0
+        self._mailbox, self._link, self._seconds = mailbox, link, seconds
+        self._header = np.zeros(HEADER_WORDS, np.int64)
+        self._header[MARK:CALL] = mark = np.frombuffer(digest(attempt), np.int64)
+        self._mark = mark.tolist()
+        self._header[SENDER] = index
+        self._call = self._crowded_until = 0
+        self._early: dict[tuple[int, int], _Message] = {}
+        mailbox.keep(peers)
+        self._out = {i: mailbox.outbox(peer) for i, peer in enumerate(peers) if i != index}
+        self._looks = self.workers <= usable_cores()
+        self._read = np.zeros(HEADER_WORDS, np.int64)
+        self._look_around()
+        self._poller = zmq.Poller()
+        self._poller.register(mailbox.inbox, zmq.POLLIN)
+        if link is not None:
+            self._poller.register(link.fileno(), zmq.POLLIN)
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were."""
+        return self._call
+
+    def all_to_all(self, parts: list[Ints]) -> list[Ints]:
+        """parts[i], int64[n, c], goes to worker i; returns what came from each worker. One message to each peer."""
+        for i in self._out:
+            part = np.ascontiguousarray(parts[i])
+            self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
+        return [
+            parts[i] if message is None else message[2].reshape(-1, message[0])
+            for i, message in enumerate(self._collect())
+        ]
+
+    def allgather(self, payload: bytes) -> list[bytes]:
+        """Every worker's payload, by its index."""
+        words = np.frombuffer(payload + bytes(-len(payload) % 8), np.int64)
+        for i in self._out:
+            self._send(i, 0, len(payload), words)
+        return [payload if message is None else message[2].tobytes()[: message[1]] for message in self._collect()]
+
+    def agree_min(self, value: Round | None) -> Round | None:
+        """The least of all workers' values; None where nobody has one."""
+        payload = b"" if value is None else struct.pack(f"<{len(value)}q", *value)
+        return least([struct.unpack(f"<{len(data) // 8}q", data) if data else None for data in self.allgather(payload)])
+
+    def _send(self, peer: int, columns: int, size: int, words: Ints) -> None:
+        header = self._header
+        header[CALL], header[COLUMNS], header[SIZE] = self._call, columns, size
+        self.bytes_sent += self._out[peer].send(header, words)
+
+    def _collect(self) -> list[_Message | None]:
+        """This call's message from every worker; nothing from ourselves."""
+        began = time.monotonic()
+        got: dict[int, _Message] = {}
+        if self._early:
+            got = {i: self._early.pop((self._call, i)) for i in self._out if (self._call, i) in self._early}
+        self._await(got, began)
+        self._call += 1
+        self.waited += time.monotonic() - began
+        return [got.get(i) for i in range(self.workers)]
+
+    def _await(self, got: dict[int, _Message], began: float) -> None:
+        """Look for messages until there is one of every peer; what takes longer is slept for."""
+        deadline, beside = began + self._seconds, self._looks
+        while True:
+            self._empty_rings(got)
+            if len(got) == len(self._out):
+                return
+            if (self._looks and watch_any(self._rings_at, _LOOKS) >= 0) or self._take_mail(got):
+                continue
+            if beside and self._move_apart():
+                beside = False
+            elif not self._looks or not self._give_way():
+                self._sleep(deadline)
+
+    def _give_way(self) -> bool:
+        """Look into the rings in turn with whoever else wants the core, for a while; whether there is a message."""
+        if self._call < self._crowded_until:
+            return False
+        began = now = time.monotonic()
+        while now < began + _LOOKING_SECONDS:
+            if await_any(self._rings_at, _TURNS) >= 0:
+                return True
+            before, now = now, time.monotonic()
+            if now - before > _CROWDED_SECONDS:
+                self._crowded_until = self._call + _CROWDED_CALLS
+        return False
+
+    def _move_apart(self) -> bool:
+        """Leave the core of a peer that is waited for; whether there was one. The system puts who is woken beside
+        whoever woke it, and leaves them there while something else has the other core."""
+        taken = {ring.core for ring in self._rings}
+        if this_core() not in taken:
+            return False
+        leave_core(taken)
+        return True
+
+    def _empty_rings(self, got: dict[int, _Message]) -> None:
+        """Take what the rings hold."""
+        while (ring := await_any(self._rings_at, 0)) >= 0:
+            words = self._rings[ring].read(self._read)
+            self._sort(self._read, words, got)
+
+    def _take_mail(self, got: dict[int, _Message]) -> bool:
+        """Take what has come by the socket; whether there was anything."""
+        found = False
+        while (mail := self._mailbox.receive()) is not None:
+            self._sort(*mail, got)
+            found = True
+        if self._rings != list(self._mailbox.rings.values()):
+            self._look_around()
+        return found
+
+    def _look_around(self) -> None:
+        """Which rings there are: peers offer theirs with their first message."""
+        self._rings = list(self._mailbox.rings.values())
+        self._rings_at = np.array([ring.address for ring in self._rings], np.int64)
+
+    def _sort(self, header: Ints, words: Ints, got: dict[int, _Message]) -> None:
+        *mark, call, sender, columns, size = header.tolist()
+        if mark != self._mark or sender not in self._out or call < self._call:
+            return
+        if call == self._call:
+            got[sender] = columns, size, words
+        else:
+            # A peer that has everything for this call may be one ahead of us.
+            self._early[call, sender] = columns, size, words
+
+    def _sleep(self, deadline: float) -> None:
+        """Until something happens. Whoever writes into a ring of a sleeping worker sends an empty message, too."""
+        left = deadline - time.monotonic()
+        fall_asleep(self._rings_at, 1)
+        try:
+            if await_any(self._rings_at, 0) >= 0:
+                return
+            ready = dict(self._poller.poll(min(_NAP_MS, int(left * 1000) + 1))) if left > 0 else {}
+        finally:
+            fall_asleep(self._rings_at, 0)
+        if self._link is not None and self._link.fileno() in ready:
+            self._link.check(self.attempt)
+        if not ready and time.monotonic() >= deadline:
+            raise DeadlinePassed(attempt=self.attempt, what="message from a peer", seconds=self._seconds)

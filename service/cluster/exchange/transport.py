@@ -1,0 +1,180 @@
+"""Mailbox: where a process's peers send for the whole of its life, and how it sends to them.
+
+One PULL socket that is bound, one PUSH socket to each peer, and to peers on the same host a ring of shared memory
+besides (service/cluster/exchange/shared_ring.py), which is offered in the first message. A frame is the service's
+token, a header and int64 words; a message in a ring goes without the token, since whoever could open the ring is of the
+service. Between hosts every connection is CURVE: encrypted, with keys of its own, and only whoever has the service's
+pair gets one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+
+import numpy as np
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
+
+from service.cluster.credentials import Keys
+from service.cluster.exchange.shared_ring import OFFER_BYTES, Ring
+from service.kernels.rings import FULL, WAKE
+from storage.updates import Ints
+
+MARK, CALL, SENDER, COLUMNS, SIZE, HEADER_WORDS = 0, 2, 3, 4, 5, 6
+"""Words of a header: two that stand for the attempt, the number of the call, the sender's index, columns, and how many
+bytes of the words behind it count."""
+_TOKEN_BYTES = 16
+_WORDS_AT = _TOKEN_BYTES + 8 * HEADER_WORDS
+_LINGER_MS = 200
+_OFFERS = (0, 0)
+"""Stand where the attempt does in a message that offers a ring."""
+
+Mail = tuple[Ints, Ints]
+"""A header, int64[HEADER_WORDS], and int64[n], both the receiver's own."""
+
+
+def digest(text: str) -> bytes:
+    """16 bytes that stand for a token or an attempt."""
+    return hashlib.blake2b(text.encode(), digest_size=_TOKEN_BYTES).digest()
+
+
+class Outbox:
+    """The way to one peer."""
+
+    def __init__(self, socket: zmq.Socket[bytes], ring: Ring | None, token: bytes) -> None:
+        self._socket, self._ring, self._token = socket, ring, token
+
+    def send(self, header: Ints, words: Ints) -> int:
+        """Send int64[n]; returns the bytes that it took. Never waits."""
+        ring = self._ring
+        if ring is not None and ring.ready:
+            said = ring.write(header, words)
+            if said == WAKE:
+                self._by_socket(b"")
+            if said != FULL:
+                return header.nbytes + words.nbytes
+        frame = self._token + header.tobytes() + words.tobytes()
+        self._by_socket(frame)
+        return len(frame)
+
+    def _by_socket(self, frame: bytes) -> None:
+        # Without a limit there is always room, unless we were turned away: then whoever waits for an answer finds out.
+        with contextlib.suppress(zmq.Again):
+            self._socket.send(frame, zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Drop what was not sent."""
+        self._socket.close(0)
+        if self._ring is not None:
+            self._ring.close()
+
+
+class Mailbox:
+    """host: the address to bind, which peers can reach; keys: the service's own. rings: of the peers here, by where
+    they listen."""
+
+    def __init__(self, keys: Keys, host: str = "127.0.0.1") -> None:
+        self.token = digest(keys.token)
+        self.context = zmq.Context()
+        self._keys = keys
+        self._doorman = _doorman(self.context, keys) if keys.encrypted else None
+        self.inbox = self.context.socket(zmq.PULL)
+        self.inbox.setsockopt(zmq.RCVHWM, 0)
+        self.inbox.setsockopt(zmq.LINGER, 0)
+        if keys.encrypted:
+            self.inbox.curve_server = True
+            self.inbox.curve_secretkey, self.inbox.curve_publickey = keys.secret, keys.public
+        if ":" in host:
+            self.inbox.setsockopt(zmq.IPV6, 1)
+            host = f"[{host}]"
+        self.address = f"tcp://{host}:{self.inbox.bind_to_random_port(f'tcp://{host}')}"
+        self.rings: dict[str, Ring] = {}
+        self._outboxes: dict[str, Outbox] = {}
+
+    def outbox(self, address: str) -> Outbox:
+        """The way to a peer; kept, because connecting takes longer than a round."""
+        outbox = self._outboxes.get(address)
+        if outbox is None:
+            outbox = self._outboxes[address] = self._connect(address)
+        return outbox
+
+    def _socket(self, address: str) -> zmq.Socket[bytes]:
+        """What is to be connected to a peer."""
+        socket = self.context.socket(zmq.PUSH)
+        socket.setsockopt(zmq.SNDHWM, 0)
+        socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        socket.setsockopt(zmq.IPV6, int("[" in address))
+        if self._keys.encrypted:
+            socket.curve_secretkey, socket.curve_publickey = self._keys.secret, self._keys.public
+            socket.curve_serverkey = self._keys.public
+        return socket
+
+    def _connect(self, address: str) -> Outbox:
+        socket = self._socket(address)
+        socket.connect(address)
+        here = address.rpartition(":")[0] == self.address.rpartition(":")[0]
+        ring = Ring.make() if here else None
+        outbox = Outbox(socket, ring, self.token)
+        if ring is not None:
+            # It goes by the socket, since nobody has opened the ring yet.
+            offer = ring.offer + self.address.encode()
+            header = np.array([*_OFFERS, 0, 0, 0, len(offer)])
+            outbox.send(header, np.frombuffer(offer + bytes(-len(offer) % 8), np.int64))
+        return outbox
+
+    def receive(self) -> Mail | None:
+        """The next message that came by the socket; what is not of this service is dropped unread. None: there is
+        none. Rings are looked into by whoever reads them."""
+        while True:
+            try:
+                frame = self.inbox.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return None
+            if len(frame) < _WORDS_AT or len(frame) % 8 or not hmac.compare_digest(frame[:_TOKEN_BYTES], self.token):
+                continue
+            # A copy, because kernels are compiled for arrays that can be written.
+            whole = np.frombuffer(frame, np.int64, offset=_TOKEN_BYTES).copy()
+            header, words = whole[:HEADER_WORDS], whole[HEADER_WORDS:]
+            if tuple(header[MARK:CALL]) != _OFFERS:
+                return header, words
+            offer = words.tobytes()[: header[SIZE]]
+            ring = Ring.accept(offer[:OFFER_BYTES])
+            if ring is not None:
+                self.rings[offer[OFFER_BYTES:].decode()] = ring
+
+    def keep(self, addresses: list[str]) -> None:
+        """Forget everyone else: processes come and go. But who may still write to us is read, also by those who do not
+        care: it may be a peer again without having noticed that it was none."""
+        for address in self._outboxes.keys() - set(addresses):
+            self._outboxes.pop(address).close()
+        self.rings = {address: ring for address, ring in self.rings.items() if not ring.over}
+
+    def close(self) -> None:
+        """Stop listening and drop what was not sent."""
+        self.inbox.close(0)
+        for outbox in self._outboxes.values():
+            outbox.close()
+        self.rings.clear()
+        if self._doorman is not None:
+            self._doorman.stop()
+        self.context.term()
+
+
+class _OnlyOurs:
+    """Lets in whoever has proved to hold the service's pair."""
+
+    def __init__(self, public: bytes) -> None:
+        self._public = public
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        return hmac.compare_digest(key, self._public)
+
+
+def _doorman(context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> ThreadAuthenticator:
+    """What is asked about each new connection to sockets of the context."""
+    made = ThreadAuthenticator(context)
+    made.start()
+    made.configure_curve_callback(domain="*", credentials_provider=_OnlyOurs(keys.public))
+    return made

@@ -1,0 +1,231 @@
+"""What the driver and its workers say to each other: msgpack frames on a stream, and nothing is ever unpickled.
+
+A frame is four bytes of length, big-endian, and one msgpack object with a tag. The first frame of a connection is a
+Hello whose token must be the service's own, so a stranger on the port learns nothing and starts nothing. Between hosts
+all of it is inside TLS (service/cluster/tls.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from typing import Any
+
+import msgspec
+
+from service.cluster.tls import Channel
+from service.errors import ProtocolBroken
+from storage.state.manifest import LayerRef
+
+LARGEST_FRAME = 1 << 30
+LARGEST_HELLO = 4096
+"""What a connection may send before its token is known."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class Hello(msgspec.Struct, tag="hello", frozen=True):
+    """A worker process introduces itself. host, pid: who it is; address: where its exchange listens."""
+
+    token: str
+    host: str
+    pid: int
+    address: str
+
+
+class Hot(msgspec.Struct, frozen=True, array_like=True):
+    """A shard whose state a worker process has in memory, as some attempt of an epoch left it."""
+
+    shard: int
+    epoch: int
+    attempt: str
+
+
+class Open(msgspec.Struct, tag="open", frozen=True):
+    """A task begins its part of an attempt."""
+
+    attempt: str
+    task: int
+    hot: list[Hot]
+
+
+class Poisoned(msgspec.Struct, frozen=True, array_like=True):
+    """A message that kills or hangs whoever decodes it, and how (see service/ingest/quarantine.py)."""
+
+    topic: str
+    partition: int
+    offset: int
+    how: str
+
+
+DECODING, DECODED = "decoding", "decoded"
+
+
+class Phase(msgspec.Struct, tag="phase", frozen=True):
+    """What a worker does from now on in an attempt: DECODING until DECODED. Its last word, if it dies then."""
+
+    attempt: str
+    phase: str
+
+
+class Convicted(msgspec.Struct, tag="convicted", frozen=True):
+    """What a worker has found in quarantine, as soon as it knows."""
+
+    attempt: str
+    messages: list[Poisoned]
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What all workers of an attempt start from: the newest commit.
+
+    epoch: the epoch to make, one more than the committed one. base: the attempt that made the committed one ("" when
+    there is none). lower: its upper frontier. door, offsets: as in its manifest. quarantine: an attempt before this one
+    ended while it was decoding, so messages are tried in processes of their own first. poisoned: messages of this epoch
+    that are known to be so.
+    """
+
+    epoch: int
+    base: str
+    door: dict[str, Any]
+    offsets: dict[str, dict[int, int]]
+    quarantine: bool = False
+    poisoned: list[Poisoned] = []
+
+
+class Assign(msgspec.Struct, tag="assign", frozen=True):
+    """All tasks of the attempt are here: this is your shard, these are your peers (by shard), go."""
+
+    attempt: str
+    shard: int
+    peers: list[str]
+    start: Start
+
+
+class Cancel(msgspec.Struct, tag="cancel", frozen=True):
+    """The attempt is over; whoever still works for it stops."""
+
+    attempt: str
+    reason: str
+
+
+class TraceReport(msgspec.Struct, frozen=True):
+    """One shard of a trace after the epoch: its layers, oldest first, its since, and the bytes of the layers that the
+    worker has in its own memory and not in a mapped file."""
+
+    layers: list[LayerRef]
+    since: int
+    memory: int = 0
+
+
+class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
+    """A worker has done its part and written it.
+
+    worker: its process. began_ns: wall clock of its host. lower, upper, door, offsets, frontiers: of the door's step,
+    the same on all workers. held: by source. changes, signs: by view, where they are, and how many insert and delete.
+    received_ms, received_count: broker times of the updates admitted, and how many of each. counters: the door's, by
+    source. waiting: updates held, by source. times: distinct data times. phases: seconds by phase. operators: seconds,
+    updates in and updates out, by operator. due: the next time that something waits for. rounds: by loop. merged, kept:
+    updates through merges, and those left of them. exchanged: bytes sent to peers. memory: resident bytes.
+    """
+
+    attempt: str
+    shard: int
+    worker: str
+    lower: int
+    upper: int
+    door: dict[str, Any]
+    offsets: dict[str, dict[int, int]]
+    frontiers: dict[str, dict[str, int | None]]
+    traces: dict[str, TraceReport]
+    held: dict[str, list[LayerRef]]
+    changes: dict[str, LayerRef]
+    signs: dict[str, tuple[int, int]]
+    dead: LayerRef | None
+    received_ms: list[int]
+    received_count: list[int]
+    counters: dict[str, dict[str, int]]
+    waiting: dict[str, int]
+    due: int | None = None
+    times: int
+    phases: dict[str, float]
+    operators: dict[str, tuple[float, int, int]]
+    rounds: dict[str, int]
+    merged: int
+    kept: int = 0
+    exchanged: int
+    memory: int
+    began_ns: int = 0
+
+
+class Failed(msgspec.Struct, tag="failed", frozen=True):
+    """A worker cannot do its part. caller: the program or its data are at fault, so trying again is of no use; final:
+    nor is trying again later."""
+
+    attempt: str
+    error: str
+    caller: bool
+    final: bool = False
+
+
+class Stuck(msgspec.Struct, tag="stuck", frozen=True):
+    """A function of the program has not come back for so many seconds; the attempt goes on. said: which, and its
+    input."""
+
+    attempt: str
+    said: str
+    seconds: float
+
+
+Message = Hello | Open | Assign | Cancel | Phase | Convicted | Report | Failed | Stuck
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+class Wire:
+    """Frames on a connected socket, or on a channel over one. Any thread may send; one receives."""
+
+    def __init__(self, connected: socket.socket | Channel, limit: int = LARGEST_FRAME) -> None:
+        self.socket = connected
+        self.limit = limit
+        self._sending = threading.Lock()
+
+    def send(self, message: Message) -> None:
+        """Send one message. Raises OSError when the other side is gone."""
+        body = _encode(message)
+        with self._sending:
+            self.socket.sendall(_LENGTH.pack(len(body)) + body)
+
+    def receive(self) -> Message | None:
+        """The next message; None at the end of the stream. Raises ProtocolBroken, TimeoutError and other OSErrors."""
+        head = self._take(_LENGTH.size)
+        if head is None:
+            return None
+        (length,) = _LENGTH.unpack(head)
+        if length > self.limit:
+            raise ProtocolBroken(problem=f"a frame of {length} bytes, more than {self.limit}")
+        body = self._take(length)
+        if body is None:
+            raise ProtocolBroken(problem=f"the stream ended inside a frame of {length} bytes")
+        try:
+            return _decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise ProtocolBroken(problem=str(error)) from error
+
+    def close(self) -> None:
+        """Close the connection; whoever waits on it is woken."""
+        with contextlib.suppress(OSError):  # not connected any more
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+    def _take(self, count: int) -> bytearray | None:
+        data = bytearray(count)
+        view, got = memoryview(data), 0
+        while got < count:
+            read = self.socket.recv_into(view[got:])
+            if read == 0:
+                return None
+            got += read
+        return data

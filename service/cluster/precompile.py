@@ -1,0 +1,144 @@
+"""Have all kernels compiled and loaded ahead of their first use: the engine's and those that read messages.
+
+A kernel is compiled when it is first called, which takes up to ten seconds, and loading what is compiled takes
+milliseconds. storage/kernels/signatures.txt lists what Python calls, so nothing has to be called here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from storage.kernels import listing
+from storage.kernels.listing import Listed
+
+
+def warm(report: Callable[[str], None] = lambda text: None) -> None:
+    """Load every kernel. Those that numba's cache lacks are compiled first; `report` gets the progress of that."""
+    prepare(report)
+    for kernel in listing.kernels():
+        kernel.load()
+
+
+def prepare(report: Callable[[str], None] = lambda text: None) -> int:
+    """Compile what numba's cache lacks, on all cores; returns how many kernels that were."""
+    lacking = [kernel for kernel in listing.kernels() if not kernel.is_compiled()]
+    if lacking:
+        compile_all(lacking, report)
+    return len(lacking)
+
+
+def compile_all(
+    kernels: Sequence[Listed], report: Callable[[str], None] = lambda text: None, workers: int | None = None
+) -> None:
+    """Compile kernels into numba's cache, in a process for each core.
+
+    What is compiled when this is interrupted stays, so the next call goes on there. Kernels of one file go to one
+    process, as they share what they call; the longest files go first. Raises RuntimeError with what a process said
+    when a kernel does not compile.
+    """
+    files: dict[str, list[Listed]] = {}
+    for kernel in kernels:
+        files.setdefault(kernel.module, []).append(kernel)
+    waiting = sorted(files.values(), key=_size)
+    progress = _Progress(sum(_size([kernel]) for kernel in kernels), len(kernels), report)
+    failures: list[str] = []
+
+    def work() -> None:
+        with _compiler() as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            while waiting and not failures:
+                with contextlib.suppress(IndexError):
+                    share = waiting.pop()
+                    for kernel in share:
+                        progress.begin(kernel)
+                        process.stdin.write(f"{kernel.module} {kernel.function} {kernel.types}\n")
+                        process.stdin.flush()
+                        if process.stdout.readline() != "done\n":
+                            failures.append(f"{kernel.name} does not compile: its process ended, see above")
+                            return
+                        progress.end(kernel, _size([kernel]))
+
+    cores = len(os.sched_getaffinity(0))
+    threads = [threading.Thread(target=work) for _ in range(min(workers or cores, len(waiting)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise RuntimeError(failures[0])
+
+
+@contextlib.contextmanager
+def _compiler() -> Iterator[subprocess.Popen[str]]:
+    """A process that compiles what it reads, and ends with its input: also when this process is killed."""
+    command = [sys.executable, "-m", "service.cluster.precompile"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.wait()
+
+
+def _size(kernels: Sequence[Listed]) -> int:
+    """About how long kernels take to compile: the instructions of Python in them and in what they call, which is
+    compiled once for all of them."""
+    seen: set[int] = set()
+    total = 0
+    waiting = [kernel.dispatcher().py_func for kernel in kernels]
+    while waiting:
+        function = waiting.pop()
+        if id(function) not in seen:
+            seen.add(id(function))
+            total += len(function.__code__.co_code)
+            called = (function.__globals__.get(name) for name in function.__code__.co_names)
+            waiting += [found.py_func for found in called if hasattr(found, "py_func")]
+    return total
+
+
+class _Progress:
+    """Says which kernels are being compiled, how many are, and how long the rest will take."""
+
+    def __init__(self, total: int, count: int, report: Callable[[str], None]) -> None:
+        self.total, self.count, self.report = total, count, report
+        self.size = self.finished = 0
+        self.began = time.monotonic()
+        self.lock = threading.Lock()
+
+    def begin(self, kernel: Listed) -> None:
+        """A process turns to a kernel."""
+        with self.lock:
+            self.report(f"compiling {kernel.name} ({self.finished} of {self.count} done{self._left()})")
+
+    def end(self, kernel: Listed, size: int) -> None:
+        """It has compiled it."""
+        with self.lock:
+            self.finished += 1
+            self.size += size
+
+    def _left(self) -> str:
+        if self.finished * 5 < self.count:
+            return ""
+        taken = time.monotonic() - self.began
+        return f", about {taken * max(0, self.total - self.size) / self.size:.0f} s left"
+
+
+def _compile_what_comes() -> None:
+    for line in sys.stdin:
+        module, function, kinds = line.rstrip("\n").split(" ", 2)
+        Listed(module, function, kinds).load()
+        print("done", flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        _compile_what_comes()

@@ -1,0 +1,315 @@
+"""Rendezvous: where the tasks of an epoch's attempt find their shards and each other, on the driver.
+
+Spark starts N tasks in whatever Python processes it likes. Each connects here, says which attempt it works for and
+which shards it has hot, and waits until all N are there; then everybody gets a shard (its own hot one where possible)
+and the addresses of all. Reports come back the same way, so a commit waits for the workers, not for Spark to end its
+stage. An attempt ends once: complete when the last report is in, or cancelled, and then every worker of it is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from service.cluster.credentials import Keys
+from service.cluster.messages import (
+    DECODING,
+    LARGEST_FRAME,
+    LARGEST_HELLO,
+    Assign,
+    Cancel,
+    Convicted,
+    Failed,
+    Hello,
+    Hot,
+    Open,
+    Phase,
+    Poisoned,
+    Report,
+    Start,
+    Stuck,
+    Wire,
+)
+from service.cluster.tls import Channel, Identity
+from service.errors import ProtocolBroken
+
+HELLO_SECONDS = 10
+STRANGERS = 64
+"""Connections that have not said who they are at one time; more are closed unheard, and workers try again."""
+
+_log = logging.getLogger("vernier.rendezvous")
+
+
+@dataclass
+class Attempt:
+    """One try of an epoch. `ended` is set once it is complete or cancelled; then exactly one of reports (all of them,
+    by shard) and reason says which. decoding: it was cancelled because of a worker that was decoding its messages, so
+    these may be at fault. convicted: what its workers found in quarantine."""
+
+    id: str
+    start: Start
+    workers: int
+    began: float = field(default_factory=time.monotonic)
+    ended: threading.Event = field(default_factory=threading.Event)
+    reports: list[Report] = field(default_factory=list)
+    reason: str | None = None
+    caller: bool = False
+    final: bool = False
+    opened_seconds: float = 0.0
+    decoding: bool = False
+    convicted: list[Poisoned] = field(default_factory=list)
+    _opens: dict[int, tuple[_Peer, Open]] = field(default_factory=dict)
+    _peers: list[_Peer] = field(default_factory=list)
+    _got: dict[int, Report] = field(default_factory=dict)
+    _phases: dict[_Peer, str] = field(default_factory=dict)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the workers that are on this host, once all have come."""
+        here = socket.gethostname()
+        return [peer.hello.pid for peer in self._peers if peer.hello.host == here]
+
+
+@dataclass(eq=False)
+class _Peer:
+    """A connected worker process."""
+
+    wire: Wire
+    hello: Hello
+
+
+class Rendezvous:
+    """The server. `complete` is called with an attempt when its last report is in, on the thread that received it.
+
+    host: the address to listen on, which workers reach. encrypted: whether it is TLS, and the exchange CURVE, too.
+    keys: what workers need to be let in. stuck: gets what a worker says of a function that does not come back.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        complete: Callable[[Attempt], None],
+        host: str = "127.0.0.1",
+        *,
+        encrypted: bool = False,
+    ) -> None:
+        self.workers = workers
+        self._identity = Identity() if encrypted else None
+        self.keys = Keys.plain() if self._identity is None else Keys.sealed(self._identity.pem)
+        self._complete = complete
+        self.stuck: Callable[[Attempt, str, float], None] = lambda attempt, said, seconds: None
+        self._lock = threading.Lock()
+        self._current: Attempt | None = None
+        self._wires: set[Wire] = set()
+        self._unheard = threading.BoundedSemaphore(STRANGERS)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._server = socket.create_server((host, 0), family=family)
+        self.address: tuple[str, int] = self._server.getsockname()[:2]
+        threading.Thread(target=self._accept, name="rendezvous", daemon=True).start()
+
+    def begin(self, start: Start) -> Attempt:
+        """A new attempt; tasks that name it may come now. The one before it must have ended."""
+        attempt = Attempt(secrets.token_hex(6), start, self.workers)
+        with self._lock:
+            self._current = attempt
+        return attempt
+
+    def cancel(
+        self, attempt: Attempt, reason: str, *, caller: bool = False, final: bool = False, culprit: _Peer | None = None
+    ) -> bool:
+        """End an attempt that is not complete yet; tells its workers. False when it had ended already.
+
+        culprit: the worker because of which it ends; None: any of those that have not come to their end.
+        """
+        with self._lock:
+            if attempt.ended.is_set() or len(attempt._got) == attempt.workers:
+                return False
+            attempt.reason, attempt.caller, attempt.final = reason, caller, final
+            phases = attempt._phases
+            last = phases.values() if culprit is None else [phases.get(culprit, "")]
+            attempt.decoding = DECODING in last
+            attempt.ended.set()
+            peers = {peer.wire: peer for peer in [*attempt._peers, *(peer for peer, _ in attempt._opens.values())]}
+        for wire in peers:
+            self._tell(wire, Cancel(attempt.id, reason))
+        return True
+
+    def close(self) -> None:
+        """Stop listening and let all workers go."""
+        with self._lock:
+            wires, self._wires = self._wires, set()
+        # A blocked accept does not notice that its socket was closed.
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for wire in wires:
+            wire.close()
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connected, _ = self._server.accept()
+            except OSError:
+                return
+            if not self._unheard.acquire(blocking=False):
+                connected.close()
+                continue
+            threading.Thread(target=self._serve, args=(connected,), name="rendezvous-peer", daemon=True).start()
+
+    def _serve(self, connected: socket.socket) -> None:
+        try:
+            peer = self._greeted(connected)
+        finally:
+            self._unheard.release()
+        if peer is None:
+            connected.close()
+            return
+        why = "it closed the connection"
+        try:
+            while (message := peer.wire.receive()) is not None:
+                self._handle(peer, message)
+        except (OSError, ProtocolBroken) as error:
+            why = str(error)
+        finally:
+            peer.wire.close()
+            with self._lock:
+                self._wires.discard(peer.wire)
+            self._gone(peer, why)
+
+    def _greeted(self, connected: socket.socket) -> _Peer | None:
+        """Whoever has connected, if it is of this service."""
+        said = "it does not know this service's token"
+        host = "somebody who is gone"
+        try:
+            host = str(connected.getpeername()[0])
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.settimeout(HELLO_SECONDS)
+            under: socket.socket | Channel = connected
+            if self._identity is not None:
+                under = self._identity.accept(connected)
+            wire = Wire(under, LARGEST_HELLO)
+            hello = wire.receive()
+            if isinstance(hello, Hello) and hmac.compare_digest(hello.token.encode(), self.keys.token.encode()):
+                connected.settimeout(None)
+                wire.limit = LARGEST_FRAME
+                with self._lock:
+                    self._wires.add(wire)
+                return _Peer(wire, hello)
+        except (OSError, ProtocolBroken) as error:
+            said = str(error)
+        _log.warning("refused a connection from %s: %s", host, said)
+        return None
+
+    def _handle(self, peer: _Peer, message: object) -> None:
+        match message:
+            case Open():
+                self._open(peer, message)
+            case Report():
+                self._report(message)
+            case Failed():
+                attempt = self._named(message.attempt)
+                if attempt is not None:
+                    self.cancel(attempt, message.error, caller=message.caller, final=message.final, culprit=peer)
+            case Stuck():
+                attempt = self._named(message.attempt)
+                if attempt is not None and not attempt.ended.is_set():
+                    self.stuck(attempt, message.said, message.seconds)
+            case Phase():
+                attempt = self._named(message.attempt)
+                if attempt is not None:
+                    with self._lock:
+                        attempt._phases[peer] = message.phase
+            case Convicted():
+                attempt = self._named(message.attempt)
+                if attempt is not None:
+                    with self._lock:
+                        attempt.convicted += message.messages
+            case _:
+                raise ProtocolBroken(problem=f"a worker sent {type(message).__name__}")
+
+    def _gone(self, peer: _Peer, why: str) -> None:
+        """A worker process left. If it owes the running attempt something, that attempt is lost."""
+        with self._lock:
+            attempt = self._current
+            if attempt is None or attempt.ended.is_set():
+                return
+            owes = any(one is peer for one, _ in attempt._opens.values()) or any(
+                one is peer and shard not in attempt._got for shard, one in enumerate(attempt._peers)
+            )
+        if owes:
+            self.cancel(attempt, f"worker process {peer.hello.pid} on {peer.hello.host} is gone ({why})", culprit=peer)
+
+    def _named(self, attempt_id: str) -> Attempt | None:
+        with self._lock:
+            attempt = self._current
+            return attempt if attempt is not None and attempt.id == attempt_id else None
+
+    def _open(self, peer: _Peer, opened: Open) -> None:
+        attempt = self._named(opened.attempt)
+        if attempt is None or attempt.ended.is_set():
+            reason = attempt.reason if attempt is not None and attempt.reason else "it is not the current attempt"
+            self._tell(peer.wire, Cancel(opened.attempt, reason))
+            return
+        with self._lock:
+            # A task that Spark started twice: the newer one counts.
+            attempt._opens[opened.task] = (peer, opened)
+            if len(attempt._opens) < attempt.workers or attempt._peers:
+                return
+            order = place([one.hot for _, one in _by_task(attempt)], attempt.start)
+            everyone = [peer for peer, _ in _by_task(attempt)]
+            attempt._peers = [everyone[task] for task in order]
+            attempt._opens = {}
+            attempt.opened_seconds = time.monotonic() - attempt.began
+        addresses = [one.hello.address for one in attempt._peers]
+        for shard, one in enumerate(attempt._peers):
+            self._tell(one.wire, Assign(attempt.id, shard, addresses, attempt.start))
+
+    def _report(self, report: Report) -> None:
+        attempt = self._named(report.attempt)
+        if attempt is None:
+            return
+        with self._lock:
+            if attempt.ended.is_set():
+                return
+            attempt._got[report.shard] = report
+            if len(attempt._got) < attempt.workers:
+                return
+            attempt.reports = [attempt._got[shard] for shard in range(attempt.workers)]
+        try:
+            self._complete(attempt)
+        finally:
+            attempt.ended.set()
+
+    def _tell(self, wire: Wire, message: Assign | Cancel) -> None:
+        # A worker that is gone shows on its own thread.
+        with contextlib.suppress(OSError):
+            wire.send(message)
+
+
+def _by_task(attempt: Attempt) -> list[tuple[_Peer, Open]]:
+    return [attempt._opens[task] for task in sorted(attempt._opens)]
+
+
+def place(hot: list[list[Hot]], start: Start) -> list[int]:
+    """Which task gets which shard: result[shard] is an index into `hot`, which says what each task's process holds.
+
+    A process keeps a shard that it holds exactly as the newest commit left it; the others take what remains, in order.
+    """
+    taken: dict[int, int] = {}
+    for task, shards in enumerate(hot):
+        for one in shards:
+            current = (one.epoch, one.attempt) == (start.epoch - 1, start.base)
+            if current and one.shard not in taken and one.shard < len(hot):
+                taken[one.shard] = task
+                break
+    free = iter(sorted(set(range(len(hot))) - set(taken.values())))
+    return [taken[shard] if shard in taken else next(free) for shard in range(len(hot))]

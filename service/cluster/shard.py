@@ -1,0 +1,254 @@
+"""Shard: one worker's part of the state, in memory and in the state directory.
+
+Memory is a cache of the directory: a shard is used hot only if it is exactly what the newest manifest names, and can
+always be opened from there, by mapping files and reading almost nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from operators.engine.worker import WorkerState
+from operators.language.types.schema import RowType
+from operators.planning.plan import Plan
+from service.ingest.rejects import DeadLetter
+from service.ingest.stash import Held
+from service.views.view import key_first
+from storage.blob.segment import Entry, Segment
+from storage.kernels.hashing import key_rows
+from storage.state.manifest import LayerRef, Manifest
+from storage.state.reshard import hash_range, recut
+from storage.state.state import StateDirectory
+from storage.strings.string_heap import Heap
+from storage.trace.batch import Layer
+from storage.trace.spine import Trace
+from storage.trace.time_queue import Queue, Run
+from storage.updates import MIN_TIME, Updates
+
+SHOWN_BYTES = 64 << 10
+"""How much of a dead letter's value the segment's directory shows; the arrays have all of it."""
+
+
+@dataclasses.dataclass
+class Shard:
+    """The traces and held updates of shard `index` as `attempt` left them at the end of `epoch`."""
+
+    index: int
+    epoch: int
+    attempt: str
+    state: WorkerState
+    held: dict[str, list[Held]]
+
+    @staticmethod
+    def empty(plan: Plan, index: int) -> Shard:
+        """Before the first epoch."""
+        return Shard(index, 0, "", WorkerState.empty(plan), {name: [] for name in plan.sources})
+
+    @staticmethod
+    def load(plan: Plan, directory: StateDirectory, manifest: Manifest, index: int, workers: int) -> Shard:
+        """Shard `index` of `workers` as the manifest has it. Opens O(layers) files, and verifies all but large entries:
+        those the driver has verified before the first epoch begins (service/coordinator/scrub.py).
+
+        Made by another number of workers, arrangements are cut anew (storage/state/reshard.py). What is held at the
+        door goes by its old shard's number, because it may enter anywhere; what operators hold goes where their rows
+        belong.
+        """
+        opened: dict[str, Segment] = {}
+
+        def segment(name: str) -> Segment:
+            if name not in opened:
+                opened[name] = directory.open(name)
+            return opened[name]
+
+        since = {view.trace: view.since for view in manifest.views.values()}
+        traces = {}
+        for name, stored in manifest.traces.items():
+            trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, MIN_TIME))
+            trace.replace(recut(stored.shards, index, workers, segment, lazy=True))
+            traces[name] = trace
+        held = {
+            name: [
+                _open_held(segment(ref.segment).entry(ref.label), ref, schema)
+                for own in manifest.held.get(name, [])[index::workers]
+                for ref in own
+            ]
+            for name, schema in plan.sources.items()
+        }
+        queues = {}
+        for name, shape in plan.holds.items():
+            if name not in manifest.held:  # of a program that joins
+                continue
+            shards = [
+                [Run.open(segment(ref.segment).entry(ref.label, lazy=True).arrays, ref) for ref in own]
+                for own in manifest.held[name]
+            ]
+            runs = _runs_of(shards, _placement(plan, name), index, workers)
+            queues[name] = Queue(name, shape.width, shape.depth, runs)
+        return Shard(index, manifest.epoch, manifest.attempt, WorkerState(traces, manifest.upper, queues), held)
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether it has exactly what a plan keeps; else it has to be adopted (operators/engine/migrate.py)."""
+        return self.state.traces.keys() == plan.arrangements.keys() and self.state.queues.keys() == plan.holds.keys()
+
+    def fresh_layers(self) -> list[Layer]:
+        """The layers that no segment has yet."""
+        return [layer for trace in self.state.traces.values() for layer in trace.named if layer.ref is None]
+
+    def open_heap(self) -> Heap:
+        """The heap at the start of an epoch: what earlier epochs put into memory is let go of where it is much, and
+        what the held batches need can be found again."""
+        heap = self.state.heap
+        heap.trim()
+        heap.attach(batch.texts for batches in self.held.values() for batch in batches)
+        return heap
+
+    def fresh_runs(self) -> list[tuple[str, Run]]:
+        """The runs of queues that no segment has yet, with their labels."""
+        queues = self.state.queues.items()
+        return [(f"{name}-{i}", run) for name, queue in queues for i, run in enumerate(queue.runs) if run.ref is None]
+
+
+def _placement(plan: Plan, queue: str) -> tuple[int, ...] | None:
+    """The words by whose hash the rows of a queue are placed; None where they may be anywhere."""
+    return next(op.part for op in plan.ops if getattr(op, "queue", None) == queue)
+
+
+def _runs_of(shards: list[list[Run]], part: tuple[int, ...] | None, index: int, workers: int) -> list[Run]:
+    """A queue's runs on worker `index`: as they are, or, cut anew by rows, as new ones. O(what waits) then."""
+    if len(shards) == workers or part is None:
+        return [run for own in shards[index::workers] for run in own]
+    words, none = np.array(part, np.int64), np.empty(0, np.int64)
+    low, high = hash_range(index, workers)
+    runs = []
+    for run in (run for own in shards for run in own):
+        hashes = key_rows(np.ascontiguousarray(run.data), words, none, 0)[:, 0]
+        mine = (hashes >= low) & (hashes <= high)
+        if mine.any():
+            runs.append(Run(run.data[mine], run.times[mine], texts=run.texts))
+    return runs
+
+
+def _open_held(entry: Entry, ref: LayerRef, row_type: RowType) -> Held:
+    # Copies: what is held is small, and kernels are compiled for arrays that can be written.
+    arrays = {name: np.array(array) for name, array in entry.arrays.items()}
+    return Held.open(row_type.width, arrays, ref)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """Where an epoch's own output of one shard is: change layers by view (none where nothing changed), dead letters."""
+
+    changes: dict[str, LayerRef]
+    dead: LayerRef | None
+
+
+def store(
+    directory: StateDirectory,
+    plan: Plan,
+    shard: Shard,
+    interval: tuple[int, int],
+    changes: Mapping[str, Updates],
+    letters: Sequence[DeadLetter],
+) -> Stored:
+    """Write what is new of a shard, its changes (schema order) and its dead letters: one segment, one sync.
+
+    The shard's layers, held batches and queues' runs then know where they are. Nothing exists until a manifest names
+    it. Raises StorageErrors.
+    """
+    layers, runs = shard.fresh_layers(), shard.fresh_runs()
+    changed = {}
+    for view, updates in changes.items():
+        about = plan.views[view]
+        if len(updates):
+            stored = key_first(updates, about.schema, about.key)
+            width = plan.arrangements[about.trace].key_width
+            layer = Layer.build(stored, width, interval[0], interval[1], interval[0])
+            if layer.updates:
+                if texts := plan.arrangements[about.trace].texts:
+                    layer.settle(texts, shard.state.heap)
+                changed[view] = layer
+    _settle_held(plan, shard)
+    waiting = [(name, i) for name, batches in shard.held.items() for i, one in enumerate(batches) if one.ref is None]
+    entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate(layers)]
+    entries += [Entry(f"changes-{view}", layer.meta(), layer.arrays()) for view, layer in changed.items()]
+    entries += [_held_entry(name, i, shard.held[name][i]) for name, i in waiting]
+    entries += [Entry(label, run.meta(), run.arrays()) for label, run in runs]
+    if letters:
+        entries.append(_letters_entry(letters, interval))
+    refs = iter(directory.write(shard.epoch, shard.attempt, shard.index, entries) if entries else ())
+    for layer in layers:
+        layer.ref = next(refs)
+    written = {view: next(refs) for view in changed}
+    for name, i in waiting:
+        shard.held[name][i] = dataclasses.replace(shard.held[name][i], ref=next(refs))
+    for _, run in runs:
+        run.ref = next(refs)
+    return Stored(written, next(refs, None))
+
+
+def _settle_held(plan: Plan, shard: Shard) -> None:
+    """Give the batches that no segment has yet the contents of their long texts."""
+    for name, row_type in plan.sources.items():
+        if row_type.text_words:
+            for i, one in enumerate(shard.held[name]):
+                if one.ref is None:
+                    texts = shard.state.heap.dictionary(one.updates.data, row_type.text_words)
+                    shard.held[name][i] = dataclasses.replace(one, texts=texts)
+
+
+def _held_entry(name: str, number: int, held: Held) -> Entry:
+    lower, upper = int(held.time[0]), int(held.time[-1]) + 1
+    meta = {"updates": len(held), "lower": lower, "upper": upper, "since": lower}
+    return Entry(f"held-{name}-{number}", meta, held.arrays())
+
+
+def _letters_entry(letters: Sequence[DeadLetter], interval: tuple[int, int]) -> Entry:
+    """Letters as JSON that people are shown, and whole values as bytes: values[offsets[i]:offsets[i + 1]] is letter
+    i's."""
+    values = [letter.value or b"" for letter in letters]
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=offsets[1:])
+    listed = [
+        {
+            "reason": letter.reason,
+            "detail": letter.detail,
+            "source": letter.source,
+            "topic": letter.topic,
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "frontier": letter.frontier,
+            "key": _base64(letter.key),
+            "value": _base64(None if letter.value is None else letter.value[:SHOWN_BYTES]),
+            "headers": [[name, _base64(value)] for name, value in letter.headers],
+            "bytes": len(letter.value or b""),
+        }
+        for letter in letters
+    ]
+    meta = {"updates": len(letters), "lower": interval[0], "upper": interval[1], "since": interval[0]}
+    arrays: dict[str, Any] = {"values": np.frombuffer(b"".join(values), np.uint8), "offsets": offsets}
+    return Entry("dead-letters", {**meta, "letters": listed}, arrays)
+
+
+def read_letters(entry: Entry) -> list[DeadLetter]:
+    """The dead letters of a stored entry, whole."""
+    values, offsets = entry.arrays["values"], entry.arrays["offsets"]
+    letters = []
+    for i, shown in enumerate(entry.meta["letters"]):
+        value = None if shown["value"] is None else values[offsets[i] : offsets[i + 1]].tobytes()
+        place = (shown["topic"], shown["partition"], shown["offset"], shown["frontier"], shown["source"])
+        headers = tuple((name, _bytes(text)) for name, text in shown["headers"])
+        letters.append(DeadLetter(shown["reason"], shown["detail"], *place, _bytes(shown["key"]), value, headers))
+    return letters
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

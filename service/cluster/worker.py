@@ -1,0 +1,333 @@
+"""Worker: what one task of an epoch's barrier stage does, inside Spark's Python worker process.
+
+Open at the rendezvous, decode the task's messages meanwhile, agree on the new frontier, run the dataflow, write what is
+new, report. The process outlives the task: connections, compiled plans and shards stay in module globals, and the
+next task of any attempt that lands here may find its shard hot.
+
+A failure that the process survives (an attempt that was cancelled, a program that cannot go on) is reported and the
+task ends in peace, because an exception would cost the process, and with it everything hot. The driver decides then.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from operators.engine.migrate import adopt
+from operators.engine.worker import EpochResult, Worker
+from operators.failures import EpochTooLarge
+from operators.planning.plan import Plan
+from operators.runtime.budget import Budget
+from service.cluster.call_watch import Watch
+from service.cluster.connection import Link
+from service.cluster.credentials import Keys
+from service.cluster.exchange.all_to_all import Exchange
+from service.cluster.exchange.transport import Mailbox
+from service.cluster.memory import relieve
+from service.cluster.messages import DECODED, DECODING, Assign, Hot, Poisoned, Report, TraceReport
+from service.cluster.shard import Shard, Stored, store
+from service.config.programs import Program, compiled
+from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
+from service.ingest.config import DoorConfig
+from service.ingest.ingestion import Admitted, Advanced, Door
+from storage.blob.location import Place
+from storage.errors import CallerError, VernierError
+from storage.memory import resident_bytes
+from storage.state.background_writer import Apart
+from storage.state.state import StateDirectory
+from storage.trace import spill as room
+
+ATTEMPT = "vernier.attempt"
+"""The local property that tells an attempt's tasks which one they work for."""
+
+_FREEZE_AFTER = 3
+"""Tasks after which what is in memory is taken out of the garbage collector's sight once more (see
+service/cluster/daemon.py): plans, connections and imports that only tasks make."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to know of its service. address, keys: of the rendezvous. fingerprint: of the
+    programs' plan. seconds: how long an attempt may take. keep_sources, upserts: see operators/planning/planner.py.
+    memory_bytes: what a worker keeps to between epochs; spill: a folder for what is larger; most_bytes: what it may
+    take within one, None for its share of what its own machine has; call_seconds: how long a function of the program
+    may take until it is told. quarantine_seconds: see service/ingest/quarantine.py."""
+
+    address: tuple[str, int]
+    keys: Keys
+    programs: tuple[Program, ...]
+    fingerprint: str
+    state: Place
+    door: DoorConfig
+    slice_updates: int
+    seconds: float
+    keep_sources: bool = False
+    upserts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    memory_bytes: int | None = None
+    spill: str | None = None
+    most_bytes: int | None = None
+    call_seconds: float | None = None
+    quarantine_seconds: float = 10.0
+
+
+@dataclass
+class Process:
+    """What this process keeps from task to task. short: an epoch took too much memory, so slices are short."""
+
+    job: Job
+    directory: StateDirectory
+    mailbox: Mailbox
+    link: Link
+    shards: dict[int, list[Shard]] = field(default_factory=dict)
+    tasks: int = 0
+    short: bool = False
+    attempt: str = ""
+    watch: Watch | None = None
+
+    @staticmethod
+    def start(job: Job) -> Process:
+        room.spill(None if job.spill is None else Path(job.spill))
+        if job.spill is None:
+            room.keep()
+        link = Link(job.address, job.keys)
+        mailbox = Mailbox(job.keys, link.host)
+        link.introduce(mailbox.address)
+        process = Process(job, StateDirectory(job.state), mailbox, link)
+        if job.call_seconds is not None:
+            process.watch = Watch(job.call_seconds, process.stuck)
+        return process
+
+    def stuck(self, said: str, seconds: float) -> None:
+        """Tell the driver of a function that does not come back; on the thread of the watch."""
+        with suppress(DriverGone):  # the thread that works notices, too
+            self.link.stuck(self.attempt, said, seconds)
+
+    @cached_property
+    def plan(self) -> Plan:
+        job = self.job
+        _, plan = compiled(job.programs, keep_sources=job.keep_sources, upserts=job.upserts)
+        if plan.fingerprint != job.fingerprint:
+            names = ", ".join(program.name for program in job.programs)
+            raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
+        return plan
+
+    @cached_property
+    def budget(self) -> Budget:
+        return Budget(self.job.most_bytes)
+
+    @cached_property
+    def apart(self) -> Apart:
+        return Apart(self.directory)
+
+    @cached_property
+    def door(self) -> Door:
+        return Door(self.plan.sources, self.job.door)
+
+    def exchange(self, assigned: Assign) -> Exchange:
+        """What the task of an attempt talks to its peers with."""
+        return Exchange(self.mailbox, assigned.attempt, assigned.shard, assigned.peers, self.link, self.job.seconds)
+
+    def stop(self) -> None:
+        if self.watch is not None:
+            self.watch.stop()
+        self.link.close()
+        self.mailbox.close()
+
+    def hot(self) -> list[Hot]:
+        return [Hot(one.index, one.epoch, one.attempt) for kept in self.shards.values() for one in kept]
+
+    def keep(self, shard: Shard, base: Shard) -> None:
+        """Remember a shard, and what it was made from in case this attempt is not the one that is committed."""
+        self.shards = {shard.index: [base, shard]}
+
+
+_process: Process | None = None
+
+
+def task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark runs in a Python worker process. Gives no rows back: reports go to the rendezvous."""
+    context = TaskContext.get()
+    attempt = None if context is None else context.getLocalProperty(ATTEMPT)
+    if context is None or attempt is None:
+        raise NoAttempt()
+    run(job, attempt, context.partitionId(), batches)
+    return iter(())
+
+
+def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) -> None:
+    """Do a task of an attempt with the rows that Spark hands over. Raises DriverGone, and whatever prevents a start."""
+    process = _here(job)
+    try:
+        process.attempt = attempt
+        process.link.open(attempt, number, process.hot())
+        work(process, attempt, batches)
+    except AttemptCancelled:
+        pass
+    except DriverGone:
+        raise
+    except EpochTooLarge as error:
+        # Once, shorter slices may do; where they do not, no other attempt does.
+        again = error.smaller and not process.short
+        process.short = process.short or again
+        process.link.failed(attempt, str(error), caller=not again, final=not again)
+        error.__traceback__ = None  # what the operators held
+        room.give_back()
+    except Exception as error:
+        if not isinstance(error, VernierError):
+            traceback.print_exc(file=sys.stderr)
+        said = str(error) if isinstance(error, VernierError) else f"{type(error).__name__}: {error}"
+        process.link.failed(attempt, said, caller=isinstance(error, CallerError))
+    process.tasks += 1
+    if process.tasks == _FREEZE_AFTER:
+        gc.collect()
+        gc.freeze()
+
+
+def _here(job: Job) -> Process:
+    """This process, connected to the job's driver."""
+    global _process
+    if _process is not None and _process.job != job:
+        _process.stop()
+        _process = None
+    if _process is None:
+        _process = Process.start(job)
+    return _process
+
+
+def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> None:
+    """One worker's part of an epoch, from Spark's rows to the report. Raises what goes wrong; nothing has happened
+    then."""
+    job, plan, clock, began_ns = process.job, process.plan, _Phases(), time.time_ns()
+    rows = list(batches)
+    clock.end("read")
+    assigned = process.link.assigned(attempt, job.seconds)
+    clock.end("meet")
+    start = assigned.start
+    base = _base(process, assigned, start.epoch - 1, start.base)
+    heap = base.open_heap()
+    clock.end("load")
+    exchange = process.exchange(assigned)
+    door = process.door
+    process.link.phase(attempt, DECODING)
+    poisoned = {(one.topic, one.partition, one.offset): one.how for one in start.poisoned}
+    if start.quarantine:
+        found = door.quarantine(rows, start.offsets, poisoned, job.quarantine_seconds)
+        if found:
+            process.link.convicted(attempt, [Poisoned(*place, how) for place, how in found.items()])
+        poisoned |= found
+    decoded = door.decode(rows, start.offsets, start.door, base.held, heap, poisoned)
+    process.link.phase(attempt, DECODED)
+    clock.end("decode")
+    gathered = exchange.allgather(msgspec.json.encode(decoded.facts))
+    step = door.advance(start.door, [msgspec.json.decode(facts) for facts in gathered])
+    admitted = door.admit(decoded, base.held, step)
+    clock.end("admit")
+    if base.fits(plan):
+        state = base.state.fork()
+    else:
+        # The layers that this makes belong to this attempt, so `base` stays as it is for another one.
+        state = adopt(plan, base.state, exchange, slice_updates=job.slice_updates, budget=process.budget)
+        clock.end("adopt")
+    worker = Worker(plan, exchange, state, slice_updates=job.slice_updates, budget=process.budget)
+    if process.short:
+        worker.pace.shorten()
+    if job.memory_bytes is not None:
+        worker.pace.keep_to(job.memory_bytes)
+    result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
+    clock.end("dataflow")
+    shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)
+    process.apart.tend(state.traces.values(), shard.epoch, attempt, shard.index, base.attempt)
+    stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
+    clock.end("persist")
+    clock.seconds["exchange"] = exchange.waited  # inside admit and dataflow
+    told = report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent)
+    process.link.report(msgspec.structs.replace(told, began_ns=began_ns))
+    process.keep(shard, base)
+    if job.memory_bytes is not None and resident_bytes() > job.memory_bytes:
+        relieve((one for kept in process.shards.values() for one in kept), process.directory)
+
+
+def _base(process: Process, assigned: Assign, epoch: int, attempt: str) -> Shard:
+    """The shard as the newest commit left it: hot, or from the state directory."""
+    index = assigned.shard
+    for shard in process.shards.get(index, ()):
+        if (shard.epoch, shard.attempt) == (epoch, attempt):
+            return shard
+    if attempt == "":
+        return Shard.empty(process.plan, index)
+    return Shard.load(process.plan, process.directory, process.directory.manifest(epoch), index, len(assigned.peers))
+
+
+def report(
+    shard: Shard,
+    step: Advanced,
+    admitted: Admitted,
+    result: EpochResult,
+    stored: Stored,
+    phases: dict[str, float],
+    exchanged: int,
+) -> Report:
+    inputs = {name: updates for name, updates in admitted.inputs.items() if len(updates)}
+    changes = {view: updates.diff for view, updates in result.changes.items() if len(updates)}
+    times = [updates.time for updates in inputs.values()]
+    received_ms, received_count = admitted.received
+    return Report(
+        attempt=shard.attempt,
+        shard=shard.index,
+        worker=str(os.getpid()),
+        lower=step.lower,
+        upper=step.upper,
+        door=step.state,
+        offsets={topic: {int(p): n for p, n in own.items()} for topic, own in step.offsets.items()},
+        frontiers=step.frontiers,
+        traces={
+            name: TraceReport([layer.ref for layer in trace.named], int(trace.since), room.in_memory(trace.layers))
+            for name, trace in shard.state.traces.items()
+        },
+        held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()}
+        | {name: [run.ref for run in queue.runs] for name, queue in shard.state.queues.items()},
+        changes=stored.changes,
+        signs={view: (int((diff > 0).sum()), int((diff < 0).sum())) for view, diff in changes.items()},
+        dead=stored.dead,
+        received_ms=received_ms.tolist(),
+        received_count=received_count.tolist(),
+        counters={name: dict(counted) for name, counted in admitted.counters.items()},
+        waiting={name: sum(batch.since(step.upper) for batch in batches) for name, batches in shard.held.items()},
+        due=min((at for one in shard.state.queues.values() if (at := one.next(step.upper)) is not None), default=None),
+        times=len(np.unique(np.concatenate(times))) if times else 0,
+        phases=phases,
+        operators={
+            name: (round(float(seconds), 6), int(taken), int(out))
+            for name, (seconds, taken, out) in result.stats["operators"].items()
+        },
+        rounds={name: int(rounds) for name, rounds in result.stats["rounds"].items()},
+        merged=int(result.stats["merged"]),
+        kept=int(result.stats["kept"]),
+        exchanged=exchanged,
+        memory=resident_bytes(),
+    )
+
+
+class _Phases:
+    """Seconds by phase; each ends where the next begins."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def end(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.seconds[phase], self._last = now - self._last, now

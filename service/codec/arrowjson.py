@@ -1,0 +1,110 @@
+"""JSON texts of Arrow columns, a column at a time: what change files and output topics say of values.
+
+Int64 and TimestampNs are integers, Float64 numbers or "NaN", "Infinity" and "-Infinity", dates "YYYY-MM-DD", decimals
+strings of all their digits ("1.50"; a JSON number would lose some on the way), bytes base64 strings, lists arrays,
+structs objects; null is null.
+"""
+
+from __future__ import annotations
+
+import base64
+import decimal
+import json
+import math
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.language.types.decimals import Decimal
+from operators.language.types.parts import Slot
+from operators.language.types.scalars import Bool, Date, Float64, TimestampNs, Type
+from operators.language.types.structs import Struct
+from operators.language.types.texts import Binary, List, String, contents_of
+
+_TEXT = pa.large_string()
+_NOTHING = pa.scalar("", _TEXT)
+_ESCAPED = r'["\\\x00-\x1f]'
+
+
+def json_texts(slot: Slot, array: pa.Array) -> pa.LargeStringArray:
+    """JSON for each of n values, null as `null`. array: of the type's own Arrow type. O(bytes)."""
+    texts = _plain(slot.type, array)
+    if array.null_count == 0:
+        return texts
+    return pc.if_else(array.is_valid(), texts, pa.scalar("null", _TEXT))
+
+
+def _plain(kind: Type, array: pa.Array) -> pa.LargeStringArray:
+    """JSON of the values; whatever it is where they are null."""
+    match kind:
+        case Bool():
+            return pc.if_else(pc.fill_null(array, False), *(pa.scalar(text, _TEXT) for text in ("true", "false")))
+        case Float64():
+            return pa.array([_number(value) for value in pc.fill_null(array, 0.0).to_pylist()], _TEXT)
+        case TimestampNs():
+            return array.cast(pa.int64()).cast(_TEXT)
+        case Date():
+            return joined('"', pc.fill_null(array.cast(_TEXT), ""), '"')
+        case Decimal():
+            return joined('"', _digits(pc.fill_null(array.cast(_TEXT), "")), '"')
+        case String():
+            return _strings(pc.fill_null(array, ""))
+        case Binary():
+            coded = [base64.b64encode(value).decode() for value in pc.fill_null(array, b"").to_pylist()]
+            return joined('"', pa.array(coded, _TEXT), '"')
+        case List():
+            return _lists(kind, array)
+        case Struct():
+            parts: list[Any] = []
+            for (name, slot), column in zip(kind.fields.items(), array.flatten(), strict=True):
+                parts += [f"{',' if parts else '{'}{json.dumps(name)}:", json_texts(slot, column)]
+            return joined(*parts, "}")
+        case _:
+            return pc.fill_null(array.cast(_TEXT), "")
+
+
+def _strings(array: pa.Array) -> pa.LargeStringArray:
+    special = pc.match_substring_regex(array, _ESCAPED)
+    texts = joined('"', array, '"')
+    if not pc.any(special).as_py():
+        return texts
+    escaped = [json.dumps(text, ensure_ascii=False) for text in array.filter(special).to_pylist()]
+    return pc.replace_with_mask(texts, special, pa.array(escaped, _TEXT))
+
+
+def _digits(texts: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Decimals without exponents, which Arrow writes for small ones."""
+    exponents = pc.match_substring(texts, "E")
+    if not pc.any(exponents).as_py():
+        return texts
+    plain = [f"{decimal.Decimal(text):f}" for text in texts.filter(exponents).to_pylist()]
+    return pc.replace_with_mask(texts, exponents, pa.array(plain, _TEXT))
+
+
+def _lists(kind: List, array: pa.LargeListArray) -> pa.LargeStringArray:
+    """Elements, each with what stands before it, one behind the other: a list is a stretch of them."""
+    offsets = array.offsets.to_numpy(zero_copy_only=False)
+    full = offsets[1:] > offsets[:-1]
+    first = np.zeros(len(array.values), np.bool_)
+    first[offsets[:-1][full]] = True
+    before = pc.if_else(pa.array(first), *(pa.scalar(text, _TEXT) for text in ("[", ",")))
+    stretches = contents_of(joined(before, json_texts(kind.element, array.values)))
+    buffers = [None, pa.py_buffer(stretches.offsets[offsets]), pa.py_buffer(stretches.data)]
+    lists = pa.Array.from_buffers(_TEXT, len(array), buffers)
+    return pc.if_else(pa.array(full), joined(lists, "]"), pa.scalar("[]", _TEXT))
+
+
+def joined(*parts: Any) -> pa.LargeStringArray:
+    """Texts, and strings that are the same for all, side by side."""
+    scalars = [pa.scalar(part, _TEXT) if isinstance(part, str) else part for part in parts]
+    return cast(pa.LargeStringArray, pc.binary_join_element_wise(*scalars, _NOTHING))
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return '"NaN"'
+    if math.isinf(value):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    return repr(value)

@@ -1,0 +1,175 @@
+"""Programs: what a service runs. One or more files from its settings, and those that have joined while it runs.
+
+A program joins by being written into the state directory (`programs/<app>.py`), and leaves by being removed from there;
+the driver looks between epochs. Whether it can join is decided from what is there (operators/engine/migrate.py): if
+not, it is set aside as `programs/<app>.refused`, with the reason, and nothing else changes. All of them run as one
+bundle, so whatever means the same is kept once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from operators.language.collection.app import App, load_program
+from operators.language.collection.bundle import bundle
+from operators.planning.plan import Plan
+from operators.planning.planner import compile_app
+from storage.blob.blob import Blob
+from storage.errors import CallerError, EpochGone, FileMissing
+from storage.state.state import StateDirectory
+
+FOLDER = "programs"
+_PROGRAM, _REFUSED = ".py", ".refused"
+_LOOK_SECONDS = 0.1
+
+
+class NoSuchProgram(CallerError):
+    """A program that has not joined cannot leave."""
+
+    message = "no program {name!r} has joined this service (those that have: {known})"
+    name: str
+    known: str
+
+
+class JoinedAlready(CallerError):
+    """Two programs of one service would have one name."""
+
+    message = "a program {name!r} has joined this service already; remove it first, or name the app differently"
+    name: str
+
+
+class UnreadableProgram(CallerError):
+    """A program's file is not there, or is no text."""
+
+    message = "the program {path} cannot be read: {reason}"
+    path: str
+    reason: str
+
+
+class ProgramRefused(CallerError):
+    """A program cannot join a running service."""
+
+    message = "program {name!r} cannot join: {reason}"
+    name: str
+    reason: str
+
+
+class NotJoinedYet(CallerError):
+    """A program was waited for in vain."""
+
+    message = (
+        "program {name!r} has not joined within {seconds:g} s: no epoch has its views yet; it joins with the next one, "
+        "if the service that owns {state} runs"
+    )
+    name: str
+    seconds: float
+    state: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program's text. name: its file, or what stands for it."""
+
+    name: str
+    text: str
+
+    @staticmethod
+    def of(path: Path) -> Program:
+        """The program in a file. Raises UnreadableProgram."""
+        try:
+            return Program(str(path.resolve()), path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UnreadableProgram(path=str(path), reason=reason[:1].lower() + reason[1:]) from error
+
+    def load(self) -> App:
+        """Build it. Where its file is still what it was, it can import what stands beside it. Raises ProgramError."""
+        path = Path(self.name)
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if path.is_file() and path.read_text("utf-8") == self.text:
+                return load_program(path)
+        return load_program(self.text, self.name)
+
+
+def compiled(
+    programs: Sequence[Program], *, keep_sources: bool, upserts: Mapping[str, Sequence[str]] | None = None
+) -> tuple[App, Plan]:
+    """The programs as one, with their plan. Raises ProgramErrors, with the user's line."""
+    app = bundle([program.load() for program in programs])
+    return app, compile_app(app, keep_sources=keep_sources, upserts=upserts)
+
+
+class Registry:
+    """The programs that have joined, in a state directory. The methods of any process see what the others did."""
+
+    def __init__(self, files: Blob) -> None:
+        self._files = files
+
+    def joined(self) -> list[Program]:
+        """All that have joined, by name."""
+        found = []
+        for name in sorted(self._names(_PROGRAM)):
+            with contextlib.suppress(FileMissing):  # it has just left
+                text = bytes(self._files.get(f"{FOLDER}/{name}{_PROGRAM}")).decode("utf-8")
+                found.append(Program(f"{name}{_PROGRAM}", text))
+        return found
+
+    def refused(self) -> dict[str, str]:
+        """Why a program could not join, by its name."""
+        found = {}
+        for name in sorted(self._names(_REFUSED)):
+            with contextlib.suppress(FileMissing):
+                found[name] = bytes(self._files.get(f"{FOLDER}/{name}{_REFUSED}")).decode("utf-8")
+        return found
+
+    def add(self, program: Program) -> str:
+        """Let a program join; returns its name. Raises JoinedAlready, ProgramError for one that cannot be built."""
+        name = program.load().name
+        if name in self._names(_PROGRAM):
+            raise JoinedAlready(name=name)
+        self._files.prepare([FOLDER])
+        self._files.delete(f"{FOLDER}/{name}{_REFUSED}")
+        self._files.put(f"{FOLDER}/{name}{_PROGRAM}", [program.text.encode()])
+        return name
+
+    def remove(self, name: str) -> None:
+        """Let a program leave. Raises NoSuchProgram."""
+        if name not in self._names(_PROGRAM) and name not in self._names(_REFUSED):
+            raise NoSuchProgram(name=name, known=", ".join(sorted(self._names(_PROGRAM))) or "none")
+        for end in (_PROGRAM, _REFUSED):
+            self._files.delete(f"{FOLDER}/{name}{end}")
+
+    def refuse(self, program: Program, reason: str) -> None:
+        """Set a program aside that cannot join."""
+        name = program.name.removesuffix(_PROGRAM)
+        self._files.put(f"{FOLDER}/{name}{_REFUSED}", [reason.encode()])
+        self._files.delete(f"{FOLDER}/{name}{_PROGRAM}")
+
+    def _names(self, end: str) -> set[str]:
+        names = (name.removeprefix(f"{FOLDER}/") for name in self._files.list(FOLDER))
+        return {name.removesuffix(end) for name in names if name.endswith(end)}
+
+
+def wait_until_joined(state: StateDirectory, registry: Registry, program: Program, seconds: float) -> int:
+    """Wait for the first epoch that has a program's views; returns its number.
+
+    Raises ProgramRefused with the driver's reason, and NotJoinedYet.
+    """
+    app = program.load()
+    deadline = time.monotonic() + seconds
+    while True:
+        reason = registry.refused().get(app.name)
+        if reason is not None:
+            raise ProgramRefused(name=app.name, reason=reason)
+        with contextlib.suppress(EpochGone):
+            newest = state.latest()
+            if newest is not None and app.views.keys() <= newest.views.keys():
+                return newest.epoch
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise NotJoinedYet(name=app.name, seconds=seconds, state=state.path)
+        time.sleep(min(left, _LOOK_SECONDS))

@@ -1,0 +1,439 @@
+"""Epochs: what the newest commit is, and how the reports of an attempt become the next one.
+
+The manifest is the only thing that decides what exists (storage/state/state.py). Everything that must survive is in it:
+layers, held updates, the door's state, offsets, dead letters to be sent, running totals.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from operators.engine.migrate import plan_adoption
+from operators.failures import NeedsHistory
+from operators.planning.plan import Plan
+from service.cluster.messages import Report, Start
+from service.coordinator.consumer_lag import Lag, Offsets
+from service.coordinator.topics import Found
+from service.errors import ProgramChanged, WrongState
+from service.ingest.config import DoorConfig
+from service.ingest.future_times import Discard, discarded, discarding
+from service.ingest.ingestion import begin_again, set_back
+from service.observability.metrics import Stats
+from service.status import publisher as told
+from storage.errors import StateInUse, StorageError
+from storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from storage.state.state import StateDirectory
+from storage.updates import CLOSED, MIN_TIME
+
+PLAN_FILE = "plan.json"
+GC_EVERY = 16
+"""Epochs between collections: each lists the leases, and what falls out meanwhile is little."""
+
+_LOOK_AGAIN_MS = 1_000
+
+_log = logging.getLogger("vernier.epochs")
+
+
+class Epochs:
+    """The chain of committed epochs of one service, which owns its state directory from here to `close`.
+
+    keep: how many manifests stay (readers step through them). hold: how many more at most while a publisher is behind.
+    now: wall clock, ns. rebuild: where the program cannot go on from the state, begin anew, with all that the topics
+    hold. collect_beside: collect in a thread, because each delete is a request far away. Not for several threads at
+    once.
+    Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
+    """
+
+    def __init__(
+        self,
+        directory: StateDirectory,
+        plan: Plan,
+        door: DoorConfig,
+        workers: int,
+        keep: int,
+        now: Callable[[], int] = time.time_ns,
+        *,
+        rebuild: bool = False,
+        collect_beside: bool = False,
+        hold: int = 0,
+    ) -> None:
+        self.directory = directory
+        self.plan, self.workers = plan, workers
+        self._now = now
+        self._door, self._keep, self._rebuild = door, keep, rebuild
+        self._beside, self._hold = collect_beside, hold
+        self._collector: threading.Thread | None = None
+        self.anew = False
+        """Whether the next epoch starts from nothing, because the program has changed too much."""
+        self.newest: Manifest | None = _acquire(self.directory)
+        self._commit_seconds: float | None = None
+        self.due: int | None = None
+        """The next data time at which something happens by itself, if any worker has such a thing."""
+        self.topics: dict[str, str] = {}
+        """The ids of the topics that epochs are made from, as `follow` was told."""
+        self._discard: Discard | None = None
+        self._begun: frozenset[str] = frozenset()
+        self._skipped: dict[str, dict[int, int]] = {}
+        self._lost: dict[str, int] = {}
+        self._partitions: Mapping[str, int] = {}
+        self.limit: int | None = None
+        """Messages that an epoch takes at most, for the metrics."""
+        self.lag: Lag | None = None
+        """Who knows the ends of the partitions, if anybody does."""
+        try:
+            self._check()
+        except BaseException:
+            self.directory.release()
+            raise
+        self._show_plan()
+        self.stats = Stats.from_json(self.newest.stats if self.newest else None)
+
+    def close(self) -> None:
+        """Let go of the state directory, once a collection that runs has ended."""
+        if self._collector is not None:
+            self._collector.join()
+        self.directory.release()
+
+    @property
+    def start(self) -> Start:
+        """What the workers of the next epoch start from."""
+        newest = self.newest
+        if newest is None or self.anew:
+            door = {} if self._discard is None else set_back({}, self._discard)
+            return Start(epoch=newest.epoch + 1 if newest else 1, base="", door=door, offsets={})
+        door, offsets = newest.door, newest.offsets
+        if self._begun:
+            offsets = {topic: own for topic, own in offsets.items() if topic not in self._begun}
+            door = begin_again(door, {topic: self._partitions[topic] for topic in self._begun})
+        if self._discard is not None:
+            door = set_back(door, self._discard)
+        if self._skipped:
+            offsets = offsets | {topic: offsets[topic] | own for topic, own in self._skipped.items()}
+        return Start(epoch=newest.epoch + 1, base=newest.attempt, door=door, offsets=offsets)
+
+    @property
+    def known_topics(self) -> Mapping[str, str]:
+        """The ids of the topics that the state was made from."""
+        return {} if self.newest is None or self.anew else self.newest.topics
+
+    def begin_anew(self, why: str) -> None:
+        """Let the next epoch start from nothing."""
+        # Numbered on, so that the old epochs stay until the new ones push them out.
+        self.anew = True
+        _log.warning("epoch %d begins with nothing: %s", self.start.epoch, why)
+
+    def discard(self, after: int, ends: Callable[[], Offsets]) -> None:
+        """Give up what is in the topics now at or after a data time. Where the state is past that time it begins with
+        nothing. Done once for each time: when the state has it already, nothing happens. ends: of the topics, now."""
+        newest = self.newest
+        if newest is not None and discarded(newest.door) == after:
+            return
+        self._discard = discarding(after, ends())
+        if newest is not None and newest.upper > after:
+            self.begin_anew(f"its state is final before {newest.upper}, and all from {after} on is discarded")
+
+    def follow(
+        self,
+        found: Mapping[str, Found],
+        begun: Collection[str],
+        lost: Mapping[tuple[str, int], tuple[int, int]],
+        sources: Callable[[str], Sequence[str]],
+    ) -> None:
+        """What the next epochs are made from. begun: topics that are new ones of an old name, read from their
+        beginning. lost: see Topics.lost. sources: those of a topic. Holds from the next commit on."""
+        self.topics = {topic: about.id or self.known_topics.get(topic, "") for topic, about in found.items()}
+        self._partitions = {topic: about.partitions for topic, about in found.items()}
+        self._begun, self._skipped, self._lost = frozenset(begun), {}, {}
+        for topic in sorted(begun):
+            _log.warning("topic %s is a new one of that name: it is read from its beginning", topic)
+        for (topic, partition), (first, count) in lost.items():
+            if topic in begun:
+                continue
+            _log.warning("%d messages of partition %d of topic %s are gone unread", count, partition, topic)
+            self._skipped.setdefault(topic, {})[partition] = first
+            for source in sources(topic):
+                self._lost[source] = self._lost.get(source, 0) + count
+
+    def commit(self, reports: list[Report], seconds: Mapping[str, float]) -> Manifest:
+        """Make the epoch that the reports (one a shard, in order) describe. seconds: the driver's own phases.
+
+        Raises StorageErrors; then the epoch does not exist, or perhaps does if `may_have_happened`.
+        """
+        began = time.perf_counter()
+        start, one = self.start, reports[0]
+        newest = self.newest
+        offsets = {topic: dict(own) for topic, own in start.offsets.items()}
+        for topic, own in one.offsets.items():
+            offsets.setdefault(topic, {}).update(own)
+        now = self._now()
+        stats = self._count(reports, seconds, offsets, now)
+        manifest = Manifest(
+            epoch=start.epoch,
+            attempt=one.attempt,
+            lower=one.lower,
+            upper=one.upper,
+            committed_ns=now,
+            workers=self.workers,
+            app=self.plan.app,
+            program=self.plan.fingerprint,
+            traces={name: self._trace(name, reports) for name in self.plan.arrangements},
+            held={
+                name: [report.held.get(name, []) for report in reports]
+                for name in (*self.plan.sources, *self.plan.holds)
+            },
+            door=one.door,
+            offsets=offsets,
+            views={
+                name: ViewEntry(
+                    view.schema.to_json(),
+                    list(view.key),
+                    view.trace,
+                    max(report.traces[view.trace].since for report in reports),
+                    self._began_at(name),
+                )
+                for name, view in self.plan.views.items()
+            },
+            changes={name: _present(report.changes.get(name) for report in reports) for name in self.plan.views},
+            dead=_present(report.dead for report in reports),
+            stats=stats.to_json(),
+            topics=dict(self.topics),
+            cut_at=None if self.anew else _cut_at(newest, self.workers),
+        )
+        self.directory.commit(manifest)
+        self._commit_seconds = time.perf_counter() - began
+        self.newest, self.stats = manifest, stats
+        self.due = min((report.due for report in reports if report.due is not None), default=None)
+        anew, self.anew = self.anew, False
+        self._begun, self._skipped, self._lost, self._discard = frozenset(), {}, {}, None
+        if newest is not None and manifest.upper < newest.upper and not anew:
+            _log.error("the frontier went back from %d to %d", newest.upper, manifest.upper)
+        return manifest
+
+    def failed(self) -> None:
+        """Count an attempt that did not become an epoch."""
+        self.stats.add("epochs_total", "failed")
+
+    def collect(self) -> None:
+        """Drop what no kept epoch needs, every now and then. Failures to delete are tried again later."""
+        if self.newest is None or self.newest.epoch % GC_EVERY:
+            return
+        if not self._beside:
+            self.directory.gc(self._kept())
+        elif self._collector is None or not self._collector.is_alive():
+            self._collector = threading.Thread(target=self._collect, name="vernier-collect", daemon=True)
+            self._collector.start()
+
+    def _collect(self) -> None:
+        try:
+            self.directory.gc(self._kept())
+        except StorageError as problem:
+            _log.warning("old epochs are not collected yet: %s", problem)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _kept(self) -> int:
+        """How many epochs stay: what the publisher has not sent yet, too."""
+        published = told.read(self.directory.blob) if self._hold else None
+        if published is None or self.newest is None:
+            return self._keep
+        return self._keep + max(0, min(self.newest.epoch - published.epoch, self._hold))
+
+    def _check(self) -> None:
+        newest = self.newest
+        if newest is None:
+            return
+        if newest.app != self.plan.app:
+            found, wanted = f"app {newest.app!r}", f"app {self.plan.app!r}"
+            raise WrongState(path=self.directory.path, found=found, wanted=wanted)
+        try:
+            self.check(self.plan)
+        except NeedsHistory as error:
+            if not self._rebuild:
+                raise ProgramChanged(path=self.directory.path, what=error.what, why=error.why) from error
+            self.begin_anew(f"the program has changed ({error.why})")
+        if newest.workers != self.workers:
+            _log.info("the state of %d workers is cut for %d", newest.workers, self.workers)
+
+    def check(self, plan: Plan) -> None:
+        """Whether a plan can go on from the newest epoch. Raises NeedsHistory."""
+        newest = self.newest
+        if newest is not None and newest.program != plan.fingerprint:
+            queues = [name for name in newest.held if ":" in name]  # no source has such a name
+            adoption = plan_adoption(plan, {*newest.traces, *queues})
+            _log.info(
+                "kept: %d arrangements, new: %s, dropped: %s", len(adoption.kept), adoption.fresh, adoption.dropped
+            )
+
+    def change(self, plan: Plan, door: DoorConfig) -> None:
+        """Go on with another plan, which `check` has passed."""
+        self.plan, self._door = plan, door
+        self._show_plan()
+
+    def _show_plan(self) -> None:
+        """Leave the plan where readers find it."""
+        self.directory.blob.put(PLAN_FILE, [json.dumps(self.plan.explain()).encode()])
+
+    def _began_at(self, view: str) -> int:
+        """The epoch that has made a view anew from nothing last, 0 if none has."""
+        newest = self.newest
+        if newest is None:
+            return 0
+        if self.anew:
+            return newest.epoch + 1
+        return newest.views[view].began if view in newest.views else 0
+
+    def _trace(self, name: str, reports: list[Report]) -> TraceEntry:
+        shape = self.plan.arrangements[name]
+        shards = [report.traces[name].layers for report in reports]
+        return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards)
+
+    def _count(self, reports: list[Report], seconds: Mapping[str, float], offsets: Offsets, now: int) -> Stats:
+        """The totals with this epoch in them; a copy, because the commit may fail."""
+        stats = Stats.from_json(self.stats.to_json())
+        stats.add("epochs_total", "committed")
+        phases = {phase: max(report.phases[phase] for report in reports) for phase in reports[0].phases}
+        for phase, took in {**phases, **seconds}.items():
+            stats.observe("epoch_phase_duration_seconds", phase, value=took)
+        if self._commit_seconds is not None:
+            stats.observe("commit_duration_seconds", value=self._commit_seconds)
+        stats.set("commit_timestamp_seconds", value=now / 1e9)
+        if self.limit is not None:
+            stats.set("epoch_limit_messages", value=self.limit)
+        stats.set("epoch_distinct_times", value=sum(report.times for report in reports))
+        for source, count in self._lost.items():
+            stats.add("source_lost_messages_total", source, by=count)
+        stats.clear("worker_memory_bytes")
+        for report in reports:
+            _count_worker(stats, report)
+            self._count_latency(stats, report, now)
+        _tell_traces(stats, reports)
+        for loop, rounds in reports[0].rounds.items():
+            stats.set("fixpoint_rounds", loop, value=rounds)
+        self._tell_delays(stats, reports)
+        self._tell_sources(stats, reports, offsets)
+        return stats
+
+    def _count_latency(self, stats: Stats, report: Report, now: int) -> None:
+        if not report.received_ms:
+            return
+        waited = np.maximum(now / 1e9 - np.asarray(report.received_ms) / 1e3, 0.0)
+        for view in self.plan.views:
+            stats.observe("view_latency_seconds", view, value=waited, count=report.received_count)
+
+    def _tell_delays(self, stats: Stats, reports: list[Report]) -> None:
+        for name in self.plan.sources:
+            delays = [
+                counted["delay_ms"] for report in reports if "delay_ms" in (counted := report.counters.get(name, {}))
+            ]
+            if delays:
+                stats.set("source_event_delay_seconds", name, value=max(delays) / 1e3)
+
+    def _tell_sources(self, stats: Stats, reports: list[Report], offsets: Offsets) -> None:
+        stats.clear("source_lag_messages")
+        told: dict[str, Any] = {}
+        for name in self.plan.sources:
+            config = self._door.sources[name]
+            own = reports[0].frontiers.get(config.topic, {})
+            known = [frontier for frontier in own.values() if frontier is not None]
+            least = min(known, default=None)
+            if least is not None and MIN_TIME < least < CLOSED:
+                stats.set("source_frontier_timestamp_seconds", name, value=least / 1e9)
+            unread = self.lag.unread(config.topic, offsets) if self.lag is not None else {}
+            for partition, count in unread.items():
+                stats.set("source_lag_messages", name, str(partition), value=count)
+            clocks = reports[0].door.get("topics", {}).get(config.topic, {})
+            told[name] = {
+                "topic": config.topic,
+                "format": config.format,
+                "clock": config.clock,
+                "on_late": config.on_late,
+                "resolution": config.resolution,
+                "frontier": None if least is None else str(least),
+                "state": "idle" if own and not known else "active",
+                "partitions": {
+                    partition: partition_state(frontier, clocks.get(partition, {}))
+                    | {"lag": unread.get(int(partition))}
+                    for partition, frontier in own.items()
+                },
+                "held": sum(report.waiting.get(name, 0) for report in reports),
+            }
+        stats.fact("sources", told)
+
+
+def partition_state(frontier: int | None, clock: Mapping[str, Any]) -> dict[str, Any]:
+    """How far a partition is. One that has given way to the others (frontier: None) is idle, where its own clock is."""
+    if frontier is not None:
+        return {"frontier": str(frontier), "state": "active"}
+    last = clock.get("frontier", MIN_TIME)
+    return {"frontier": None if last == MIN_TIME else str(last), "state": "idle"}
+
+
+def _cut_at(newest: Manifest | None, workers: int) -> int | None:
+    """The frontier at which shards were cut for another number of workers last, once `workers` follow on `newest`."""
+    if newest is None or newest.workers == workers:
+        return None if newest is None else newest.cut_at
+    return newest.upper
+
+
+def _acquire(directory: StateDirectory) -> Manifest | None:
+    """Own the directory. A lock that runs out by itself and that nobody renews is waited for: its holder has died."""
+    least: int | None = None
+    while True:
+        try:
+            return directory.acquire()
+        except StateInUse as error:
+            left = error.left_ms
+            if left is None or (least is not None and left >= least):
+                raise
+            least = left
+            time.sleep(min(left, _LOOK_AGAIN_MS) / 1000)
+
+
+def _count_worker(stats: Stats, report: Report) -> None:
+    for source, counted in report.counters.items():
+        for what, number in counted.items():
+            if not number:
+                continue
+            if what in ("insert", "delete"):
+                stats.add("source_updates_total", source, "+" if what == "insert" else "-", by=number)
+            elif what == "bytes":
+                stats.add("source_bytes_total", source, by=number)
+            elif what.startswith("error_"):
+                stats.add("source_errors_total", source, what.removeprefix("error_"), by=number)
+            elif what in ("late_reject", "late_advance"):
+                stats.add("source_late_updates_total", source, what.removeprefix("late_"), by=number)
+            elif what == "skewed":
+                stats.add("source_late_updates_total", source, "skewed", by=number)
+    for view, (inserts, deletes) in report.signs.items():
+        stats.add("view_changes_total", view, "+", by=inserts)
+        stats.add("view_changes_total", view, "-", by=deletes)
+    for operator, (took, taken, out) in report.operators.items():
+        stats.observe("operator_duration_seconds", operator, value=took)
+        stats.add("operator_updates_total", operator, "in", by=taken)
+        stats.add("operator_updates_total", operator, "out", by=out)
+    stats.add("trace_merge_updates_total", "kept", by=report.kept)
+    stats.add("trace_merge_updates_total", "cancelled", by=report.merged - report.kept)
+    stats.add("exchange_bytes_total", by=report.exchanged)
+    stats.set("worker_memory_bytes", str(report.shard), value=report.memory)
+
+
+def _tell_traces(stats: Stats, reports: list[Report]) -> None:
+    """What the manifest does not say of traces: how far their times are folded, and what workers have in memory."""
+    stats.clear("trace_since_timestamp_seconds")
+    stats.clear("trace_bytes")
+    for name in reports[0].traces:
+        since = max(report.traces[name].since for report in reports)
+        if MIN_TIME < since < CLOSED:
+            stats.set("trace_since_timestamp_seconds", name, value=since / 1e9)
+        stats.set("trace_bytes", name, "memory", value=sum(report.traces[name].memory for report in reports))
+
+
+def _present(refs: Any) -> list[LayerRef]:
+    return [ref for ref in refs if ref is not None]

@@ -1,0 +1,61 @@
+"""What is told of each committed epoch: a line in the log, and spans where somebody collects them (spans.py)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from service.cluster.messages import Report
+from service.cluster.rendezvous import Attempt
+from service.coordinator.tracing import Spans
+from service.observability import logs
+from storage.state.manifest import Manifest
+
+_log = logging.getLogger("vernier.epoch")
+
+
+class EpochLog:
+    """Tells of epochs. spans: where they go beside the log, if anywhere."""
+
+    def __init__(self, spans: Spans | None = None) -> None:
+        self.spans = spans
+
+    def committed(self, manifest: Manifest, attempt: Attempt, seconds: float) -> None:
+        """An epoch was committed by this attempt, which took so long."""
+        if self.spans is None and not _log.isEnabledFor(logging.INFO):
+            return
+        fields = describe(manifest, attempt.reports, seconds, attempt.opened_seconds)
+        logs.values(_log, fields)
+        if self.spans is not None:
+            self.spans.epoch(manifest, attempt.reports, seconds, fields)
+
+    def failed(self, epoch: int, attempt: Attempt, reason: str) -> None:
+        """An attempt did not become an epoch."""
+        _log.warning("epoch=%d attempt=%s failed: %s", epoch, attempt.id, reason)
+
+
+def describe(manifest: Manifest, reports: Sequence[Report], seconds: float, opened: float) -> dict[str, Any]:
+    """The values of an epoch's line. ms: of the whole attempt, and of each phase of the slowest worker in it; exchange
+    is inside admit and dataflow."""
+    phases = {name: max(report.phases[name] for report in reports) for name in reports[0].phases}
+    return {
+        "epoch": manifest.epoch,
+        "attempt": manifest.attempt,
+        "lower": manifest.lower,
+        "upper": manifest.upper,
+        "updates": sum(_total(report, "insert") + _total(report, "delete") for report in reports),
+        "held": sum(sum(report.waiting.values()) for report in reports),
+        "dead": sum(ref.updates for ref in manifest.dead),
+        "changes": sum(sum(signs) for report in reports for signs in report.signs.values()),
+        "times": sum(report.times for report in reports),
+        "ms": {
+            "epoch": round(seconds * 1000, 1),
+            "open": round(opened * 1000, 1),
+            **{name: round(took * 1000, 1) for name, took in phases.items()},
+        },
+    }
+
+
+def _total(report: Report, what: str) -> int:
+    return sum(counted.get(what, 0) for counted in report.counters.values())

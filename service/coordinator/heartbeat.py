@@ -1,0 +1,77 @@
+"""Heartbeat: records that the service sends to itself so that epochs, and with them time, go on when nobody else sends.
+
+Spark runs no batch without records, and ends Python workers that idle for a minute. The topic `<app>.heartbeat` has a
+partition for each worker, so a beat makes an epoch of exactly as many tasks as there are workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from service.config.settings import Settings, heartbeat_topic
+
+_log = logging.getLogger("vernier.heartbeat")
+
+
+class Heartbeat:
+    """A thread that beats when there was no epoch for `epoch.heartbeat_ms`."""
+
+    def __init__(self, settings: Settings, app: str) -> None:
+        self._settings, self._topic = settings, heartbeat_topic(app)
+        self._pause = settings.epoch.heartbeat_ms / 1000
+        self._due = time.monotonic() + self._pause
+        self._busy = False
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def began(self) -> None:
+        """An epoch runs: no beat until it has ended."""
+        with self._changed:
+            self._busy = True
+
+    def ended(self, wanted_in: float | None = None) -> None:
+        """An epoch has ended. wanted_in: seconds after which the next should come by itself, if not the usual time."""
+        with self._changed:
+            self._busy = False
+            self._due = time.monotonic() + (self._pause if wanted_in is None else wanted_in)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Stop beating."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        producer: KafkaProducer | None = None
+        while self._wait():
+            try:
+                if producer is None:
+                    producer = KafkaProducer(**self._settings.kafka_client(), acks=1, max_block_ms=2_000)
+                for partition in range(self._settings.workers):
+                    producer.send(self._topic, value=b"", partition=partition)
+                producer.flush(2)
+            except KafkaError as error:
+                # The brokers are away: the query notices too, and there is nothing to beat for.
+                _log.debug("no heartbeat: %s", error)
+        if producer is not None:
+            producer.close(timeout=1)
+
+    def _wait(self) -> bool:
+        """Wait until a beat is due; False when it is time to stop."""
+        with self._changed:
+            while not self._stopping:
+                left = self._due - time.monotonic()
+                if left <= 0 and not self._busy:
+                    self._due = time.monotonic() + self._pause
+                    return True
+                self._changed.wait(self._pause if self._busy else left)
+            return False

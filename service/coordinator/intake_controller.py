@@ -1,0 +1,88 @@
+"""Steering: how a driver follows an operator's wishes. Bookkeeping; the driver starts and stops queries by it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from service.coordinator.consumer_lag import Offsets
+from service.status import intake as control
+from service.status.intake import Standing
+from storage.blob.blob import Blob
+from storage.errors import StorageError
+
+Ends = Callable[[], Mapping[str, Mapping[int, int]]]
+_log = logging.getLogger("vernier.control")
+
+
+class Steering:
+    """One driver's. files: the state directory's. ends: asks for the offsets behind the newest messages of the sources'
+    topics. now: wall clock, ns. What an earlier driver has said holds, so a drain goes on up to its own end."""
+
+    def __init__(self, files: Blob, ends: Ends, now: Callable[[], int] = time.time_ns) -> None:
+        self._files, self._ends, self._now = files, ends, now
+        self.standing = control.standing(files)
+        # Told in any case: it says that this driver lives.
+        self._driver = secrets.token_hex(6)
+        since = self.standing.since_ns or now()
+        self._tell(msgspec.structs.replace(self.standing, driver=self._driver, since_ns=since))
+
+    @property
+    def open(self) -> bool:
+        """Whether epochs are to be made."""
+        return self._coming.open
+
+    def settle(self) -> None:
+        """No query runs any more: whoever waits for that is told now, and nothing is committed after."""
+        if self._coming is not self.standing:
+            self._tell(self._coming)
+
+    def look(self) -> None:
+        """Follow a new wish, if there is one. Raises whatever `ends` does; then it is followed at the next look."""
+        wish = control.wish(self._files)
+        if wish is None or wish.id == self._coming.wish:
+            return
+        match wish.wanted:
+            case "running":
+                self._become("running", wish.id)
+            case "paused":
+                self._become("paused", wish.id)
+            case "drained":
+                until = {topic: dict(own) for topic, own in self._ends().items()}
+                self._become("draining", wish.id, until)
+
+    def passed(self, read: Offsets, held: int) -> None:
+        """An epoch was made. read: the next offset by partition; held: updates that wait for a clock that only needs
+        epochs to go on. Ends a drain that has all it was asked for."""
+        if self._coming.intake != "draining":
+            return
+        left = sum(
+            max(0, end - read.get(topic, {}).get(partition, 0))
+            for topic, own in self.standing.until.items()
+            for partition, end in own.items()
+        )
+        if left == 0 and held == 0:
+            self._become("drained", self.standing.wish)
+        elif (left, held) != (self.standing.left, self.standing.held):
+            self._tell(msgspec.structs.replace(self.standing, left=left, held=held))
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _become(self, intake: control.Intake, wish: str, until: dict[str, dict[int, int]] | None = None) -> None:
+        _log.info("intake: %s", intake)
+        made = Standing(intake=intake, wish=wish, driver=self._driver, since_ns=self._now(), until=until or {})
+        if made.open:
+            self._tell(made)
+        self._coming = made
+
+    def _tell(self, told: Standing) -> None:
+        self.standing = self._coming = told
+        try:
+            control.tell(self._files, told)
+        except StorageError as error:
+            # It is done all the same; whoever waits to hear of it asks once more.
+            _log.warning("what the intake does could not be told: %s", error)

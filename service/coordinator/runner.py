@@ -1,0 +1,276 @@
+"""Runner: makes epochs out of Spark's micro-batches, on the driver.
+
+An epoch is tried a bounded number of times with the same frame, because Spark never repeats a barrier stage. Each try
+has an id of its own in rendezvous, exchange and file names, so a survivor of an earlier one can do no harm. The commit
+happens when the last worker has reported; Spark's end of the stage, ten milliseconds later, is only waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from service.cluster.messages import Poisoned, Start
+from service.cluster.rendezvous import Attempt, Rendezvous
+from service.config.settings import Settings
+from service.coordinator.committer import Epochs
+from service.coordinator.consumer_lag import Offsets
+from service.coordinator.dead_letter_sender import Letters
+from service.coordinator.epoch_log import EpochLog
+from service.coordinator.heartbeat import Heartbeat
+from service.coordinator.stuck_workers import Silent
+from service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
+from service.status.trouble import Trouble, Troubles
+from storage.errors import VernierError
+from storage.state.manifest import Manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from service.coordinator.session import Stage
+
+REPORT_SECONDS = 5.0
+"""How long a report may take from the worker's socket to us once the stage is over."""
+
+_log = logging.getLogger("vernier.epoch")
+
+SOON_SECONDS = 0.003
+"""Arrival times are milliseconds: a beat this much later lets in what waits for the clock to pass its own time."""
+
+
+class Runner:
+    """Spark's foreachBatch function. `attach` the stage before the query starts.
+
+    Raises EpochFailed, ProgramFailed, StateDamaged, LettersNotSent, Stopping and StorageErrors of a commit into the
+    query, which then fails; all of them leave the state at the newest commit. `failure` is the last of them.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        epochs: Epochs,
+        letters: Letters,
+        heartbeat: Heartbeat | None,
+        meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] | None = None,
+    ) -> None:
+        """meet: makes the rendezvous, if it is not to be where the settings say."""
+        self.epochs = epochs
+        away = partial(Rendezvous, host=settings.exchange.host, encrypted=settings.exchange.encrypted)
+        self.rendezvous = (meet or away)(settings.workers, self._complete)
+        self._settings, self._letters, self._heartbeat = settings, letters, heartbeat
+        self._stage: Stage | None = None
+        self._committed: dict[str, Manifest] = {}
+        self._problem: BaseException | None = None
+        self.failure: BaseException | None = None
+        self.log = EpochLog()
+        self.took: Callable[[int, float], None] = lambda messages, seconds: None
+        """Told of each epoch: how many messages it took from the sources' topics, and how long."""
+        self.rendezvous.stuck = self._stuck
+        self.check_topics: Callable[[Collection[str]], None] = lambda topics: None
+        """Raises when one of these topics is not what the query reads any more; before its rows are committed."""
+        self._quarantine = False
+        self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
+        self.check_files: Callable[[bool], None] = lambda anew: None
+        """Called before each attempt; raises what forbids one. anew: an attempt has failed."""
+        self._running = threading.Lock()
+        self._attempt: Attempt | None = None
+        self._stopping = False
+        self.troubles = Troubles(epochs.directory.blob)
+        self.go_on()
+
+    def attach(self, stage: Stage) -> None:
+        """Use this stage from now on."""
+        self._stage = stage
+
+    def stop(self) -> None:
+        """Let the epoch that runs end, and no other begin."""
+        self._stopping = True
+        with self._running:
+            pass
+
+    def abandon(self, reason: str) -> None:
+        """End the attempt that runs, if one does, because the service stops: its epoch is made by the next start."""
+        self._stopping = True
+        running = self._attempt
+        if running is not None and self._stage is not None and self.rendezvous.cancel(running, reason):
+            self._stage.cancel()
+
+    def go_on(self) -> None:
+        """Let epochs begin again after `stop`, when another stage is attached or programs have changed."""
+        self._stopping = False
+        self._arrival = {name for name in self.epochs.plan.sources if self._settings.source(name).clock == "arrival"}
+
+    def close(self) -> None:
+        """Let all workers go."""
+        self.rendezvous.close()
+
+    def __call__(self, frame: DataFrame, _batch: int) -> None:
+        """Make an epoch of a micro-batch."""
+        with self._running:
+            if self._stopping:
+                raise Stopping()
+            if self._heartbeat is not None:
+                self._heartbeat.began()
+            wanted_in: float | None = None
+            try:
+                self._letters.settle()
+                manifest = self._epoch(frame)
+                if manifest is not None:
+                    self._letters.send(manifest)
+                    self.epochs.collect()
+                    wanted_in = self._wanted_in()
+                    self.troubles.over()
+            except BaseException as problem:
+                # Spark tells the query's end in twenty lines, of which this is one.
+                self.failure = problem
+                raise
+            finally:
+                if self._heartbeat is not None:
+                    self._heartbeat.ended(wanted_in)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _epoch(self, frame: DataFrame) -> Manifest | None:
+        """The epoch's manifest; None for a frame without rows."""
+        start = self.epochs.start
+        number, reason = start.epoch, ""
+        tries = self._settings.epoch.attempts
+        failed = False
+        while tries:
+            self.check_files(failed)
+            tries -= 1
+            attempt = self._attempt = self.rendezvous.begin(self._judged(start))
+            began = time.perf_counter()
+            reason = self._try(frame, attempt)
+            manifest = self._committed.pop(attempt.id, None)
+            if manifest is not None:
+                self._quarantine, self._poisoned = False, {}
+                seconds = time.perf_counter() - began
+                self.log.committed(manifest, attempt, seconds)
+                self.took(read_between(start.offsets, manifest.offsets), seconds)
+                return manifest
+            if reason == "":
+                return None
+            failed = True
+            self.epochs.failed()
+            self.log.failed(number, attempt, reason)
+            if self._learn(attempt):
+                # It died of something else than the last time.
+                tries = max(tries, 1)
+                continue
+            if attempt.caller:
+                raise ProgramFailed(epoch=number, reason=reason, final=attempt.final)
+            if self._stopping:
+                raise Stopping()
+        raise EpochFailed(epoch=number, attempts=self._settings.epoch.attempts, reason=reason)
+
+    def _judged(self, start: Start) -> Start:
+        """With what is known of the epoch's messages. It holds until a commit, in later queries too: letters do not
+        depend on which attempt is the one."""
+        return msgspec.structs.replace(start, quarantine=self._quarantine, poisoned=list(self._poisoned.values()))
+
+    def _learn(self, attempt: Attempt) -> bool:
+        """What a failed attempt shows of the epoch's messages; whether that is news."""
+        found = {(one.topic, one.partition, one.offset): one for one in attempt.convicted}
+        fresh = found.keys() - self._poisoned.keys()
+        self._poisoned |= found
+        first = attempt.decoding and not self._quarantine
+        if first:
+            self._quarantine = True
+            _log.warning("epoch=%d ended while its messages were decoded: quarantine", attempt.start.epoch)
+        return first or bool(fresh)
+
+    def _try(self, frame: DataFrame, attempt: Attempt) -> str:
+        """Run one attempt to its end; returns why it failed, "" if it did not (or there was nothing to do)."""
+        if self._stage is None:
+            raise SparkFailed(problem="an epoch came before its stage")
+        self._problem = None
+        stage, seconds = self._stage, self._settings.epoch.timeout_ms / 1000
+        watch = threading.Timer(seconds, self._give_up, (stage, attempt, seconds))
+        watch.daemon = True
+        watch.start()
+        silent = Silent(attempt, self._settings.epoch.function_ms / 1000, self._stuck)
+        spark = ""
+        try:
+            if not stage.run(frame, attempt.id):
+                self.rendezvous.cancel(attempt, "there are no rows")
+                return ""
+        except SparkFailed as error:
+            spark = str(error)
+        finally:
+            watch.cancel()
+            silent.cancel()
+        if not spark:
+            # Every worker reported before its task ended, but the last report may still be on its way to our thread.
+            attempt.ended.wait(REPORT_SECONDS)
+        # Either it is over, or the last report is being committed right now.
+        self.rendezvous.cancel(attempt, spark or "a worker ended without a report")
+        attempt.ended.wait()
+        if self._problem is not None:
+            raise self._problem
+        # Workers know the cause better than Spark, which sees only that a process ended.
+        return "" if attempt.reports else attempt.reason or spark
+
+    def _stuck(self, attempt: Attempt, said: str, seconds: float) -> None:
+        """A function of the program does not come back: say so, and wait on."""
+        reason = f"for {seconds:.3g} s a worker has been in {said}"
+        _log.warning("epoch %d is not done: %s", attempt.start.epoch, reason)
+        now = time.time_ns()
+        self.troubles.tell(
+            Trouble(epoch=attempt.start.epoch, reason=reason, program=True, tries=1, since_ns=now, running=True)
+        )
+
+    def _give_up(self, stage: Stage, attempt: Attempt, seconds: float) -> None:
+        if self.rendezvous.cancel(attempt, f"it took more than {seconds:g} s"):
+            stage.cancel()
+
+    def _complete(self, attempt: Attempt) -> None:
+        """Commit what the workers report; on the thread of the last one."""
+        waited = time.monotonic() - attempt.began
+        try:
+            self.check_topics(attempt.reports[0].offsets)
+            manifest = self.epochs.commit(attempt.reports, {"open": attempt.opened_seconds, "reported": waited})
+        except BaseException as problem:
+            self._problem = problem
+            attempt.reason = str(problem)
+            if not isinstance(problem, VernierError):
+                _log.exception("the commit of attempt %s failed", attempt.id)
+            return
+        self._committed[attempt.id] = manifest
+
+    def _wanted_in(self) -> float | None:
+        """When an epoch should follow even without input: at once, if updates wait for the arrival clock to move; when
+        it is time for what the program has put at a later one."""
+        sources = self.epochs.stats.facts.get("sources", {})
+        waits = any(sources[name]["held"] for name in self._arrival if name in sources)
+        if waits:
+            return SOON_SECONDS
+        newest, due = self.epochs.newest, self.epochs.due
+        # Only clocks of arrival move with a beat; any other source may stand still for as long as it likes.
+        if newest is None or due is None or len(self._arrival) < len(self.epochs.plan.sources):
+            return None
+        return beat_in(newest.upper, due, self._settings.epoch.heartbeat_ms / 1000)
+
+
+def read_between(before: Offsets, after: Offsets) -> int:
+    """Messages between two sets of next offsets. Partitions that nothing was read from before do not count: where they
+    began is not known."""
+    return sum(
+        after[topic][partition] - offset
+        for topic, own in before.items()
+        for partition, offset in own.items()
+        if partition in after.get(topic, {})
+    )
+
+
+def beat_in(upper: int, due: int, pause: float) -> float | None:
+    """Seconds until an epoch from the frontier `upper` on would reach the data time `due`, if that is before the usual
+    beat after `pause` seconds. Data time goes as fast as the clock."""
+    left = max(0.0, (due - upper) / 1e9) + SOON_SECONDS
+    return left if left < pause else None

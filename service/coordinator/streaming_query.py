@@ -1,0 +1,62 @@
+"""Query: a running streaming query of the service, from its start at some offsets to its end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from service.config.settings import Settings
+from service.coordinator.consumer_lag import Offsets
+from service.coordinator.session import open_stream, set_limit, start_query
+from service.ingest.config import DoorConfig
+
+
+class Query:
+    """Calls `epoch` for each micro-batch from the next offsets on, one after another. scratch: for its checkpoint,
+    which is thrown away at its end. limit: messages a micro-batch takes at most, None for all."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        door: DoorConfig,
+        offsets: Offsets,
+        limit: int | None,
+        epoch: Callable[[DataFrame, int], None],
+        scratch: Path,
+    ) -> None:
+        self.limit = limit
+        self._spark = spark
+        self._checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=scratch))
+        stream = open_stream(spark, settings, door, offsets, limit)
+        self._query = start_query(stream, epoch, self._checkpoint)
+
+    def ended(self, seconds: int) -> bool:
+        """Wait so long for its end; whether it has come. Raises PySparkException with what ended it."""
+        return bool(self._query.awaitTermination(seconds))
+
+    def limit_to(self, messages: int) -> None:
+        """Let the next micro-batches take at most so many messages. While one runs."""
+        set_limit(self._spark, self._query, messages)
+        self.limit = messages
+
+    def passed(self, committed: Offsets) -> dict[str, dict[int, int]]:
+        """The next offset of each partition, all before it committed. Only Spark knows of messages that no reader gets,
+        like the marks of transactions. committed: the newest commit's."""
+        passed = {topic: dict(own) for topic, own in committed.items()}
+        progress = self._query.lastProgress
+        for source in progress.sources if progress is not None else ():
+            for topic, own in json.loads(source.endOffset or "{}").items():
+                mine = passed.setdefault(topic, {})
+                mine.update({int(one): max(end, mine.get(int(one), 0)) for one, end in own.items()})
+        return passed
+
+    def close(self) -> None:
+        """Stop it, between micro-batches."""
+        self._query.stop()
+        shutil.rmtree(self._checkpoint, ignore_errors=True)

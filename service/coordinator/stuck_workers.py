@@ -1,0 +1,74 @@
+"""Silent: workers that cannot even say what they wait for, as seen by the driver on the same host.
+
+A function of the program that holds the interpreter's lock stops all threads of its worker. The interpreter then writes
+its stack into a file in memory (service/cluster/call_watch.py), in which the driver finds the program's line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from operators.location import is_ours_file
+from service.cluster.call_watch import STACKS
+from service.cluster.rendezvous import Attempt
+
+_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+class Silent:
+    """Looks at what the workers have written while an attempt runs. seconds: how long a call may take; told: gets the
+    attempt, the function with its line, and the seconds, once."""
+
+    def __init__(self, attempt: Attempt, seconds: float, told: Callable[[Attempt, str, float], None]) -> None:
+        self._attempt, self._seconds, self._told = attempt, seconds, told
+        self._before: dict[int, int] = {}
+        self._timer = self._later()
+
+    def cancel(self) -> None:
+        """The attempt is over."""
+        self._timer.cancel()
+
+    def _later(self) -> threading.Timer:
+        timer = threading.Timer(self._seconds, self._look)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _look(self) -> None:
+        if self._attempt.ended.is_set():
+            return
+        for pid in self._attempt.pids:
+            written = _read(pid)
+            # What was there at the first look is of an earlier attempt, or will be written again.
+            before = self._before.setdefault(pid, len(written))
+            frame = program_frame(written[before:])
+            if frame is not None:
+                said = f"{frame}, which lets nothing else of its process run, so its input cannot be shown"
+                self._told(self._attempt, said, self._seconds)
+                return
+        self._timer = self._later()
+
+
+def program_frame(stack: str) -> str | None:
+    """The innermost frame of a written stack that is neither ours nor a library's: "the function f at file:line"."""
+    for file, line, function in _FRAME.findall(stack):
+        if not is_ours_file(file) and not file.startswith(_LIBRARIES) and not file.startswith("<"):
+            return f"the function {function} at {file}:{line}"
+    return None
+
+
+def _read(pid: int) -> str:
+    """What a worker has written; nothing where the system does not show it."""
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if STACKS in os.readlink(link):
+                    return link.read_text("utf-8", "replace")
+    return ""

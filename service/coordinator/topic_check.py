@@ -1,0 +1,45 @@
+"""Rebuild: a state is made anew from topics, which must still hold all that was ever sent to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from service.kafka.embedded_broker import BrokerError
+from storage.errors import CallerError
+
+
+class TopicsTrimmed(CallerError):
+    """A state was to be rebuilt from a topic that no longer holds all that was in it."""
+
+    message = (
+        "cannot rebuild the state from topic {topic}: what was before offset {offset} of its partition {partition} is "
+        "gone; take the change back, start from a backup, or give the service a new state.path, to begin with what is "
+        "left"
+    )
+    topic: str
+    partition: int
+    offset: int
+
+
+def check_whole(client: Mapping[str, Any], topics: Collection[str], partitions: Mapping[str, int]) -> None:
+    """Look for the first messages of topics. client: the brokers' settings; partitions: how many each topic has.
+
+    Raises TopicsTrimmed, and BrokerError where nobody can tell.
+    """
+    where = [TopicPartition(topic, one) for topic in sorted(topics) for one in range(partitions[topic])]
+    try:
+        consumer = KafkaConsumer(**client, group_id=None)
+        try:
+            first = consumer.beginning_offsets(where)
+        finally:
+            consumer.close()
+    except KafkaError as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise BrokerError(problem=f"cannot ask for the beginning of topics {', '.join(topics)}: {said}") from error
+    for one in where:
+        if first[one] > 0:
+            raise TopicsTrimmed(topic=one.topic, partition=one.partition, offset=first[one])

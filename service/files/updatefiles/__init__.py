@@ -1,0 +1,90 @@
+"""Update files: `{"input":"edges","data":[1,2],"time":17,"diff":1}` a line, or the same as columns.
+
+`.jsonl` and `.jsonl.gz` hold a JSON object a line: `data` is an array in schema order or an object by name, `time` an
+integer, a decimal string or RFC 3339, `diff` 1 where it is left out; `input` may be left out when the program has one
+source. `.parquet` and `.arrow` (file or stream) have the columns `input`, `data` (a list, or a struct by name), `time`
+and `diff`. Updates stand in any order.
+
+Files are read in pieces, so what is resident at the end is the updates as words: 8 bytes a word, time and diff.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from operators.errors import listed
+from service.files.updatefiles.columns import read_columns
+from service.files.updatefiles.lines import read_lines
+from service.files.updatefiles.problems import BadUpdateFile, Sources
+from storage.strings.string_heap import Heap
+from storage.updates import Updates
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet", ".arrow")
+"""How the names of update files end."""
+
+Progress = Callable[[int, int], None]
+"""Told how many bytes of how many have been read."""
+
+
+def read_updates(
+    files: Sequence[Path],
+    sources: Sources,
+    progress: Progress = lambda done, size: None,
+    heap: Heap | None = None,
+) -> dict[str, Updates]:
+    """All updates of the files by source, each source's sorted by time (and as they stood, within a time).
+
+    heap: takes the contents of long texts. O(n log n). Raises BadUpdate, which names the first bad line or row of the
+    file, and BadUpdateFile.
+    """
+    sizes = [_size(path) for path in files]
+    parts: dict[str, list[Updates]] = {name: [] for name in sources}
+    before = 0
+    for path, size in zip(files, sizes, strict=True):
+        for done, piece in _read(path, sources, heap):
+            for name, updates in piece.items():
+                if len(updates):
+                    parts[name].append(updates)
+            progress(before + min(done, size), sum(sizes))
+        before += size
+    result = {}
+    for name, row_type in sources.items():
+        updates = Updates.concat(parts.pop(name), row_type.width)
+        times = updates.time
+        if len(times) > 1 and bool((times[1:] < times[:-1]).any()):
+            updates = updates.take(np.argsort(times, kind="stable"))
+        result[name] = updates
+    return result
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise BadUpdateFile(file=str(path), problem=(error.strerror or str(error)).lower()) from error
+
+
+def _read(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tuple[int, dict[str, Updates]]]:
+    """(bytes of the file read so far, the updates in them), piece by piece."""
+    name = path.name.lower()
+    try:
+        if name.endswith((".jsonl", ".jsonl.gz")):
+            yield from read_lines(path, sources, heap)
+        elif name.endswith((".parquet", ".arrow")):
+            yield from read_columns(path, sources, heap)
+        else:
+            raise BadUpdateFile(file=str(path), problem=f"an update file ends in {listed(SUFFIXES)}")
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise BadUpdateFile(file=str(path), problem=f"no whole gzip file: {error}") from error
+    except (pa.ArrowException, OSError) as error:
+        raise BadUpdateFile(file=str(path), problem=f"cannot be read: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

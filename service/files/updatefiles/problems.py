@@ -1,0 +1,45 @@
+"""What can be wrong with an update file, and which of a program's sources an update means."""
+
+from collections.abc import Mapping
+
+from operators.errors import listed, meant
+from operators.language.types.schema import RowType
+from service.ingest.rejects import Refusal, shown
+from storage.errors import CallerError
+
+COLUMNS = ("input", "data", "time", "diff")
+"""What an update consists of."""
+
+Sources = Mapping[str, RowType]
+
+
+class BadUpdate(CallerError):
+    """An update file holds something that is no update of the program."""
+
+    message = "{file}, {unit} {number}: {problem}"
+    file: str
+    unit: str
+    number: int
+    problem: str
+
+
+class BadUpdateFile(CallerError):
+    """A file cannot be read as an update file."""
+
+    message = "{file}: {problem}"
+    file: str
+    problem: str
+
+
+def source_of(given: object, sources: Sources) -> str:
+    """The source that an update names. Raises Refusal."""
+    if given is None and len(sources) == 1:
+        return next(iter(sources))
+    if given is None:
+        raise Refusal("unknown_source", f"there is no input (the program's inputs are {listed(sources)})")
+    if not isinstance(given, str):
+        raise Refusal("decode", f"input is {shown(given)}, but it should be the name of a source")
+    if given not in sources:
+        hint = meant(given, sources)
+        raise Refusal("unknown_source", f"unknown input {shown(given)}{hint} (the program has {listed(sources)})")
+    return given

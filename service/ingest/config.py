@@ -1,0 +1,103 @@
+"""Sources' settings: the topic a source is read from, its format, and how its time runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from operators.language.types.schema import RowType
+from service.ingest.bounds import DIFF_RANGE, MOST_BYTES
+from service.ingest.formats import ALONE, KEYED, NAMES
+from service.ingest.formats.avro import Schemas
+from service.ingest.watermarks import Resolution
+from storage.errors import CallerError
+
+
+class SourceMisfit(CallerError):
+    """Sources' settings do not fit the program or one another."""
+
+    message = "{problem}"
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """Where a source comes from and how its time runs.
+
+    lateness_ns: without progress, an event clock is complete up to its newest time less this. max_ahead_ns: how far an
+    event clock's times may be ahead of the broker's (service/ingest/future_times.py). idle_timeout_ms: a
+    partition of an event clock without records for so long of the broker's time gives way to the others; None: never.
+    on_late: what happens to an update before the frontier. records: about how many
+    updates share a time, None: those that came with the same one. schemas: of format avro. key: the key
+    columns of a source of upserts.
+    """
+
+    topic: str
+    format: str = "vernier"
+    clock: Literal["arrival", "event"] = "arrival"
+    lateness_ns: int | None = None
+    max_ahead_ns: int | None = None
+    idle_timeout_ms: int | None = 30_000
+    on_late: Literal["reject", "advance"] = "reject"
+    resolution: Resolution = "exact"
+    records: int | None = None
+    schemas: Schemas = ()
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DoorConfig:
+    """sources: by name. partitions: how many each topic has (1 where it is not said). slack_ms: see advance_arrival.
+    max_message_bytes: a longer message is refused, and max_decoded_bytes: one that holds more when it is spelled out.
+    diff_range: diffs are between this and its negative."""
+
+    sources: Mapping[str, SourceConfig]
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    heartbeat_topic: str | None = None
+    slack_ms: int = 1
+    max_message_bytes: int = 8 << 20
+    max_decoded_bytes: int = MOST_BYTES
+    diff_range: int = DIFF_RANGE
+
+
+def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, list[str]]:
+    """The sources of each topic, in name order. Raises SourceMisfit."""
+    topics: dict[str, list[str]] = {}
+    for name in sorted(sources):
+        if name not in config.sources:
+            raise SourceMisfit(problem=f"source {name} has no settings; say at least which topic it is read from")
+        mine = config.sources[name]
+        if mine.format not in NAMES:
+            known = ", ".join(NAMES)
+            raise SourceMisfit(problem=f"source {name} has the unknown format {mine.format!r} (known are {known})")
+        if mine.topic == config.heartbeat_topic:
+            raise SourceMisfit(problem=f"source {name} cannot be read from {mine.topic}, the topic of heartbeats")
+        topics.setdefault(mine.topic, []).append(name)
+    for topic, names in topics.items():
+        first = config.sources[names[0]]
+        if len(names) > 1 and first.format in ALONE:
+            problem = f"sources {' and '.join(names)} share topic {topic}, but messages in format {first.format}"
+            raise SourceMisfit(problem=f"{problem} cannot say which one they are for; give each a topic of its own")
+        if (first.format == "upsert" and not first.key) or (first.key and first.format not in KEYED):
+            said = "format upsert but no key" if not first.key else f"a key but format {first.format}"
+            raise SourceMisfit(problem=f"source {names[0]} has {said}; set both, as in sources.{names[0]}.key: [id]")
+        if first.key and first.clock == "event" and (first.resolution != "exact" or first.records is not None):
+            problem = f"source {names[0]} has upserts at times of their own, of which the later one must be known"
+            raise SourceMisfit(problem=f"{problem}; leave its resolution exact, without records, or use clock arrival")
+        for column in first.key:
+            if column not in sources[names[0]]:
+                known = ", ".join(sources[names[0]].names)
+                raise SourceMisfit(problem=f"the key of source {names[0]} has {column!r}, no column of it ({known})")
+        if first.format == "avro" and not first.schemas:
+            problem = f"source {names[0]} has format avro but no schema"
+            raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.schema_file or schema_folder")
+        for name in names[1:]:
+            # What a source does with late updates and its resolution are its own; all else belongs to the partitions.
+            mine = replace(
+                config.sources[name], on_late=first.on_late, resolution=first.resolution, records=first.records
+            )
+            if mine != first:
+                problem = (
+                    f"sources {names[0]} and {name} share topic {topic}, so format, clock, lateness and idle timeout"
+                )
+                raise SourceMisfit(problem=f"{problem} must be the same: {first} and {mine}")
+    return topics

@@ -1,0 +1,61 @@
+"""Messages decoded apart: what no format foresees refuses the message that it comes of, and no other.
+
+A batch is decoded at once. If that raises, its halves are, down to the messages that raise by themselves; they are
+dead letters. Formats refuse what they know to be wrong, so this is the net below them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from service.ingest.formats.messages import Format, Parsed, Refused
+from service.ingest.formats.upsert import Upserts
+from storage.errors import InvariantError, StorageError
+from storage.strings.string_heap import Heap
+
+UNFORESEEN = "the message cannot be read"
+"""How the details of refusals begin that come of no rule of a format."""
+
+
+def decode_apart(
+    reader: Format, values: pa.LargeBinaryArray, keys: pa.Array, only: str | None, heap: Heap | None
+) -> Parsed:
+    """Decode a batch. only: the topic's source where it has one. Raises what is no message's fault: MemoryError, and
+    errors of storage and of broken rules. O(bytes), and O(bytes log messages) for each that is not foreseen."""
+    try:
+        return reader.decode_keyed(values, keys, heap) if isinstance(reader, Upserts) else reader.decode(values, heap)
+    except (MemoryError, StorageError, InvariantError):
+        raise
+    except Exception as error:
+        if len(values) < 2:
+            said = (str(error).splitlines() or [""])[0]
+            detail = f"{UNFORESEEN}: {type(error).__name__} {said}".rstrip()
+            nothing = _nothing(reader)
+            return replace(nothing, refused=[Refused(0, "decode", detail, only)])
+    middle = len(values) // 2
+    parts = (slice(0, middle), slice(middle, len(values)))
+    return _joined([(part.start, decode_apart(reader, values[part], keys[part], only, heap)) for part in parts])
+
+
+def _nothing(reader: Format) -> Parsed:
+    return reader.decode(pa.array([], pa.large_binary()))
+
+
+def _joined(parts: Sequence[tuple[int, Parsed]]) -> Parsed:
+    """Parts of one batch, each with the number of its first message."""
+    names = parts[0][1].names
+    source, time, diff = (
+        np.concatenate([getattr(part, column) for _, part in parts]) for column in ("source", "time", "diff")
+    )
+    return Parsed(
+        names,
+        source,
+        np.concatenate([part.message + begin for begin, part in parts]),
+        time,
+        diff,
+        {name: np.concatenate([part.words[name] for _, part in parts]) for name in names},
+        [replace(one, message=one.message + begin) for begin, part in parts for one in part.progress],
+        [replace(one, message=one.message + begin) for begin, part in parts for one in part.refused],
+    )

@@ -1,0 +1,303 @@
+"""The avro format: a message is one record in Avro's binary encoding, its fields the source's columns.
+
+The schema comes from the settings: `schema_file`, for messages that are the record alone, or `schema_folder`, with
+the schemas `<id>.avsc` of a registry, for messages that begin with a zero byte and the id (Confluent's framing).
+`_time` (ns, or an Avro timestamp) and `_diff` may be fields. Progress is `{"resolved":"<ns>"}` in JSON.
+"""
+
+from __future__ import annotations
+
+import decimal
+import io
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import fastavro
+import fastavro._read_py as _read_py
+import numpy as np
+import pyarrow as pa
+
+from operators.language.types.scalars import TimestampNs
+from operators.language.types.schema import RowType
+from service.ingest.formats.columns import TIME, Gathered, resolved, rows_of
+from service.ingest.formats.json_lines import judge_resolved
+from service.ingest.formats.messages import Ints, Parsed, Progress
+from service.ingest.rejects import Refusal
+from storage.strings.string_heap import Heap
+
+Schemas = tuple[tuple[int | None, str], ...]
+"""By registry id, the text of a schema; None is the id of messages without one."""
+
+Change = Callable[[Any], Any]
+
+_FRAME = 5
+_DIGITS = 38
+_LONG = re.compile(rb"[\x80-\xff]{9}")
+"""What an integer of more than 64 bits has in it."""
+_UNITS = {
+    "timestamp-millis": 1_000_000,
+    "timestamp-micros": 1_000,
+    "timestamp-nanos": 1,
+    "local-timestamp-millis": 1_000_000,
+    "local-timestamp-micros": 1_000,
+    "local-timestamp-nanos": 1,
+}
+_KINDS = {
+    "boolean": pa.bool_(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "string": pa.large_string(),
+    "enum": pa.large_string(),
+    "bytes": pa.large_binary(),
+    "fixed": pa.large_binary(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A schema that is ready to read with. types: of each field; units: ns in a unit of those that are timestamps;
+    changes: what is made of the values of those that have decimals."""
+
+    parsed: Any
+    types: Mapping[str, pa.DataType]
+    units: Mapping[str, int]
+    changes: Mapping[str, Change]
+
+    def columns(self, records: Sequence[dict[str, Any]], row_type: RowType) -> dict[str, pa.Array]:
+        """The fields of n records as Arrow columns. Raises Refusal."""
+        found = {}
+        for name, kind in self.types.items():
+            given = [record[name] for record in records]
+            try:
+                if name in self.units:
+                    unit = self.units[name]
+                    given = [None if one is None else one * unit for one in given]
+                elif name in row_type and pa.types.is_nested(row_type.field(name).type.arrow):
+                    kind = row_type.field(name).type.arrow
+                if name in self.changes:
+                    given = [None if one is None else self.changes[name](one) for one in given]
+                array = pa.array(given, kind)
+                if name in self.units and name != TIME and not _is_instant(row_type, name):
+                    array = array.cast(pa.timestamp("ns", "UTC"))
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                said = (str(error).splitlines() or [type(error).__name__])[0]
+                reason = "overflow" if name in self.units or pa.types.is_decimal(kind) else "schema"
+                raise Refusal(reason, f"field {name!r}: {said}") from error  # type: ignore[arg-type]
+            found[name] = array
+        return found
+
+
+class Avro:
+    """Reads a topic of Avro records for one source; see messages.Format. schemas: see Schemas; the texts are valid."""
+
+    def __init__(self, sources: Mapping[str, RowType], schemas: Schemas) -> None:
+        ((self._name, self._row_type),) = sources.items()
+        self._texts = dict(schemas)
+        self._plain = None in self._texts
+
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
+        """Decode a batch of messages. A message is a call of fastavro; a batch's columns are made at once."""
+        found = Gathered(self._name, self._row_type)
+        by_schema: dict[int | None, tuple[list[int], list[dict[str, Any]]]] = {}
+        for message, value in enumerate(values.to_pylist()):
+            try:
+                if not value:
+                    raise Refusal("decode", "the message is empty: it has no value")
+                if resolved(value):
+                    upper = judge_resolved(value)
+                    found.progress.append(Progress(message, upper.lower, upper.upper))
+                    continue
+                number, record = self._record(value)
+            except Refusal as refusal:
+                found.refuse(message, refusal)
+                continue
+            messages, records = by_schema.setdefault(number, ([], []))
+            messages.append(message)
+            records.append(record)
+        for number, (messages, records) in by_schema.items():
+            self._add(found, self._schema(number), np.array(messages, np.int64), records, heap)
+        return found.parsed()
+
+    def _add(
+        self, found: Gathered, schema: Record, messages: Ints, records: list[dict[str, Any]], heap: Heap | None
+    ) -> None:
+        """Add records of one schema: together, or, where one of them is no row of the source, one by one."""
+        try:
+            found.add(messages, rows_of(schema.columns(records, self._row_type), len(records), self._row_type, heap))
+        except Refusal as refusal:
+            if len(records) == 1:
+                found.refuse(int(messages[0]), refusal)
+                return
+            middle = len(records) // 2
+            self._add(found, schema, messages[:middle], records[:middle], heap)
+            self._add(found, schema, messages[middle:], records[middle:], heap)
+
+    def _record(self, value: bytes) -> tuple[int | None, dict[str, Any]]:
+        """The schema's id and the record of a message. Raises Refusal."""
+        number: int | None = None
+        start = 0
+        if not self._plain:
+            if len(value) < _FRAME or value[0] != 0:
+                raise Refusal("decode", "the message does not begin with a zero byte and the id of its schema")
+            number, start = int.from_bytes(value[1:_FRAME], "big"), _FRAME
+            if number not in self._texts:
+                known = ", ".join(str(one) for one in sorted(filter(None, self._texts)))
+                raise Refusal("decode", f"no schema {number} is known (there are {known}); add {number}.avsc")
+        stream = io.BytesIO(value)
+        stream.seek(start)
+        try:
+            record = fastavro.schemaless_reader(stream, self._schema(number).parsed, None)
+            if _LONG.search(value, start):
+                # Compiled readers lose the bits of an integer beyond the 64th; the other one does not.
+                again = io.BytesIO(value)
+                again.seek(start)
+                if _read_py.schemaless_reader(again, self._schema(number).parsed, None) != record:
+                    raise ValueError("an integer of more than 64 bits")
+        except Exception as error:  # fastavro raises whatever a wrong byte leads to
+            said = (str(error).splitlines() or [""])[0]
+            raise Refusal("decode", f"not Avro of that schema: {type(error).__name__} {said}".rstrip()) from error
+        if stream.tell() != len(value):
+            left = len(value) - stream.tell()
+            raise Refusal("decode", f"not Avro of that schema: {left} bytes are left behind the record")
+        return number, record  # type: ignore[return-value]
+
+    def _schema(self, number: int | None) -> Record:
+        return read_schema(self._texts[number])
+
+
+@cache
+def read_schema(text: str) -> Record:
+    """A record schema from its JSON. Raises ValueError, in one line, for what is none, or has what cannot be read."""
+    try:
+        given = json.loads(text)
+        types: dict[str, pa.DataType] = {}
+        units: dict[str, int] = {}
+        changes: dict[str, Change] = {}
+        if not isinstance(given, dict) or given.get("type") != "record":
+            raise ValueError("it is not a record")
+        seen: dict[str, bool | None] = {str(given.get("name")).rpartition(".")[2]: None}
+        for field in given["fields"]:
+            name = field["name"]
+            field["type"], types[name], unit = _plain_type(field["type"])
+            if unit is not None:
+                units[name] = unit
+            _check_bounded(field["type"], seen)
+            change = _change(field["type"])
+            if change is not None:
+                changes[name] = change
+                field["type"] = _without_decimals(field["type"])
+        return Record(fastavro.parse_schema(given), types, units, changes)
+    except (fastavro.schema.SchemaParseException, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no Avro schema: {type(error).__name__}: {error}") from error
+
+
+def _plain_type(kind: Any) -> tuple[Any, pa.DataType, int | None]:
+    """A field's type with timestamps as integers, its Arrow type, and ns in a unit if it is a timestamp."""
+    if isinstance(kind, list):
+        parts = [one for one in kind if one != "null"]
+        if len(parts) != 1:
+            raise ValueError(f"a union of {len(parts)} types cannot be a column")
+        plain, arrow, unit = _plain_type(parts[0])
+        return ["null", plain] if kind[0] == "null" else [plain, "null"], arrow, unit
+    if isinstance(kind, str):
+        return kind, _KINDS.get(kind, pa.null()), None
+    logical, base = kind.get("logicalType"), kind["type"]
+    if logical in _UNITS:
+        return base, pa.int64(), _UNITS[logical]
+    if logical == "date":
+        return kind, pa.date32(), None
+    if logical == "decimal":
+        return kind, pa.decimal128(_DIGITS, int(kind.get("scale", 0))), None
+    if logical is not None:
+        # Times of day, durations and the like are what they are encoded as.
+        kind = {name: value for name, value in kind.items() if name != "logicalType"}
+    if base in ("array", "record") and any(f'"{name}"' in json.dumps(kind) for name in _UNITS):
+        raise ValueError("timestamps inside of lists and records cannot be read")
+    return kind, _KINDS.get(base, pa.null()), None
+
+
+def _check_bounded(kind: Any, seen: dict[str, bool | None]) -> bool:
+    """Whether each value of a type has a byte at least. seen: the same of the types with names, None inside of them.
+
+    Raises ValueError where a short message could say a long or a deep value.
+    """
+    if isinstance(kind, list):
+        for one in kind:
+            _check_bounded(one, seen)
+        return True
+    if isinstance(kind, str):
+        found = seen.get(kind.rpartition(".")[2], kind != "null")
+        if found is None:
+            raise ValueError(f"{kind} is inside of itself, so there is no end to how deep its values are")
+        return found
+    base = kind["type"]
+    name = str(kind.get("name", "")).rpartition(".")[2]
+    if base in ("array", "map"):
+        if not _check_bounded(kind["items" if base == "array" else "values"], seen) and base == "array":
+            raise ValueError("an array of values without bytes, of which there is no end")
+        return True
+    if base == "fixed":
+        seen[name] = bool(kind["size"])
+    elif base == "record":
+        seen[name] = None
+        parts = [_check_bounded(field["type"], seen) for field in kind["fields"]]
+        seen[name] = any(parts)
+    elif base == "enum":
+        seen[name] = True
+    else:
+        return _check_bounded(base, seen)
+    return bool(seen[name])
+
+
+def _change(kind: Any) -> Change | None:
+    """What makes values of a type with decimals in it, read as bytes, what they are; None for a type without."""
+    if isinstance(kind, list):
+        (change,) = (_change(one) for one in kind if one != "null")
+        return None if change is None else lambda value: None if value is None else change(value)
+    if isinstance(kind, str):
+        return None
+    if kind.get("logicalType") == "decimal":
+        scale = int(kind.get("scale", 0))
+        return lambda value: _decimal(value, scale)
+    if kind["type"] == "array":
+        inner = _change(kind["items"])
+        return None if inner is None else lambda value: [inner(one) for one in value]
+    if kind["type"] == "record":
+        changes = {field["name"]: _change(field["type"]) for field in kind["fields"]}
+        wanted = {name: change for name, change in changes.items() if change is not None}
+        if wanted:
+            return lambda value: value | {name: change(value[name]) for name, change in wanted.items()}
+    return None
+
+
+def _without_decimals(kind: Any) -> Any:
+    """A type whose decimals are the bytes that they are encoded as: readers round them to their precision."""
+    if isinstance(kind, list):
+        return [_without_decimals(one) for one in kind]
+    if isinstance(kind, str):
+        return kind
+    if kind.get("logicalType") == "decimal":
+        return {name: value for name, value in kind.items() if name not in ("logicalType", "scale", "precision")}
+    changed = dict(kind)
+    if "items" in kind:
+        changed["items"] = _without_decimals(kind["items"])
+    if "fields" in kind:
+        changed["fields"] = [field | {"type": _without_decimals(field["type"])} for field in kind["fields"]]
+    return changed
+
+
+def _decimal(value: bytes, scale: int) -> decimal.Decimal:
+    number = int.from_bytes(value, "big", signed=True)
+    if abs(number) >= 10**_DIGITS:
+        raise OverflowError(f"a decimal of more than {_DIGITS} digits")
+    return decimal.Decimal(f"{number}e{-scale}")
+
+
+def _is_instant(row_type: RowType, name: str) -> bool:
+    return name in row_type and isinstance(row_type.field(name).type, TimestampNs)

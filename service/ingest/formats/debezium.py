@@ -1,0 +1,300 @@
+"""The debezium format: `{"before":row,"after":row,"op":"c"}`, bare or as `{"schema":…,"payload":…}`.
+
+`c` and `r` insert `after`, `d` deletes `before`, `u` does both, so an update needs the row as it was: have it sent (in
+PostgreSQL, REPLICA IDENTITY FULL), or name the key's columns in the settings: then only `after` counts. A message
+without a value, which follows a delete in a compacted topic, says nothing new. The time of an event clock is that of
+the source's transaction, `source.ts_ns`, `ts_us` or `ts_ms`.
+Progress is `{"resolved":"<ns>"}`. Dates that are integers count days; with a schema, timestamps and decimals are read
+in the encodings of Debezium and Kafka Connect that it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import decimal
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from operators.language.types.decimals import Decimal
+from operators.language.types.scalars import Date, TimestampNs
+from operators.language.types.schema import RowType
+from service.ingest.formats.enveloped import Enveloped, Line, Opened
+from service.ingest.formats.judge import judge_time, load
+from service.ingest.formats.messages import Progress
+from service.ingest.formats.upsert import Upserted, Upserts
+from service.ingest.rejects import Refusal, shown
+from storage.updates import MIN_TIME
+
+_NULL = b"null"
+_NONE = msgspec.Raw()
+_FIRST_DAY = date(1970, 1, 1)
+_DIGITS = re.compile(r"-?\d{1,5}", re.ASCII)
+_GREATEST_SCALE = 20_000
+"""More than any database has; what it spells is this long."""
+_LONGEST_NUMBER = 200
+_UNITS = {"ts_ns": 1, "ts_us": 1_000, "ts_ms": 1_000_000}
+
+
+class _Times(msgspec.Struct):
+    ts_ns: int | None = None
+    ts_us: int | None = None
+    ts_ms: int | None = None
+
+
+class _Change(_Times):
+    before: msgspec.Raw = _NONE
+    after: msgspec.Raw = _NONE
+    op: str | None = None
+    source: _Times | None = None
+    resolved: msgspec.Raw = _NONE
+    payload: msgspec.Raw = _NONE
+    schema: msgspec.Raw = _NONE
+
+
+_change = msgspec.json.Decoder(_Change).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Debezium(Enveloped):
+    """Reads a topic of Debezium's changes of one table; see messages.Format."""
+
+    def __init__(self, sources: Mapping[str, RowType]) -> None:
+        super().__init__(sources, self._open_message)
+        (row_type,) = sources.values()
+        self._values = _Values(row_type)
+
+    def _open_message(self, value: bytes | None) -> Opened:
+        found = _unwrapped(value)
+        if found is None:
+            return []
+        change, schema = found
+        if change.resolved != _NONE and change.op is None:
+            return Progress(0, MIN_TIME, judge_time(load(bytes(change.resolved)), "resolved", closed=True))
+        wanted: tuple[tuple[str, msgspec.Raw, int], ...]
+        match change.op:
+            case "c" | "r":
+                wanted = (("after", change.after, 1),)
+            case "u":
+                wanted = (("before", change.before, -1), ("after", change.after, 1))
+            case "d":
+                wanted = (("before", change.before, -1),)
+            case "m":
+                return []
+            case _:
+                raise _no_op(change.op)
+        time = _time_of(change)
+        lines = []
+        for name, row, diff in wanted:
+            text = bytes(row)
+            if text in (b"", _NULL):
+                hint = ""
+                if name == "before":
+                    hint = (
+                        "; have the table send its rows as they were (REPLICA IDENTITY FULL), or set the source's key"
+                    )
+                raise Refusal("schema", f"op is {change.op} but {name} is null{hint}")
+            lines.append(Line(self._values.plain(text, schema), diff, time))
+        return lines
+
+
+class DebeziumUpserts(Upserts):
+    """Reads the changes of a table by its key, without what rows were before: `after` is what the row is now.
+
+    A delete names its row by the message's key, or by the key's columns in `before`.
+    """
+
+    def __init__(self, sources: Mapping[str, RowType], key: Sequence[str]) -> None:
+        super().__init__(sources, key)
+        (row_type,) = sources.values()
+        self._values = _Values(row_type)
+
+    def _opened(self, key: bytes | None, value: bytes | None, suspect: bool) -> Upserted | None:
+        found = _unwrapped(value)
+        if found is None or found[0].op == "m":
+            return None
+        change, schema = found
+        time = _time_of(change)
+        match change.op:
+            case "c" | "r" | "u":
+                if bytes(change.after) in (b"", _NULL):
+                    raise Refusal("schema", f"op is {change.op} but after is null")
+                return Upserted(self._values.plain(bytes(change.after), schema), b"", time)
+            case "d":
+                # A key that is not JSON, as of other converters, says nothing.
+                return Upserted(None, self._gone(None if suspect else key, change, schema), time)
+            case _:
+                raise _no_op(change.op)
+
+    def _gone(self, key: bytes | None, change: _Change, schema: bytes) -> bytes:
+        """The columns of the key of a row that is gone."""
+        for text in (key, bytes(change.before)):
+            try:
+                members = _members(text or b"{}")
+                if "payload" in members:
+                    members = _members(members["payload"])
+            except msgspec.DecodeError:
+                continue
+            if all(name in members for name in self._key):
+                row = msgspec.json.encode({name: members[name] for name in self._key})
+                return self._values.plain(row, schema)
+        raise Refusal(
+            "key", f"neither the key nor before has {', '.join(self._key)}, so nobody knows which row is gone"
+        )
+
+
+class _Values:
+    """Makes values of special columns what the json format has."""
+
+    def __init__(self, row_type: RowType) -> None:
+        kinds = (Date, TimestampNs, Decimal)
+        self._special = frozenset(field.name for field in row_type.fields if isinstance(field.type, kinds))
+        self._dates = frozenset(field.name for field in row_type.fields if isinstance(field.type, Date))
+
+    def plain(self, text: bytes, schema: bytes) -> bytes:
+        """A row as the json format has it. Raises Refusal."""
+        if not self._special:
+            return text
+        try:
+            row = _members(text)
+        except msgspec.DecodeError:
+            return text
+        reads = _readers(schema) if schema else {}
+        for name in self._special & row.keys():
+            read = reads.get(name, _day if name in self._dates else None)
+            if read is None or bytes(row[name]) == _NULL:
+                continue
+            given = load(bytes(row[name]))
+            try:
+                row[name] = msgspec.Raw(msgspec.json.encode(read(given)))
+            except (ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
+                found = f"{name} is {shown(given)}, which is not what its type or schema says ({error})"
+                raise Refusal("schema", found) from error
+        return msgspec.json.encode(row)
+
+
+def _unwrapped(value: bytes | None) -> tuple[_Change, bytes] | None:
+    """A change and its schema, b"" for none; None for a message that says nothing. Raises Refusal."""
+    if value is None:
+        return None
+    try:
+        change, schema = _change(value), b""
+        if change.payload != _NONE:
+            schema = bytes(change.schema)
+            if bytes(change.payload) == _NULL:
+                return None
+            change = _change(change.payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _explained(value, error) from error
+    return change, schema
+
+
+def _no_op(op: str | None) -> Refusal:
+    """What is wrong with a change of another kind."""
+    if op is None:
+        return Refusal("decode", "the message has no op, so it is no change of Debezium's")
+    if op == "t":
+        return Refusal("decode", "the table was truncated (op t), which says nothing of its rows")
+    return Refusal("decode", f"op is {shown(op)}, but it should be c, r, u or d")
+
+
+def _time_of(change: _Change) -> bytes | None:
+    """The time of the source's transaction, or of the message."""
+    for times in (change.source, change):
+        for name, unit in _UNITS.items():
+            found = getattr(times, name, None)
+            if found is not None:
+                if not -(2**63) <= found * unit < 2**63:
+                    raise Refusal("overflow", f"the time is {shown(found)} ({name}), which does not fit 64 bits")
+                return b"%d" % (found * unit)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _readers(schema: bytes) -> Mapping[str, Callable[[Any], Any]]:
+    """How the columns that a schema describes are read, by name; those that need nothing are left out. Raises
+    Refusal."""
+    found = {}
+    described = load(schema)
+    for row in _fields(described) if described is not None else ():
+        if row.get("field") in ("before", "after"):
+            for column in _fields(row):
+                name, kind = column.get("field"), column.get("name")
+                if not isinstance(name, str) or not isinstance(kind, str | None):
+                    raise Refusal("decode", f"its schema describes a column by {shown(column)}")
+                read = _reader(kind, column.get("parameters"))
+                if read is not None:
+                    found[name] = read
+    return found
+
+
+def _fields(described: object) -> list[dict[str, Any]]:
+    """The fields of a struct in a schema. Raises Refusal."""
+    fields = described.get("fields") if isinstance(described, dict) else described
+    if fields is None:
+        return []
+    if not isinstance(fields, list) or not all(isinstance(one, dict) for one in fields):
+        raise Refusal("decode", f"its schema has {shown(fields)} where fields should be")
+    return fields
+
+
+def _reader(name: str | None, parameters: object) -> Callable[[Any], Any] | None:
+    match name:
+        case "io.debezium.time.Date" | "org.apache.kafka.connect.data.Date":
+            return _day
+        case "io.debezium.time.Timestamp" | "org.apache.kafka.connect.data.Timestamp":
+            return lambda value: _integer(value) * 1_000_000
+        case "io.debezium.time.MicroTimestamp":
+            return lambda value: _integer(value) * 1_000
+        case "org.apache.kafka.connect.data.Decimal":
+            return lambda value: _decimal(value, _scale_of(parameters))
+        case "io.debezium.data.VariableScaleDecimal":
+            return lambda value: _decimal(value["value"], _scale(_integer(value["scale"])))
+    return None
+
+
+def _scale_of(parameters: object) -> int:
+    """The scale of a decimal that a schema's parameters say; 0 where there are none."""
+    if parameters is None:
+        return 0
+    if not isinstance(parameters, dict):
+        raise TypeError(f"its schema's parameters are {shown(parameters)}")
+    return _scale(parameters.get("scale", 0))
+
+
+def _scale(given: object) -> int:
+    if isinstance(given, str) and _DIGITS.fullmatch(given):
+        given = int(given)
+    if isinstance(given, bool) or not isinstance(given, int) or abs(given) > _GREATEST_SCALE:
+        raise ValueError(f"its scale is {shown(given)}, not an integer of at most {_GREATEST_SCALE}")
+    return given
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("it should be an integer")
+    return value
+
+
+def _day(value: Any) -> Any:
+    """A date from days since 1970; a text is left as it is."""
+    return value if isinstance(value, str) else (_FIRST_DAY + timedelta(days=_integer(value))).isoformat()
+
+
+def _decimal(value: Any, scale: int) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_NUMBER:
+        raise ValueError(f"it should be base64 of at most {_LONGEST_NUMBER} characters")
+    number = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
+    return f"{decimal.Decimal(f'{number}e{-scale}'):f}"
+
+
+def _explained(value: bytes, error: Exception) -> Refusal:
+    try:
+        found = load(value)
+    except Refusal as refusal:
+        return refusal
+    return Refusal("decode", f"the message is {shown(found)}, which is no change of Debezium's ({error})")

@@ -1,0 +1,95 @@
+"""Envelopes: formats whose messages hold rows in JSON inside of something else.
+
+A format of this kind says which rows a message has, as the text that they came as, with time and diff; each becomes a
+line of the json format, whose kernel reads all lines of a batch at once and whose judge says what is wrong with one. A
+message enters whole or not at all.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from operators.language.types.schema import RowType
+from service.ingest.formats.json_lines import JsonLines
+from service.ingest.formats.judge import load
+from service.ingest.formats.messages import Ints, Parsed, Progress, Refused
+from service.ingest.formats.sieve import doubtful
+from service.ingest.rejects import Refusal
+from storage.strings.string_heap import Heap
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row: its JSON, its diff, its time in JSON (None: not sent), the JSON of the source's name (None: the only
+    one)."""
+
+    row: bytes
+    diff: int
+    time: bytes | None = None
+    source: bytes | None = None
+
+    def encode(self) -> bytes:
+        """As a line of the json format."""
+        head = b"{" if self.source is None else b'{"input":%b,' % self.source
+        time = b"" if self.time is None else b',"time":%b' % self.time
+        return b'%b"data":%b%b,"diff":%d}' % (head, self.row, time, self.diff)
+
+
+Opened = Sequence[Line] | Progress
+
+
+class Enveloped:
+    """Reads a topic of such messages; see messages.Format. open_message: what a message has; raises Refusal.
+
+    It sees no message that a fast parser reads otherwise than the judge does (sieve.py).
+    """
+
+    def __init__(self, sources: Mapping[str, RowType], open_message: Callable[[bytes | None], Opened]) -> None:
+        self._only = next(iter(sources)) if len(sources) == 1 else None
+        self._lines, self._open = JsonLines(sources), open_message
+
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
+        """Decode a batch of messages. O(bytes), and some Python for each message."""
+        lines: list[bytes] = []
+        owners: list[int] = []
+        progress: list[Progress] = []
+        refused: dict[int, Refused] = {}
+        suspects = doubtful(values).tolist()
+        for message, (value, suspect) in enumerate(zip(values.to_pylist(), suspects, strict=True)):
+            try:
+                if suspect:
+                    load(value)
+                opened = self._open(value)
+            except Refusal as refusal:
+                source = refusal.source or self._only
+                refused[message] = Refused(message, refusal.reason, refusal.detail, source)
+                continue
+            if isinstance(opened, Progress):
+                progress.append(Progress(message, opened.lower, opened.upper, opened.counts))
+                continue
+            for line in opened:
+                lines.append(line.encode())
+                owners.append(message)
+        parsed = self._lines.decode(pa.array(lines, pa.large_binary()), heap)
+        owner = np.array(owners, np.int64)
+        for one in parsed.refused:
+            at = owners[one.message]
+            refused.setdefault(at, Refused(at, one.reason, one.detail, one.source))
+        owned = owner[parsed.message] if len(owner) else parsed.message
+        return _without(parsed, owned, progress, refused)
+
+
+def _without(parsed: Parsed, message: Ints, progress: Sequence[Progress], refused: dict[int, Refused]) -> Parsed:
+    """The updates of messages that were not refused."""
+    keep = ~np.isin(message, np.array(sorted(refused), np.int64))
+    words = {name: rows[keep[parsed.source == k]] for k, (name, rows) in enumerate(parsed.words.items())}
+    columns = (column[keep] for column in (parsed.source, message, parsed.time, parsed.diff))
+    source, message, time, diff = columns
+    return Parsed(parsed.names, source, message, time, diff, words, progress, list(_in_order(refused)))
+
+
+def _in_order(refused: Mapping[int, Refused]) -> Iterator[Refused]:
+    for message in sorted(refused):
+        yield refused[message]

@@ -1,0 +1,75 @@
+"""The insert_delete format: `{"insert":row}` or `{"delete":row}`, one or an array of them a message (Feldera's).
+
+A row is an object by name or an array in column order. `time` and, in a topic of several sources, `input` may stand
+beside it. Progress is `{"resolved":"<ns>"}`.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from operators.language.types.schema import RowType
+from service.ingest.formats.enveloped import Enveloped, Line, Opened
+from service.ingest.formats.judge import judge_time, load
+from service.ingest.formats.messages import Progress
+from service.ingest.rejects import Refusal, shown
+from storage.updates import MIN_TIME
+
+_NONE = msgspec.Raw()
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True):
+    insert: msgspec.Raw = _NONE
+    delete: msgspec.Raw = _NONE
+    time: msgspec.Raw = _NONE
+    input: msgspec.Raw = _NONE
+    resolved: msgspec.Raw = _NONE
+
+
+_one = msgspec.json.Decoder(_Event).decode
+_many = msgspec.json.Decoder(list[_Event]).decode
+
+
+class InsertDelete(Enveloped):
+    """Reads a topic of inserts and deletes; see messages.Format."""
+
+    def __init__(self, sources: Mapping[str, RowType]) -> None:
+        super().__init__(sources, _open)
+
+
+def _open(value: bytes | None) -> Opened:
+    try:
+        if value is None:
+            raise Refusal("decode", "the message is empty: it has no value")
+        if value.lstrip()[:1] == b"[":
+            return [_line(event) for event in _many(value)]
+        event = _one(value)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _explained(value, error) from error
+    if event.resolved != _NONE:
+        if (event.insert, event.delete) != (_NONE, _NONE):
+            raise Refusal("decode", "the message is progress and an update; send them one after the other")
+        return Progress(0, MIN_TIME, judge_time(load(bytes(event.resolved)), "resolved", closed=True))
+    return [_line(event)]
+
+
+def _line(event: _Event) -> Line:
+    given = [(row, diff) for row, diff in ((event.insert, 1), (event.delete, -1)) if row != _NONE]
+    if len(given) != 1:
+        found = "both insert and delete" if given else "neither insert nor delete"
+        raise Refusal("decode", f"an event has {found}; it should have one of them")
+    (row, diff) = given[0]
+    return Line(bytes(row), diff, _or_none(event.time), _or_none(event.input))
+
+
+def _or_none(raw: msgspec.Raw) -> bytes | None:
+    return None if raw == _NONE else bytes(raw)
+
+
+def _explained(value: bytes | None, error: Exception) -> Refusal:
+    """What is wrong with a message that is no event: not JSON at all, or something else."""
+    try:
+        found = load(value)
+    except Refusal as refusal:
+        return refusal
+    return Refusal("decode", f"the message is {shown(found)}, but it should be an insert or a delete ({error})")

@@ -1,0 +1,265 @@
+"""The scanner: hands a batch of messages to a kernel and turns the columns it fills into rows of words.
+
+A topic's scanner knows the names and kinds of its sources' columns. What the kernel does not take whole, and every
+topic with a column type that the kernel does not know, goes to the judge. A column whose values are no single word has
+numbers for cells: of its values in the batch, as words (`_Values`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.language.types.decimals import Decimal
+from operators.language.types.parts import Composed, words_of
+from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, Values
+from operators.language.types.schema import Field, RowType
+from operators.language.types.texts import String
+from service.ingest.formats.judge import Judged
+from service.ingest.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
+from service.ingest.formats.sieve import bytes_of
+from service.ingest.rejects import Refusal
+from service.kernels.json_texts import copy_spans
+from service.kernels.json_values import (
+    BOOL,
+    CELLS,
+    DATE,
+    DECIMAL,
+    DIFF,
+    FLOAT64,
+    INT64,
+    MESSAGE,
+    SOURCE,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+)
+from storage.strings.string_heap import Heap
+
+_KINDS: dict[type[Type], int] = {
+    Int64: INT64,
+    Bool: BOOL,
+    Float64: FLOAT64,
+    Date: DATE,
+    TimestampNs: TIMESTAMP,
+    String: TEXT,
+    Decimal: DECIMAL,
+}
+_MOST_COLUMNS = 62
+_CHUNK_BYTES = 1 << 26
+
+Bools = npt.NDArray[np.bool_]
+Verdict = Iterable[Judged] | Progress
+"""What the judge makes of a message: updates or progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Updates as a kernel writes them. out: int64[n, CELLS + columns]; nulls: bool[n, columns]."""
+
+    out: Ints
+    nulls: Bools
+
+    @staticmethod
+    def room(capacity: int, columns: int) -> "Scanned":
+        """Room to be filled; memory that is never written is never resident."""
+        return Scanned(np.empty((capacity, CELLS + columns), np.int64), np.empty((capacity, columns), np.bool_))
+
+    @staticmethod
+    def concat(parts: Sequence["Scanned"]) -> "Scanned":
+        """All updates of the parts in message order; each part is in that order and no message is in two parts."""
+        if len(parts) == 1:
+            return parts[0]
+        out = np.concatenate([part.out for part in parts])
+        nulls = np.concatenate([part.nulls for part in parts])
+        order = np.argsort(out[:, MESSAGE], kind="stable")
+        return Scanned(out[order], nulls[order])
+
+
+class _Values:
+    """The values of one composed column in a batch, as words int64[n, its type's]; cells number them."""
+
+    def __init__(self, kind: Composed, heap: Heap | None) -> None:
+        self._kind, self._heap = kind, heap
+        self._parts: list[Ints] = []
+        self._count = 0
+
+    def add_spans(self, text: Ints, spans: Ints) -> Ints:
+        """Add the values that a kernel has scanned; returns their cells."""
+        offsets, data = copy_spans(text, spans)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        values = pa.LargeStringArray.from_buffers(len(spans), *buffers[1:])
+        if isinstance(self._kind, Decimal):
+            # Their digits were counted. What is null or empty was no value.
+            values = pc.if_else(pc.equal(pc.binary_length(values), 0), "0", values).cast(self._kind.arrow)
+        return self._add(self._kind.to_words(values, self._heap))
+
+    def add_python(self, values: Sequence[Any]) -> Ints:
+        """Add values that the judge has found legal; returns their cells."""
+        return self._add(words_of(self._kind.kinds, self._kind.split_python(values), len(values), self._heap))
+
+    def words(self, cells: Ints) -> Ints:
+        """The words of the values with these cells."""
+        parts = self._parts or [np.zeros((1, self._kind.words), np.int64)]
+        whole: Ints = np.concatenate(parts)[cells]
+        return whole
+
+    def _add(self, words: Ints) -> Ints:
+        cells = np.arange(self._count, self._count + len(words), dtype=np.int64)
+        self._parts.append(words)
+        self._count += len(words)
+        return cells
+
+
+_Columns = dict[tuple[int, int], _Values]
+"""The composed columns, by the number of their source and their own in it."""
+
+
+class Scanner:
+    """Decodes the messages of one topic: `kernel` for the good ones, `judge` for what it leaves.
+
+    kernel: (text, starts, pool, names, first, columns, out, doubles, nulls, good) -> number of updates. judge: (value)
+    -> verdict, raises Refusal. envelope: the members of the envelope, the first names that the kernel is given.
+    least_bytes: no update with one column has fewer bytes; 0 where a message is one update.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, RowType],
+        envelope: Sequence[bytes],
+        kernel: Callable[..., int],
+        judge: Callable[[bytes | None], Verdict],
+        least_bytes: int,
+    ) -> None:
+        self._sources = dict(sources)
+        self._numbers = {name: number for number, name in enumerate(self._sources)}
+        fields = [field for row_type in self._sources.values() for field in row_type.fields]
+        widths = [len(row_type.fields) for row_type in self._sources.values()]
+        pool = [*envelope, *(name.encode() for name in self._sources), *(field.name.encode() for field in fields)]
+        self._pool = np.frombuffer(b"".join(pool), np.uint8)
+        self._pool_names = np.cumsum([0, *map(len, pool)], dtype=np.int64)
+        self._first = np.cumsum([0, *widths], dtype=np.int64)
+        self._kinds = np.array([_about(field) for field in fields], np.int64).reshape(-1, 4)
+        self._composed = {
+            (number, c): field.type
+            for number, row_type in enumerate(self._sources.values())
+            for c, field in enumerate(row_type.fields)
+            if isinstance(field.type, Composed)
+        }
+        self._columns = max(widths)
+        self._scans = self._columns <= _MOST_COLUMNS and all(type(field.type) in _KINDS for field in fields)
+        self._kernel, self._judge, self._least_bytes = kernel, judge, least_bytes
+
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
+        """Decode a batch; heap: takes the contents of long texts.
+
+        O(bytes); some 50 times slower for messages that the kernel leaves to the judge.
+        """
+        columns = {place: _Values(kind, heap) for place, kind in self._composed.items()}
+        good = np.zeros(len(values), np.bool_)
+        # A null may have bytes below it, which the kernel must not see.
+        visible = pc.fill_null(values, b"") if values.null_count else values
+        scanned = list(self._scan(visible, good, columns)) if self._scans else []
+        judged, progress, refused = self._judge_all(values, np.flatnonzero(~good), columns)
+        whole = Scanned.concat([*scanned, judged] if len(judged.out) or not scanned else scanned)
+        source, message, time, diff = (np.ascontiguousarray(whole.out[:, c]) for c in (SOURCE, MESSAGE, TIME, DIFF))
+        words: dict[str, Ints] = {}
+        for name, number in self._numbers.items():
+            mine = source == number if len(self._sources) > 1 else slice(None)
+            own = {c: found for (of, c), found in columns.items() if of == number}
+            words[name] = _encode(self._sources[name], whole.out[mine, CELLS:], whole.nulls[mine], own)
+        return Parsed(tuple(self._sources), source, message, time, diff, words, progress, refused)
+
+    def _scan(self, values: pa.LargeBinaryArray, good: Bools, columns: _Columns) -> Iterator[Scanned]:
+        """Scan in chunks, so that room for the most updates that fit in the bytes stays small."""
+        text, starts = bytes_of(values)
+        begin = 0
+        while begin < len(values):
+            stop = int(np.searchsorted(starts, starts[begin] + _CHUNK_BYTES, "right")) - 1
+            stop = min(max(stop, begin + 1), len(values))
+            capacity = stop - begin + 1
+            if self._least_bytes:
+                capacity += int(starts[stop] - starts[begin]) // self._least_bytes
+            room = Scanned.room(capacity, self._columns)
+            names = (self._pool, self._pool_names, self._first, self._kinds)
+            outputs = (room.out, room.out.view(np.float64), room.nulls, good[begin:stop])
+            count = self._kernel(text, starts[begin : stop + 1], *names, *outputs)
+            out = room.out[:count].copy()
+            out[:, MESSAGE] += begin
+            for (number, c), found in columns.items():
+                mine = np.flatnonzero(out[:, SOURCE] == number)
+                out[mine, CELLS + c] = found.add_spans(text, out[mine, CELLS + c])
+            yield Scanned(out, room.nulls[:count].copy())
+            begin = stop
+
+    def _judge_all(
+        self, values: pa.LargeBinaryArray, left: Ints, columns: _Columns
+    ) -> tuple[Scanned, list[Progress], list[Refused]]:
+        """Judge the messages at `left`, one by one."""
+        rows: list[tuple[int, Judged]] = []
+        progress: list[Progress] = []
+        refused: list[Refused] = []
+        only = next(iter(self._sources)) if len(self._sources) == 1 else None
+        for message in left.tolist():
+            try:
+                verdict = self._judge(values[message].as_py())
+            except Refusal as refusal:
+                refused.append(Refused(message, refusal.reason, refusal.detail, refusal.source or only))
+                continue
+            if isinstance(verdict, Progress):
+                progress.append(Progress(message, verdict.lower, verdict.upper, verdict.counts))
+            else:
+                rows.extend((message, update) for update in verdict)
+        room = Scanned.room(len(rows), self._columns)
+        for k, (message, update) in enumerate(rows):
+            time = NO_TIME if update.time is None else update.time
+            number = self._numbers[update.source]
+            plain = [0 if cell is None or (number, c) in columns else cell for c, cell in enumerate(update.cells)]
+            room.out[k, : CELLS + len(plain)] = [number, message, time, update.diff, *plain]
+            room.nulls[k, : len(plain)] = [cell is None for cell in update.cells]
+        for (number, c), found in columns.items():
+            mine = [k for k, (_, update) in enumerate(rows) if self._numbers[update.source] == number]
+            given = [(k, cell) for k in mine if (cell := rows[k][1].cells[c]) is not None]
+            if given:
+                room.out[[k for k, _ in given], CELLS + c] = found.add_python([cell for _, cell in given])
+        return room, progress, refused
+
+
+def _about(field: Field) -> tuple[int, bool, int, int]:
+    """What the kernel is told of a column."""
+    kind = field.type
+    whole, fraction = (kind.precision - kind.scale, kind.scale) if isinstance(kind, Decimal) else (0, 0)
+    return _KINDS.get(type(kind), -1), field.nullable, whole, fraction
+
+
+def _encode(row_type: RowType, cells: Ints, nulls: Bools, composed: Mapping[int, _Values]) -> Ints:
+    """Cells as words: int64[n, width]."""
+    words = np.zeros((len(cells), row_type.width), np.int64)
+    for c, field in enumerate(row_type.fields):
+        own = words[:, field.offset : field.offset + field.words]
+        if c not in composed:
+            own[:] = field.encode(_values(field, cells[:, c], nulls[:, c]))
+            continue
+        present = np.flatnonzero(~nulls[:, c])
+        own[present, int(field.nullable) :] = composed[c].words(cells[present, c])
+        if field.nullable:
+            own[:, 0] = ~nulls[:, c]
+    return words
+
+
+def _values(field: Field, cells: Ints, nulls: Bools) -> "pa.Array | Values":
+    cells = np.ascontiguousarray(cells)
+    values: Values = cells
+    if isinstance(field.type, Float64):
+        values = cells.view(np.float64)
+    elif isinstance(field.type, Bool):
+        values = cells != 0
+    if not field.nullable:
+        return values
+    if isinstance(field.type, Date):
+        return pa.array(values.astype(np.int32), mask=nulls).cast(pa.date32())
+    return pa.array(values, mask=nulls)

@@ -1,0 +1,99 @@
+"""Times ahead: messages whose times no clock can have reached, which the door refuses whole.
+
+With an event clock a producer's word moves the frontier, so a single time far in the future makes every later update of
+all producers late. A message is therefore held against the broker's time of its own record: an update or a promise may
+be ahead of it by the source's `max_ahead`, not more. The same pass discards what an operator no longer wants
+(`vernier up --discard-after`). A pure function of the log, so that every replay refuses the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from service.codec.instants import format_instant
+from service.ingest.formats.messages import NO_TIME, Parsed, Refused
+from service.ingest.records import Messages
+from service.ingest.watermarks import NS_PER_MS
+from storage.updates import CLOSED
+
+Ints = npt.NDArray[np.int64]
+
+
+class Discard(msgspec.Struct, frozen=True):
+    """What an operator has given up: of each partition, the messages before offset `until` that have an update or a
+    promise at or after the data time `after`. As long as it is in the door's state, the same is not done again."""
+
+    after: int
+    until: dict[str, dict[str, int]]
+
+
+def refuse_ahead(
+    messages: Messages, parsed: Parsed, time: Ints, max_ahead_ns: int | None, discard: Discard | None
+) -> list[Refused]:
+    """The messages with a time too far ahead, or discarded. time: int64[n], the updates' data times, NO_TIME where the
+    clock does not look at them. O(updates + promises).
+
+    Promises that nothing at all follows (CLOSED) are meant, whatever the clock says; they can be discarded.
+    """
+    found: dict[int, Refused] = {}
+    # A record without a broker's time (0) has nothing to be held against.
+    now = messages.ms * NS_PER_MS
+    if max_ahead_ns is not None:
+        limit = np.where(now > 0, np.minimum(now, CLOSED - max_ahead_ns) + max_ahead_ns, CLOSED)
+        for message, at, what in _beyond(parsed, time, limit, strict=True):
+            if at != CLOSED:
+                broker = format_instant(int(now[message]))
+                detail = (
+                    f"{what} {at}, more than max_ahead, {max_ahead_ns / 1e9:g} s, ahead of the broker's time {broker}"
+                )
+                found.setdefault(message, Refused(message, "future", detail, _source(parsed, message)))
+    if discard is not None and messages.topic in discard.until:
+        known = discard.until[messages.topic]
+        limit = np.full(len(messages), CLOSED, np.int64)
+        for partition, run in messages.runs():
+            old = messages.offset[run] < known.get(str(partition), 0)
+            limit[run] = np.where(old, discard.after, CLOSED)
+        for message, at, what in _beyond(parsed, time, limit, strict=False):
+            if limit[message] != CLOSED:
+                detail = f"{what} {at}, and what is at or after {discard.after} was discarded by an operator"
+                found.setdefault(message, Refused(message, "future", detail, _source(parsed, message)))
+    return list(found.values())
+
+
+def _beyond(parsed: Parsed, time: Ints, limit: Ints, *, strict: bool) -> list[tuple[int, int, str]]:
+    """(message, time, what it is) of the first update of each message, and of each promise, beyond its limit."""
+    own = limit[parsed.message]
+    far = np.flatnonzero((time != NO_TIME) & ((time > own) if strict else (time >= own)))
+    found = []
+    if len(far):
+        first = np.unique(parsed.message[far], return_index=True)[1]
+        found = [(int(parsed.message[i]), int(time[i]), "an update is at") for i in far[first].tolist()]
+    for entry in parsed.progress:
+        bound = int(limit[entry.message])
+        if entry.upper > bound if strict else entry.upper >= bound:
+            found.append((entry.message, entry.upper, "it promises that nothing follows before"))
+    return found
+
+
+def _source(parsed: Parsed, message: int) -> str | None:
+    """The source of a message's first update; of a promise, which is all sources', only where there is one."""
+    at = int(np.searchsorted(parsed.message, message))
+    if at < len(parsed.message) and parsed.message[at] == message:
+        return parsed.names[int(parsed.source[at])]
+    return parsed.names[0] if len(parsed.names) == 1 else None
+
+
+def discarding(after: int, ends: Mapping[str, Mapping[int, int]]) -> Discard:
+    """What is in the topics now, as far as it is at or after a data time."""
+    return Discard(after, {topic: {str(one): end for one, end in own.items()} for topic, own in ends.items()})
+
+
+def discarded(door: Mapping[str, Any]) -> int | None:
+    """The data time after which an operator has discarded what was in the topics, by the door's state in a manifest."""
+    found = door.get("discard")
+    return None if found is None else int(found["after"])

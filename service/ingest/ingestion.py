@@ -1,0 +1,480 @@
+"""The door: Kafka messages in, updates of an epoch out, in three pure steps.
+
+1. `decode`, on each worker alone: messages become updates, and facts about their partitions.
+2. `advance`, the same on all workers: everybody's facts and the door's state give the new input frontier.
+3. `admit`, on each worker alone: updates before the frontier enter; those at or behind it are held; late ones and
+   what could not be decoded become dead letters.
+
+No step reads a clock, a file or the network, so that an attempt which is repeated gives the same. The door's state is
+JSON in the manifest, constant in size for each partition but for counts that are not met yet. Rules: docs/messages.md.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.language.types.schema import RowType
+from service.ingest.config import DoorConfig, SourceConfig, by_topic
+from service.ingest.deduplication import Copies, Counted, pack
+from service.ingest.formats import make_format
+from service.ingest.formats.apart import decode_apart
+from service.ingest.formats.messages import NO_TIME, Parsed, Refused
+from service.ingest.formats.upsert import Upserts
+from service.ingest.future_times import Discard, refuse_ahead
+from service.ingest.lateness import Gate
+from service.ingest.partition_report import Batch, Merged, drop_copies, facts_of, held_marks, merge_facts
+from service.ingest.quarantine import convict
+from service.ingest.records import Messages, Offsets, sort_messages
+from service.ingest.rejects import DeadLetter, clipped
+from service.ingest.stash import Held
+from service.ingest.watermarks import NS_PER_MS, PartitionClock, advance_arrival, advance_event, count_updates, stamp
+from storage.strings.string_heap import Heap
+from storage.updates import MIN_TIME, Updates
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Poisoned = Mapping[tuple[str, int, int], str]
+"""Messages by topic, partition and offset that cannot be decoded, and what they do to whoever tries."""
+
+
+class DoorState(msgspec.Struct, frozen=True):
+    """What the door remembers between epochs: the input frontier and a clock for each partition of each input topic.
+
+    discard: what an operator has given up of the topics.
+    """
+
+    frontier: int = MIN_TIME
+    topics: dict[str, dict[str, PartitionClock]] = {}
+    discard: Discard | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What `decode` made of a worker's rows. facts: JSON for the other workers; repeated: rows that were not new."""
+
+    facts: dict[str, Any]
+    batches: Sequence[Batch]
+    repeated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The step from one frontier to the next. before, state: the door's states as JSON; lower, upper: their frontiers.
+
+    offsets: the next offsets of the partitions that had records. frontiers: by topic and partition, None for one that
+    gives way. copies: by topic and partition, for those that are counted. updates: by topic, how many came, on
+    all workers.
+    """
+
+    before: dict[str, Any]
+    state: dict[str, Any]
+    lower: int
+    upper: int
+    offsets: dict[str, dict[str, int]]
+    frontiers: dict[str, dict[str, int | None]]
+    copies: dict[str, dict[int, Copies]]
+    updates: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An epoch's input on one worker. inputs: every source's updates with lower <= time < upper. held: every source's
+    batches that still wait. received: broker ms and how many of the entering updates came with it. counters: see
+    `Door.admit`."""
+
+    inputs: dict[str, Updates]
+    held: dict[str, list[Held]]
+    dead: list[DeadLetter]
+    counters: dict[str, Counter[str]]
+    received: tuple[Ints, Ints]
+
+
+class Door:
+    """The three steps for one program's sources. Immutable; made from its arguments in every worker."""
+
+    def __init__(self, sources: Mapping[str, RowType], config: DoorConfig) -> None:
+        """Raises SourceMisfit when settings and program, or the sources of one topic, do not fit together."""
+        self._sources, self._config = dict(sources), config
+        self._topics = by_topic(sources, config)
+        self._formats = {
+            topic: make_format(
+                config.sources[names[0]].format,
+                {name: sources[name] for name in names},
+                config.sources[names[0]].schemas,
+                config.sources[names[0]].key,
+                config.max_decoded_bytes,
+            )
+            for topic, names in self._topics.items()
+        }
+
+    def decode(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        offsets: Offsets,
+        state: Mapping[str, Any],
+        held: Mapping[str, Sequence[Held]],
+        heap: Heap | None = None,
+        poisoned: Poisoned = {},  # noqa: B006  (never changed)
+    ) -> Decoded:
+        """Decode rows with columns key, value, topic, partition, offset, timestamp and, if any, headers.
+
+        offsets: the next ones of the newest manifest; rows before them are skipped. state, held: what that manifest has
+        of the door and of this worker's held updates. heap: takes the contents of long texts. poisoned: messages that
+        are not looked at, and why. Never raises for what messages hold. O(bytes).
+        """
+        messages, repeated = sort_messages(batches, offsets)
+        before = msgspec.convert(dict(state), DoorState)
+        discard = None if before.discard is msgspec.UNSET else before.discard
+        decoded = [self._in_time(self._decode_topic(part, heap, poisoned), discard) for part in messages]
+        counted = self._counted(before)
+        partitions = {batch.messages.topic: facts_of(batch, counted.get(batch.messages.topic, {})) for batch in decoded}
+        marks = {
+            topic: {str(partition): self._marks(topic, partition, own, held) for partition, own in counts.items()}
+            for topic, counts in counted.items()
+        }
+        return Decoded({"partitions": partitions, "held": marks}, decoded, repeated)
+
+    def quarantine(
+        self, batches: Iterable[pa.RecordBatch], offsets: Offsets, known: Poisoned, seconds: float
+    ) -> dict[tuple[str, int, int], str]:
+        """The messages, beside the known ones, that kill or hang whoever decodes them (service/ingest/quarantine.py).
+
+        seconds: of processor time that one may take. Raises QuarantineBroken.
+        """
+        found = {}
+        for messages in sort_messages(batches, offsets)[0]:
+            for at, how in convict(len(messages), *self._trials(messages, known), seconds).items():
+                found[messages.topic, int(messages.partition[at]), int(messages.offset[at])] = how
+        return found
+
+    def _trials(self, messages: Messages, known: Poisoned) -> tuple[Callable[[int, int], None], Callable[[], None]]:
+        """Decodes a part of the messages, and an empty message, to see what that does."""
+
+        def decode(start: int, stop: int) -> None:
+            facts_of(self._decode_topic(messages.part(start, stop), Heap(), known), {})
+
+        def control() -> None:
+            values = pa.array([b""], messages.values.type)
+            self._decode_topic(
+                replace(messages.part(0, 1), values=values, keys=pa.nulls(1, messages.keys.type)), Heap()
+            )
+
+        return decode, control
+
+    def _marks(self, topic: str, partition: int, counted: Counted, held: Mapping[str, Sequence[Held]]) -> str:
+        """The marks of this worker's held updates of a counted partition."""
+        names = self._topics[topic]
+        return pack(
+            np.concatenate([held_marks(name, held.get(name, ()), partition, counted.complete) for name in names])
+        )
+
+    def _counted(self, state: DoorState) -> dict[str, dict[int, Counted]]:
+        """The counted partitions of each topic that has any."""
+        counted = {
+            topic: {
+                int(partition): clock.counted
+                for partition, clock in state.topics.get(topic, {}).items()
+                if clock.counted is not None
+            }
+            for topic in self._topics
+        }
+        return {topic: own for topic, own in counted.items() if own}
+
+    def _decode_topic(self, messages: Messages, heap: Heap | None, poisoned: Poisoned = {}) -> Batch:  # noqa: B006
+        topic = messages.topic
+        if topic == self._config.heartbeat_topic:
+            return Batch(messages, None, ())
+        if topic not in self._topics:
+            detail = f"no source reads topic {topic}"
+            return Batch(messages, None, [Refused(m, "unknown_source", detail, None) for m in range(len(messages))])
+        unread = self._unread(messages, poisoned)
+        values, keys = messages.values, messages.keys
+        if unread:
+            # The rest keeps its numbers: these are decoded as empty ones, of which nothing is taken.
+            hidden = np.zeros(len(messages), np.bool_)
+            hidden[list(unread)] = True
+            values, keys = (pc.if_else(pa.array(hidden), pa.scalar(None, one.type), one) for one in (values, keys))
+        reader, only = self._formats[topic], self._only_source(topic)
+        parsed = _except(decode_apart(reader, values, keys, only, heap), unread)
+        refused = [*unread.values(), *parsed.refused]
+        parsed, found = _within(parsed, self._config.diff_range)
+        refused += found
+        if isinstance(reader, Upserts):
+            parsed = self._placed(parsed, messages)
+        if self._clock(topic).clock == "event":
+            parsed, found = _without_timeless(parsed)
+            refused += found
+        return Batch(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
+
+    def _in_time(self, batch: Batch, discard: Discard | None) -> Batch:
+        """A batch without the messages that have times too far ahead."""
+        messages, parsed = batch.messages, batch.parsed
+        if parsed is None:
+            return batch
+        config = self._clock(messages.topic)
+        if config.clock == "event":
+            found = refuse_ahead(messages, parsed, parsed.time, config.max_ahead_ns, discard)
+        elif discard is not None:
+            # Progress says nothing to this clock.
+            own = replace(parsed, progress=())
+            found = refuse_ahead(messages, own, messages.ms[parsed.message] * NS_PER_MS, None, discard)
+        else:
+            return batch
+        if not found:
+            return batch
+        refused = sorted([*batch.refused, *found], key=lambda refusal: refusal.message)
+        return Batch(messages, _except(parsed, {refusal.message for refusal in found}), refused)
+
+    def _unread(self, messages: Messages, poisoned: Poisoned) -> dict[int, Refused]:
+        """The messages that no format gets to see, by number."""
+        sizes = pc.fill_null(pc.binary_length(messages.values), 0).to_numpy()
+        limit, only = self._config.max_message_bytes, self._only_source(messages.topic)
+        unread = {
+            m: Refused(m, "decode", f"the message has {sizes[m]} bytes, more than max_message_bytes, {limit}", only)
+            for m in np.flatnonzero(sizes > limit).tolist()
+        }
+        for (topic, partition, offset), how in poisoned.items():
+            if topic == messages.topic:
+                here = np.flatnonzero((messages.partition == partition) & (messages.offset == offset))
+                detail = f"decoding it failed in a process of its own, more than once, which {how}"
+                unread |= {m: Refused(m, "poison", detail, only) for m in here.tolist()}
+        return unread
+
+    def _placed(self, parsed: Parsed, messages: Messages) -> Parsed:
+        """Upserts that know where they stand in their log, and, with an event clock, their record's time."""
+        diff = parsed.diff * (messages.offset[parsed.message] + 1)
+        time = parsed.time
+        if self._clock(messages.topic).clock == "event":
+            time = np.where(time == NO_TIME, messages.ms[parsed.message] * NS_PER_MS, time)
+        return replace(parsed, diff=diff, time=time)
+
+    def advance(self, state: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> Advanced:
+        """The new state and frontier from every worker's facts, in any order. Raises PartitionTwice.
+
+        The input frontier is the meet over the partitions of all sources but those that give way, and never goes back.
+        """
+        before = msgspec.convert(dict(state), DoorState)
+        merged = merge_facts(facts)
+        now_ms = max((fact.ms for own in merged.fresh.values() for fact in own.values()), default=None)
+        offsets = {
+            topic: {str(partition): fact.next for partition, fact in sorted(own.items())}
+            for topic, own in sorted(merged.fresh.items())
+        }
+        clocks, copies = before.topics, {}
+        if now_ms is not None:
+            both = {topic: self._advance_topic(topic, before, merged, now_ms) for topic in self._topics}
+            clocks = {topic: own for topic, (own, _) in both.items()}
+            copies = {topic: own for topic, (_, own) in both.items()}
+        reached = [clock.frontier for own in clocks.values() for clock in own.values() if not clock.idle]
+        after = DoorState(max(before.frontier, min(reached, default=before.frontier)), clocks, before.discard)
+        frontiers = {
+            topic: {partition: None if clock.idle else clock.frontier for partition, clock in own.items()}
+            for topic, own in clocks.items()
+        }
+        as_json: dict[str, Any] = msgspec.to_builtins(after)
+        updates = {topic: sum(fact.updates for fact in own.values()) for topic, own in merged.fresh.items()}
+        return Advanced(dict(state), as_json, before.frontier, after.frontier, offsets, frontiers, copies, updates)
+
+    def _advance_topic(
+        self, topic: str, before: DoorState, merged: Merged, now_ms: int
+    ) -> tuple[dict[str, PartitionClock], dict[int, Copies]]:
+        """The clocks of a topic's partitions after the epoch, and the second copies of those that are counted."""
+        config, known = self._clock(topic), before.topics.get(topic, {})
+        facts, held = merged.fresh.get(topic, {}), merged.held.get(topic, {})
+        clocks, copies = {}, {}
+        for partition in sorted({*range(self._config.partitions.get(topic, 1)), *map(int, known), *facts}):
+            clock = known.get(str(partition)) or PartitionClock(active_ms=now_ms)
+            fact = facts.get(partition)
+            if config.clock == "arrival":
+                clocks[str(partition)] = advance_arrival(clock, fact, now_ms, self._config.slack_ms)
+                continue
+            clock, found = count_updates(clock, fact, held.get(partition, ()), before.frontier)
+            if found is not None:
+                copies[partition] = found
+            clocks[str(partition)] = advance_event(clock, fact, now_ms, config.lateness_ns, config.idle_timeout_ms)
+        return clocks, copies
+
+    def admit(self, decoded: Decoded, held: Mapping[str, Sequence[Held]], step: Advanced) -> Admitted:
+        """The updates of [lower, upper), what waits on, and the dead letters.
+
+        counters, by source (or topic, where no source is known): `insert` and `delete` updates decoded, `bytes` of
+        messages, `copies` of counted updates that were dropped, `late_reject` and `late_advance` updates, `skewed`
+        arrivals moved up to the frontier, `delay_ms` of the newest update by its own clock, `held` and `released`
+        updates, `error_<reason>` messages.
+        """
+        counters: dict[str, Counter[str]] = {name: Counter() for name in self._sources}
+        gates = {
+            name: Gate(name, row_type.width, self._config.sources[name], step.lower, step.upper, counters[name])
+            for name, row_type in self._sources.items()
+        }
+        dead: list[DeadLetter] = []
+        before = msgspec.convert(step.before, DoorState)
+        for batch in decoded.batches:
+            refused = list(batch.refused)
+            if batch.parsed is not None:
+                time, second = self._times(batch, before), _second_copies(batch, step.copies)
+                for name in batch.parsed.names:
+                    refused += gates[name].pass_updates(batch.messages, batch.parsed, time, second)
+            dead += _letters(batch.messages, refused, step.lower)
+            _count_messages(batch, refused, counters)
+        inputs, still = {}, {}
+        for name, gate in gates.items():
+            waiting = list(held.get(name, ()))
+            for partition, copies in step.copies.get(self._config.sources[name].topic, {}).items():
+                if copies.held:
+                    waiting, dropped = drop_copies(name, waiting, partition, copies)
+                    counters[name]["copies"] += dropped
+            inputs[name], still[name] = gate.close(waiting, step.updates.get(self._config.sources[name].topic, 0))
+        arrived = [received for gate in gates.values() for received in gate.received]
+        ms, count = np.unique(np.concatenate(arrived or [np.empty(0, np.int64)]), return_counts=True)
+        return Admitted(inputs, still, dead, counters, (ms, count.astype(np.int64)))
+
+    def _times(self, batch: Batch, before: DoorState) -> Ints:
+        """The data times of a batch's updates by their topic's clock, int64[n]."""
+        messages, parsed = batch.messages, batch.parsed
+        if parsed is None or self._clock(messages.topic).clock == "event":
+            return parsed.time if parsed is not None else np.empty(0, np.int64)
+        known = before.topics.get(messages.topic, {})
+        time = np.empty_like(parsed.time)
+        for partition, run in messages.runs():
+            own = batch.updates_of(run)
+            clock = known.get(str(partition)) or PartitionClock(active_ms=0)
+            time[own] = stamp(clock.last, messages.ms[parsed.message[own]])
+        return time
+
+    def _clock(self, topic: str) -> SourceConfig:
+        """A source of the topic, to ask for what all sources of a topic share."""
+        return self._config.sources[self._topics[topic][0]]
+
+    def _only_source(self, topic: str) -> str | None:
+        names = self._topics[topic]
+        return names[0] if len(names) == 1 else None
+
+
+def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, Any]:
+    """The door's state once topics are read from their beginning, with so many partitions: as if their messages
+    followed those of the topics of that name before. Frontiers and stamps stay; counts that were promised are not
+    waited for."""
+    before = msgspec.convert(dict(state), DoorState)
+    own = {
+        topic: {
+            number: PartitionClock(active_ms=clock.active_ms, frontier=clock.frontier, last=clock.last)
+            for number, clock in clocks.items()
+            if int(number) < topics[topic]
+        }
+        if topic in topics
+        else clocks
+        for topic, clocks in before.topics.items()
+    }
+    after: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(before, topics=own))
+    return after
+
+
+def set_back(state: Mapping[str, Any], discard: Discard) -> dict[str, Any]:
+    """The door's state, which is not past `discard.after`, with what is given up: partitions that have promised more
+    have promised that much."""
+    before = msgspec.convert(dict(state), DoorState)
+    topics = {
+        topic: {
+            number: msgspec.structs.replace(clock, frontier=min(clock.frontier, discard.after), counted=None)
+            if clock.frontier > discard.after
+            else clock
+            for number, clock in own.items()
+        }
+        for topic, own in before.topics.items()
+    }
+    after: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(before, topics=topics, discard=discard))
+    return after
+
+
+def _except(parsed: Parsed, messages: Collection[int]) -> Parsed:
+    """What was parsed, without all that is of these messages."""
+    if not messages:
+        return parsed
+    keep = ~np.isin(parsed.message, list(messages))
+    words = {name: rows[keep[parsed.source == number]] for number, (name, rows) in enumerate(parsed.words.items())}
+    source, message, time, diff = (column[keep] for column in (parsed.source, parsed.message, parsed.time, parsed.diff))
+    progress = [entry for entry in parsed.progress if entry.message not in messages]
+    refused = [refusal for refusal in parsed.refused if refusal.message not in messages]
+    return Parsed(parsed.names, source, message, time, diff, words, progress, refused)
+
+
+def _without_timeless(parsed: Parsed) -> tuple[Parsed, list[Refused]]:
+    """Refuse the messages with an update that has no time, which a source with an event clock needs."""
+    bad = parsed.time == NO_TIME
+    if not bad.any():
+        return parsed, []
+    detail = "the message has no time, and source {name} has an event clock"
+    return _without(parsed, bad, lambda name, _: Refused(0, "decode", detail.format(name=name), name))
+
+
+def _within(parsed: Parsed, diff_range: int) -> tuple[Parsed, list[Refused]]:
+    """Refuse the messages with an update of so many copies that sums of such updates could leave 64 bits."""
+    bad = (parsed.diff > diff_range) | (parsed.diff < -diff_range)
+    if not bad.any():
+        return parsed, []
+
+    def refusal(name: str, update: int) -> Refused:
+        detail = f"a diff is {parsed.diff[update]}, outside the diff_range of {-diff_range} to {diff_range}"
+        return Refused(0, "overflow", detail, name)
+
+    return _without(parsed, bad, refusal)
+
+
+def _without(parsed: Parsed, bad: Bools, refusal: Callable[[str, int], Refused]) -> tuple[Parsed, list[Refused]]:
+    """The batch without the messages of bad updates, and their refusals. refusal: of a source's name and the number of
+    the message's first bad update."""
+    messages, first = np.unique(parsed.message[bad], return_index=True)
+    updates = np.flatnonzero(bad)[first]
+    refused = [
+        replace(refusal(parsed.names[int(parsed.source[update])], update), message=message)
+        for message, update in zip(messages.tolist(), updates.tolist(), strict=True)
+    ]
+    keep = ~np.isin(parsed.message, messages)
+    words = {name: rows[keep[parsed.source == number]] for number, (name, rows) in enumerate(parsed.words.items())}
+    source, message, time, diff = (column[keep] for column in (parsed.source, parsed.message, parsed.time, parsed.diff))
+    return Parsed(parsed.names, source, message, time, diff, words, parsed.progress, parsed.refused), refused
+
+
+def _second_copies(batch: Batch, copies: Mapping[str, Mapping[int, Copies]]) -> Bools:
+    """Which of a batch's updates are second copies, bool[n]."""
+    second = np.zeros(0 if batch.parsed is None else len(batch.parsed.time), np.bool_)
+    own = copies.get(batch.messages.topic, {})
+    for partition, run in batch.messages.runs() if own else ():
+        if partition in own:
+            second[batch.updates_of(run)] = own[partition].fresh
+    return second
+
+
+def _letters(messages: Messages, refused: Iterable[Refused], frontier: int) -> Iterator[DeadLetter]:
+    for refusal in sorted(refused, key=lambda refusal: refusal.message):
+        at = refusal.message
+        key, value, headers = messages.original(at)
+        partition, offset = int(messages.partition[at]), int(messages.offset[at])
+        place = (messages.topic, partition, offset, frontier, refusal.source)
+        yield DeadLetter(refusal.reason, clipped(refusal.detail), *place, key, value, headers)
+
+
+def _count_messages(batch: Batch, refused: Iterable[Refused], counters: dict[str, Counter[str]]) -> None:
+    """Count bytes by the source of a message's first update and messages refused by reason."""
+    messages, parsed = batch.messages, batch.parsed
+    for refusal in refused:
+        name = refusal.source or messages.topic
+        counters.setdefault(name, Counter())[f"error_{refusal.reason}"] += 1
+    if parsed is None:
+        return
+    sizes = pc.fill_null(pc.binary_length(messages.values), 0).to_numpy()
+    if len(parsed.names) == 1:
+        counters[parsed.names[0]]["bytes"] += int(sizes.sum())
+        return
+    message, first = np.unique(parsed.message, return_index=True)
+    totals = np.bincount(parsed.source[first], weights=sizes[message], minlength=len(parsed.names))
+    for name, total in zip(parsed.names, totals.tolist()):
+        counters[name]["bytes"] += int(total)

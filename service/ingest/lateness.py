@@ -1,0 +1,114 @@
+"""The gate of one source in one epoch: which updates enter, which wait, which are late.
+
+Against the interval [lower, upper) of an epoch an update enters, is held (its time is not before upper) or is late (its
+time is before lower). Late updates of an arrival clock, which only a skewed broker clock can make, are moved up to
+lower.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from service.ingest.config import SourceConfig
+from service.ingest.formats.messages import Parsed, Refused
+from service.ingest.records import Messages
+from service.ingest.stash import Held, retain
+from service.ingest.watermarks import cut_at, round_up, share_times
+from storage.updates import Updates
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_NAMED = 5
+"""How many late updates of one message its dead letter names."""
+
+
+class Gate:
+    """Takes a source's decoded updates, then its held ones, and gives the epoch's input. counters: see Door.admit."""
+
+    def __init__(
+        self, name: str, width: int, config: SourceConfig, lower: int, upper: int, counters: Counter[str]
+    ) -> None:
+        self.received: list[Ints] = []
+        self._name, self._width, self._config, self._counters = name, width, config, counters
+        self._frontier, self._until = lower, upper
+        # Times are compared before they are rounded: what is held keeps the time that it came with.
+        self._lower, self._upper = (cut_at(frontier, config.resolution) for frontier in (lower, upper))
+        self._entering: list[Updates] = []
+        self._waiting: list[Held] = []
+
+    def pass_updates(self, messages: Messages, parsed: Parsed, time: Ints, copies: Bools) -> list[Refused]:
+        """Sort this source's updates of a topic's batch; returns the messages with late ones.
+
+        time: int64[n], of all n updates of the batch; copies: bool[n], which are second copies and dropped.
+        """
+        own = parsed.source == parsed.names.index(self._name)
+        self._counters["copies"] += int(np.count_nonzero(own & copies))
+        mine = np.flatnonzero(own & ~copies)
+        rows = parsed.words[self._name][~copies[own]]
+        time, diff, message = time[mine], parsed.diff[mine], parsed.message[mine]
+        late: Bools = time < self._lower
+        refused: list[Refused] = []
+        if late.any():
+            count = int(np.count_nonzero(late))
+            if self._config.clock == "event" and self._config.on_late == "reject":
+                self._counters["late_reject"] += count
+                refused = self._refuse(time, message, late)
+                time, diff, message, rows = time[~late], diff[~late], message[~late], rows[~late]
+            else:
+                self._counters["skewed" if self._config.clock == "arrival" else "late_advance"] += count
+                time = np.where(late, self._frontier, time)
+        inserted = int(np.count_nonzero(diff > 0))
+        self._counters["insert"] += inserted
+        self._counters["delete"] += len(diff) - inserted
+        updates, received = Updates.of(rows, time, diff), messages.ms[message]
+        if len(time) and self._config.clock == "event":
+            newest = int(np.argmax(time))
+            self._counters["delay_ms"] = int(received[newest]) - int(time[newest]) // 1_000_000
+        waits = time >= self._upper
+        if waits.any():
+            self._counters["held"] += int(np.count_nonzero(waits))
+            origin = np.column_stack((messages.partition[message[waits]], messages.offset[message[waits]]))
+            self._waiting.append(Held.sort(updates.take(waits), received[waits], origin))
+            updates, received = updates.take(~waits), received[~waits]
+        self._entering.append(updates)
+        self.received.append(received)
+        return refused
+
+    def _refuse(self, time: Ints, message: Ints, late: Bools) -> list[Refused]:
+        """A refusal for each message with late updates, which names the first of them."""
+        refused = []
+        for number in np.unique(message[late]).tolist():
+            first, stop = np.searchsorted(message, [number, number + 1]).tolist()
+            updates = np.flatnonzero(late[first:stop])
+            named = ", ".join(f"update {k} at {time[first + k]}" for k in updates[:_NAMED].tolist())
+            more = f" and {len(updates) - _NAMED} more" if len(updates) > _NAMED else ""
+            detail = f"{len(updates)} of {stop - first} updates before the frontier {self._frontier}: {named}{more}"
+            refused.append(Refused(number, "late", detail, self._name))
+        return refused
+
+    def close(self, held: Sequence[Held], updates: int = 0) -> tuple[Updates, list[Held]]:
+        """The epoch's input, with what is due of `held`, and the batches that wait on. updates: how many came to the
+        topic in this epoch, on all workers."""
+        for batch in held:
+            due = batch.between(self._lower, self._upper)
+            self._counters["released"] += due.stop - due.start
+            self._entering.append(batch.updates.take(due))
+            self.received.append(np.asarray(batch.received_ms[due]))
+        entering = Updates.concat(self._entering, self._width)
+        if self._config.resolution != "exact":
+            entering = Updates.of(entering.rows, round_up(entering.time, self._config.resolution), entering.diff)
+        if self._config.records is not None:
+            time = share_times(entering.time, self._frontier, self._until, updates, self._config.records)
+            entering = Updates.of(entering.rows, time, entering.diff)
+        return entering, retain(held, self._fresh(), self._upper)
+
+    def _fresh(self) -> Held | None:
+        """All that began to wait in this epoch, as one batch."""
+        if len(self._waiting) < 2:
+            return self._waiting[0] if self._waiting else None
+        updates = Updates.concat([batch.updates for batch in self._waiting], self._width)
+        received = np.concatenate([batch.received_ms for batch in self._waiting])
+        return Held.sort(updates, received, np.concatenate([batch.origin for batch in self._waiting]))

@@ -1,0 +1,175 @@
+"""Clocks of input partitions: when an update happened, and how far a partition is complete.
+
+Two clocks (docs/messages.md, "Clocks"). `arrival` stamps every update with a time that strictly increases
+within its partition and depends on the partition's log alone, so that a replay gives the same times. `event` takes the
+producer's time and moves by promises (progress), by a bounded delay, or not at all.
+
+Everything here is a pure function of a partition's clock, of what an epoch brought for it (its Fact) and of the
+broker's time; no wall clock is read, so that all workers, and every replay, come to the same frontiers.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from service.ingest.deduplication import Copies, Counted, Statement, advance_counted, unpack
+from storage.updates import CLOSED, MIN_TIME
+
+Ints = npt.NDArray[np.int64]
+
+NS_PER_MS = 1_000_000
+MAX_TIME = CLOSED - 1
+_LATEST_MS = CLOSED // NS_PER_MS - 1_000
+"""Broker times are clamped to this, a second before data times end, which leaves room to count upwards from it."""
+
+Resolution = Literal["exact", "millisecond"]
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one epoch brought for one partition; workers tell each other these.
+
+    next: the offset behind the last record. ms: the newest broker time. updates, peak: how many updates and their
+    `peak_of`. newest: the greatest event time. promise: the greatest time before which nothing follows. statements:
+    counted progress. marks: those of the updates (counted.pack), if the partition is counted.
+    """
+
+    next: int
+    ms: int
+    updates: int = 0
+    peak: int = MIN_TIME
+    newest: int = MIN_TIME
+    promise: int = MIN_TIME
+    statements: tuple[Statement, ...] = ()
+    marks: str = ""
+
+
+class PartitionClock(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a partition stands after an epoch.
+
+    frontier: its updates before this time are all here. active_ms: the broker's time when it last had records, or when
+    the service began to wait for it. idle: it has given way to the others. last: its last arrival stamp. counted: how
+    far its counts are met, once it has had any.
+    """
+
+    active_ms: int
+    frontier: int = MIN_TIME
+    idle: bool = False
+    last: int = MIN_TIME - 1
+    counted: Counted | None = None
+
+
+def broker_ms(timestamps: Ints) -> Ints:
+    """Broker times in ms that can be carried as ns: none is before 1970 or so late that a stamp would overflow."""
+    return np.clip(timestamps, 0, _LATEST_MS)
+
+
+def stamp(last: int, ms: Ints) -> Ints:
+    """Arrival times of a partition's next updates: each the greater of its broker time and one more than the stamp
+    before.
+
+    last: the partition's last stamp; ms: int64[n], the broker times of its next n updates in offset order. O(n).
+    """
+    index = np.arange(len(ms), dtype=np.int64)
+    return index + np.maximum(np.maximum.accumulate(ms * NS_PER_MS - index), last + 1)
+
+
+def peak_of(ms: Ints) -> int:
+    """The one number from which `last_stamp` tells the last of these updates' stamps: max(broker ns - position)."""
+    return int((ms * NS_PER_MS - np.arange(len(ms), dtype=np.int64)).max(initial=MIN_TIME))
+
+
+def last_stamp(last: int, updates: int, peak: int) -> int:
+    """The last of the stamps that `stamp` gives to `updates` updates of this peak, without their broker times."""
+    return last if updates == 0 else updates - 1 + max(last + 1, peak)
+
+
+def advance_arrival(clock: PartitionClock, fact: Fact | None, now_ms: int, slack_ms: int) -> PartitionClock:
+    """The clock after an epoch whose newest broker time was `now_ms`.
+
+    A partition with records is complete up to its last stamp. One without had nothing when the epoch's offsets were
+    fixed, and what is appended later carries a later broker time, up to the skew of brokers and of that moment:
+    `slack_ms`.
+    """
+    if fact is None:
+        frontier = min(max(now_ms - slack_ms, 0), _LATEST_MS) * NS_PER_MS
+        return msgspec.structs.replace(clock, frontier=max(clock.frontier, frontier))
+    last = last_stamp(clock.last, fact.updates, fact.peak)
+    reached = last + 1 if fact.updates else clock.frontier
+    return PartitionClock(active_ms=now_ms, frontier=max(clock.frontier, reached), last=last)
+
+
+def advance_event(
+    clock: PartitionClock, fact: Fact | None, now_ms: int, lateness_ns: int | None, idle_timeout_ms: int | None
+) -> PartitionClock:
+    """The clock after an epoch: as far as promised, and as the newest time less the bounded lateness, if there is one.
+
+    A partition whose counts are not met is never idle: it is waited for.
+    """
+    if fact is None:
+        # Should the broker's clock have jumped back, the partition's rest is counted from the new, earlier time.
+        active_ms = min(clock.active_ms, now_ms)
+        waits = clock.counted is not None and len(clock.counted.open) > 0
+        idle = not waits and (clock.idle or (idle_timeout_ms is not None and now_ms - active_ms > idle_timeout_ms))
+        return msgspec.structs.replace(clock, active_ms=active_ms, idle=idle)
+    frontier, counted = max(clock.frontier, fact.promise), clock.counted
+    if counted is None and lateness_ns is not None:
+        frontier = max(frontier, fact.newest - lateness_ns)
+    if counted is None and fact.statements:
+        counted = Counted(complete=frontier, open=tuple(sorted({*fact.statements})))
+    return PartitionClock(active_ms=now_ms, frontier=frontier, counted=counted)
+
+
+def count_updates(
+    clock: PartitionClock, fact: Fact | None, held: Sequence[Ints], lower: int
+) -> tuple[PartitionClock, Copies | None]:
+    """A counted partition's clock once this epoch's updates are counted, before `advance_event`, and its second copies.
+
+    held: the marks of all workers' held updates of the partition; lower: the epoch's input frontier.
+    """
+    if clock.counted is None:
+        return clock, None
+    statements, fresh = (fact.statements, unpack(fact.marks)) if fact is not None else ((), unpack(""))
+    counted, copies = advance_counted(clock.counted, statements, held, fresh, lower)
+    if fact is not None and fact.promise > counted.complete:
+        counted = msgspec.structs.replace(counted, complete=fact.promise)
+    frontier = max(clock.frontier, counted.complete)
+    return msgspec.structs.replace(clock, frontier=frontier, counted=counted), copies
+
+
+def round_up(time: Ints, resolution: Resolution) -> Ints:
+    """Times at a resolution: never earlier than they were, int64[n]."""
+    if resolution == "exact":
+        return time
+    last = MAX_TIME - MAX_TIME % NS_PER_MS
+    up = np.minimum(time, last)
+    return np.where(time > last, MAX_TIME, up + (-up) % NS_PER_MS)
+
+
+def round_up_one(time: int, resolution: Resolution) -> int:
+    """One time at a resolution."""
+    return int(round_up(np.array([time], np.int64), resolution)[0])
+
+
+def share_times(time: Ints, lower: int, upper: int, updates: int, records: int) -> Ints:
+    """Fewer times for the updates of an epoch [lower, upper): its interval is cut evenly, so that about `records` of
+    its `updates` get one time, the last of their part. Never earlier than it was, and before `upper`; int64[n].
+
+    All workers cut alike, so a part's updates become visible together. An epoch without a bound is left as it is.
+    """
+    parts = -(-updates // records)
+    if parts == 0 or lower == MIN_TIME or upper == CLOSED:
+        return time
+    width = max(1, -(-(upper - lower) // parts))
+    return np.minimum(lower + ((time - lower) // width + 1) * width - 1, upper - 1)
+
+
+def cut_at(frontier: int, resolution: Resolution) -> int:
+    """The time from which on `round_up` gives a time not before `frontier`: round_up(t) < frontier iff t <
+    cut_at(frontier)."""
+    if resolution == "exact" or frontier in (MIN_TIME, CLOSED):
+        return frontier
+    before = frontier - 1
+    return max(before - before % NS_PER_MS + 1, MIN_TIME)

@@ -1,0 +1,62 @@
+"""The rows of a replay's views at one data time, in the order and with the values in which the sidecar answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from operators.language.types.schema import RowType
+from service.client.client import Rows
+from service.views.json_rows import RowJson
+from service.views.multiset import RowSet
+from service.views.view import ViewState, key_first, matrix_of
+from storage.strings.string_heap import Heap, needed
+from storage.strings.string_heap import order as by_content
+from storage.updates import MIN_TIME, Updates
+
+
+class RowsAt:
+    """Takes the views' changes epoch by epoch and keeps what their rows at the time `at` are made of.
+
+    views: schema and key by name. Memory holds the rows as of `at`, not their history.
+    """
+
+    def __init__(self, at: int, views: Mapping[str, tuple[RowType, Sequence[str]]]) -> None:
+        self.at, self.views = at, dict(views)
+        self._rows = {
+            name: RowSet.of(schema.width, np.empty((0, schema.width + 1), np.int64))
+            for name, (schema, _) in self.views.items()
+        }
+        self._heap = Heap()
+
+    def add(self, changes: Mapping[str, Updates], heap: Heap | None = None) -> None:
+        """The changes of an epoch. heap: has the contents of their long texts. Raises DiffOverflow."""
+        kept = {}
+        for name, (schema, key) in self.views.items():
+            found = changes[name]
+            found = found.take(np.flatnonzero(found.time <= self.at))
+            kept[name] = key_first(found, schema, key)
+        if heap is not None:
+            positions = {name: self._stored(name).text_words for name in self.views}
+            self._heap.attach(needed(heap, kept, positions))
+        for name, found in kept.items():
+            if len(found):
+                self._rows[name] = self._rows[name].apply(matrix_of(found))
+
+    def _stored(self, name: str) -> RowType:
+        return ViewState.stored_type(*self.views[name])
+
+    def columns(self, name: str) -> Sequence[str]:
+        """The view's columns in the program's order."""
+        return self.views[name][0].names
+
+    def rows(self, name: str) -> Rows:
+        """The view's rows by its key, then by the other columns; a multiplicity other than 1 is `_diff`. O(n log n)."""
+        stored, run = self._stored(name), self._rows[name].flat()
+        rows, counts = run.rows, run.counts
+        if stored.text_words:
+            place = by_content(rows, np.arange(stored.width, dtype=np.int64), stored.text_words, self._heap)
+            rows, counts = rows[place], counts[place]
+        dicts = RowJson(stored, self.columns(name), self._heap).dicts(rows, counts)
+        return Rows(dicts, self.at, MIN_TIME, self.at + 1, 0)

@@ -1,0 +1,134 @@
+"""Access: who may ask a sidecar what.
+
+A request carries a bearer token or none. Tokens come from the environment or from files, and have a scope each: `read`
+is for answers, `admin` also for settings, for sending updates in, and for whatever else changes something. What a
+request without a token may do is `http.anonymous`; unless that is said it is everything on loopback when there is no
+token, and nothing otherwise.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from pydantic import SecretStr
+
+from service.config.sections import Http
+from storage.errors import CallerError
+
+Scope = Literal["none", "read", "admin"]
+
+LEAST_LENGTH = 16
+_RANK: dict[Scope, int] = {"none": 0, "read": 1, "admin": 2}
+_TOKEN = re.compile(r"[!-+\--~]+")
+"""Visible ASCII without the comma, which stands between tokens."""
+
+
+class BadTokens(CallerError):
+    """A token, or a file of tokens, cannot be used."""
+
+    message = "{setting}: {problem}"
+    setting: str
+    problem: str
+
+
+class OpenToOthers(CallerError):
+    """The sidecar would answer whoever reaches it, and nobody has said that it should."""
+
+    message = (
+        "http.host {host} is not loopback and there is no token: whoever reaches it could read all answers; set "
+        "VERNIER_HTTP__READ_TOKENS or http.read_tokens_file, or say http.anonymous=read if that is meant"
+    )
+    host: str
+
+
+def includes(given: Scope, needed: Scope) -> bool:
+    """Whether one scope allows what needs another."""
+    return _RANK[given] >= _RANK[needed]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Scopes by token. read, admin: SHA-256 digests of tokens. anonymous: what a request without one may do. local:
+    only this machine reaches the sidecar, so a browser's request for another host's page is none of ours.
+    """
+
+    read: tuple[bytes, ...] = ()
+    admin: tuple[bytes, ...] = ()
+    anonymous: Scope = "admin"
+    local: bool = True
+
+    @staticmethod
+    def of(http: Http) -> Access:
+        """What the settings say. Raises BadTokens, OpenToOthers."""
+        read = _digests("read_tokens", http.read_tokens, http.read_tokens_file)
+        admin = _digests("admin_tokens", http.admin_tokens, http.admin_tokens_file)
+        local, known = is_loopback(http.host), bool(read or admin)
+        if http.anonymous is None and not local and not known:
+            raise OpenToOthers(host=http.host)
+        return Access(read, admin, http.anonymous or ("none" if known else "admin"), local)
+
+    @property
+    def wide_open(self) -> bool:
+        """Whether strangers from elsewhere may change something."""
+        return not self.local and self.anonymous == "admin"
+
+    def scope(self, token: str | None) -> Scope | None:
+        """What a token allows; None for one that nobody has given out. Compares with all of them in constant time."""
+        if token is None:
+            return self.anonymous
+        digest = sha256(token.encode("utf-8", "surrogateescape")).digest()
+        is_read, is_admin = _any(digest, self.read), _any(digest, self.admin)
+        return "admin" if is_admin else "read" if is_read else None
+
+
+@lru_cache(maxsize=256)
+def is_loopback(host: str) -> bool:
+    """Whether an address or a host's name is this machine's alone."""
+    name = host.strip("[]").lower()
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+
+
+def _any(digest: bytes, known: Iterable[bytes]) -> bool:
+    found = False
+    for one in known:
+        found |= hmac.compare_digest(digest, one)
+    return found
+
+
+def _digests(name: str, given: SecretStr | None, file: Path | None) -> tuple[bytes, ...]:
+    tokens: list[str] = []
+    if given is not None:
+        tokens += _checked(f"http.{name}", given.get_secret_value().split(","))
+    if file is not None:
+        setting = f"http.{name}_file"
+        try:
+            lines = file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "no text"
+            raise BadTokens(setting=setting, problem=f"{str(reason).lower()}: {file}") from error
+        tokens += _checked(setting, [line for line in lines if not line.lstrip().startswith("#")])
+    return tuple(sha256(token.encode()).digest() for token in dict.fromkeys(tokens))
+
+
+def _checked(setting: str, texts: Sequence[str]) -> list[str]:
+    tokens = [text.strip() for text in texts if text.strip()]
+    if not tokens:
+        raise BadTokens(setting=setting, problem="there is no token in it; leave it out, or give one")
+    for number, token in enumerate(tokens, start=1):
+        if not _TOKEN.fullmatch(token):
+            raise BadTokens(setting=setting, problem=f"token {number} has characters other than visible ASCII")
+        if len(token) < LEAST_LENGTH:
+            short = f"token {number} has {len(token)} characters, and needs {LEAST_LENGTH}"
+            raise BadTokens(setting=setting, problem=f"{short}; `openssl rand -hex 32` makes a good one")
+    return tokens

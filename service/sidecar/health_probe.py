@@ -1,0 +1,90 @@
+"""Probe: is the sidecar of these settings alive? `python -m service.sidecar.health_probe` for a container's health
+check.
+
+It asks /healthz, which needs no token, on this machine. With TLS the certificate is not looked at: it is for the names
+that others use, and this is not one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import ssl
+import sys
+from collections.abc import Sequence
+
+from service.config.sections import Http
+from service.config.settings import load
+from storage.errors import CallerError, VernierError
+
+_SECONDS = 4.0
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class BadCertificate(CallerError):
+    """The certificate or its key cannot be used."""
+
+    message = "http.tls_cert {cert}, http.tls_key {key}: {problem}"
+    cert: str
+    key: str
+    problem: str
+
+
+def address(settings: Http) -> str:
+    """Where the sidecar is, as seen from this machine."""
+    host = _EVERYWHERE.get(settings.host, settings.host)
+    scheme = "http" if settings.tls_cert is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def alive(settings: Http) -> bool:
+    """Whether it answers that it lives."""
+    host = _EVERYWHERE.get(settings.host, settings.host)
+    if settings.tls_cert is None:
+        asked = http.client.HTTPConnection(host, settings.port, timeout=_SECONDS)
+    else:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        asked = http.client.HTTPSConnection(host, settings.port, timeout=_SECONDS, context=context)
+    try:
+        asked.request("GET", "/healthz")
+        return asked.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asked.close()
+
+
+def check_certificate(settings: Http) -> None:
+    """Raises BadCertificate unless the files of the certificate, if there is one, can be used."""
+    cert, key = settings.tls_cert, settings.tls_key
+    if cert is None or key is None:
+        return
+    try:
+        for file in (cert, key):
+            file.read_bytes()
+        # A key that wants a password would else ask for one on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
+    except OSError as error:
+        reason = "they do not fit together, or are no PEM" if isinstance(error, ssl.SSLError) else error.strerror
+        raise BadCertificate(cert=str(cert), key=str(key), problem=str(reason or error).lower()) from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when the sidecar lives, else 1 with a line on stderr."""
+    parser = argparse.ArgumentParser(prog="python -m service.sidecar.health_probe", description=__doc__)
+    parser.add_argument("--config", metavar="FILE")
+    given = parser.parse_args(arguments)
+    try:
+        settings = load(given.config).settings.http
+    except VernierError as error:
+        print(f"probe: {error}", file=sys.stderr)
+        return 1
+    if alive(settings):
+        return 0
+    print(f"probe: no sidecar answers at {address(settings)}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Make the archives of class data that the service's JVMs start from (see service/toolchain/jvm.py). `python -m
+service.supervision.class_archives`
+
+A small service runs once, in a folder of its own: a broker, Spark, a few epochs. Its JVMs write the classes that they
+have loaded into archives as they end. That takes a minute of one core, and 200 MB of disk, and halves what the JVMs of
+every later start cost. An archive belongs to one Java and one class path; after a change of either it is made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from service.errors import SparkFailed
+from service.toolchain.jvm import RECORD, Kind, archive, class_path, recorded
+from storage.errors import VernierError
+
+KINDS: tuple[Kind, ...] = ("spark", "kafka")
+EPOCHS = 3
+SECONDS = 900
+"""Patience: as a start on a busy machine takes."""
+_PROGRAM = """\
+import vernier as vn
+
+
+class Pair(vn.Schema):
+    one: vn.Int64
+    other: vn.Int64
+
+
+app = vn.App("archives")
+pairs = app.source("pairs", Pair)
+app.view("counts", pairs.group_by("one").agg(n=vn.count()), key=["one"])
+"""
+
+
+def missing() -> list[Kind]:
+    """The kinds of which there is no archive for the Java and the class path of now. Raises JarsError, JavaMissing."""
+    return [kind for kind in KINDS if not archive(kind, class_path(kind)).is_file()]
+
+
+def make(say: Callable[[str], None] = lambda line: None) -> None:
+    """Make the archives that are missing. Raises VernierErrors when the service that it takes does not run."""
+    if not missing():
+        return
+    os.environ[RECORD] = "1"
+    with tempfile.TemporaryDirectory(prefix="vernier-archives-") as folder:
+        say("running a small service")
+        _run(Path(folder))
+    for kind in KINDS:
+        wanted = archive(kind, class_path(kind))
+        for old in wanted.parent.glob(f"{kind}-*.jsa"):
+            old.unlink(missing_ok=True)
+        if recorded(wanted).is_file():
+            recorded(wanted).replace(wanted)
+            say(f"{kind}: {wanted.stat().st_size >> 20} MB")
+        else:  # a Java without class data sharing; it starts as it always did
+            say(f"{kind}: this java writes none")
+            wanted.touch()
+
+
+def _run(folder: Path) -> None:
+    """Some epochs of a service in a folder, which its heartbeat makes; its JVMs have ended when this returns."""
+    from service.kafka.embedded_broker import EmbeddedBroker
+    from service.supervision.parent_watch import command
+    from storage.blob.location import Place
+    from storage.state.state import FOLDERS, StateDirectory
+
+    program, log, place = folder / "archives.py", folder / "driver.log", Place(str(folder / "state"))
+    program.write_text(_PROGRAM, encoding="utf-8")
+    place.open().prepare(FOLDERS)
+    head, pause, deadline = StateDirectory(place), threading.Event(), time.monotonic() + SECONDS
+    broker = EmbeddedBroker(folder / "kafka")
+    try:
+        broker.start()
+        words = {
+            "program": program,
+            "state.path": place,
+            "kafka.bootstrap": broker.bootstrap,
+            "epoch.heartbeat_ms": 200,
+        }
+        given = [word for key, value in words.items() for word in ("--set", f"{key}={value}")]
+        with open(log, "wb") as output:
+            driver = subprocess.Popen(
+                command("service.coordinator.driver", given), stdin=subprocess.PIPE, stdout=output, stderr=output
+            )
+        try:
+            while head.head() < EPOCHS:
+                if driver.poll() is not None or time.monotonic() > deadline:
+                    raise SparkFailed(problem=f"no archives of class data: {_last(log)}")
+                pause.wait(0.1)
+            driver.terminate()
+            driver.wait(SECONDS)
+        finally:
+            driver.kill()
+            driver.wait()
+            if driver.stdin is not None:
+                driver.stdin.close()
+    finally:
+        broker.stop(SECONDS)
+
+
+def _last(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line for line in reversed(lines) if line.strip()), "the driver said nothing")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make what is missing; returns the exit status, 1 with one line on stderr when that cannot be."""
+    parser = argparse.ArgumentParser(prog="python -m service.supervision.class_archives", description=__doc__)
+    parser.add_argument("--nice", action="store_true", help="leave the processors to whatever else wants them")
+    if parser.parse_args(arguments).nice:
+        os.nice(19)
+    # What is running then is ended in order, and leaves no folder.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+    try:
+        make(lambda line: print(f"classes: {line}", flush=True))
+    except VernierError as error:
+        print(f"classes: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""The live demonstration: `make run`, or `python -m service.supervision.demo [--set KEY=VALUE]… [--rate N]`.
+
+An embedded broker, the Spark query, the sidecar and a producer that keeps a random graph in motion. State, topic and
+logs stay in `.run/demo`, and the next run goes on from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from service.config.settings import load
+from service.supervision import class_archives
+from service.supervision.supervisor import Child, Supervisor, up
+from storage.errors import VernierError
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = "configs/demo.yaml"
+
+
+def _producer(rate: float, supervisor: Supervisor) -> Child:
+    arguments = [*supervisor.passed_on(), "--rate", f"{rate:g}"]
+    log = supervisor.settings.log_directory / "producer.log"
+    return Child("producer", "service.supervision.demo_producer", arguments, log, lambda: True, stop_seconds=10)
+
+
+def _welcome(supervisor: Supervisor, seconds: float) -> None:
+    url = supervisor.url
+    print(
+        f"""
+Running after {seconds:.0f} s: 1,000 nodes, 2,000 edges, a change a millisecond.
+Ctrl-C stops all; the next `make run` goes on from there.
+
+  the page    {url}
+  one view    curl '{url}/v1/views/histogram/rows?order=distance'
+  changes     .venv/bin/vernier watch histogram --url {url}
+  the logs    {supervisor.settings.log_directory}
+""",
+        flush=True,
+    )
+
+
+def _quicker_next_time(supervisor: Supervisor) -> Child | None:
+    """What makes the archives of class data, once, on what the processors have left."""
+    if not class_archives.missing():
+        return None
+    log = supervisor.settings.log_directory / "archives.log"
+    child = Child("archives", "service.supervision.class_archives", ["--nice"], log, lambda: True, stop_seconds=20)
+    child.start()
+    return child
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demonstration until Ctrl-C. Returns the exit status, 1 with one line on stderr when it cannot run."""
+    parser = argparse.ArgumentParser(prog="python -m service.supervision.demo", description=__doc__)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in configs/")
+    parser.add_argument("--rate", type=float, default=1_000, help="changes a second")
+    given = parser.parse_args(arguments)
+    os.chdir(ROOT)
+    began = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"[{time.monotonic() - began:5.1f} s] {line}", flush=True)
+
+    beside: list[Child] = []
+
+    def ready(supervisor: Supervisor) -> None:
+        _welcome(supervisor, time.monotonic() - began)
+        if (child := _quicker_next_time(supervisor)) is not None:
+            say("archives: made beside, so that the next start is quicker")
+            beside.append(child)
+
+    try:
+        flags = dict(pair.split("=", 1) for pair in given.set)
+        loaded = load(CONFIG, flags)
+        up(
+            loaded,
+            CONFIG,
+            flags,
+            say=say,
+            extra=[lambda supervisor: _producer(given.rate, supervisor)],
+            on_ready=ready,
+        )
+    except VernierError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    finally:
+        for child in beside:
+            child.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,437 @@
+"""Supervisor: `vernier up`. Starts the service's processes, starts again what dies, stops all in order.
+
+    broker (when kafka.embedded)  driver (Spark and its query)  sidecar (HTTP)  publisher (output topics)
+    and whatever else is to run beside them
+
+Each process is on a leash (service/supervision/parent_watch.py) and logs to a file of its own. What fails before it was
+ever ready is a mistake of settings or machine: all stops with its one line. What dies later is started again, with
+growing pauses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from service.config.settings import Loaded, Settings
+from service.errors import NoRoom, ProcessFailed, TakenPort
+from service.files.scratch import Scratch
+from service.kafka.embedded_broker import BrokerError, EmbeddedBroker
+from service.sidecar.auth import Access
+from service.sidecar.health_probe import address, alive, check_certificate
+from service.status import intake
+from service.status.publisher import FENCED, forget
+from service.status.trouble import STOPPED
+from service.supervision.parent_watch import UMASK, command
+from service.toolchain.first_use import have_jars, have_kernels
+from service.toolchain.jars import kafka_jars, spark_jars
+from service.toolchain.java import find_java
+from storage.state.state import FOLDERS, StateDirectory
+
+LEAST_FREE_BYTES = 256 << 20
+LARGEST_LOG = 32 << 20
+STOP_SECONDS = 10
+"""How long it may take to stop all processes, whatever they do. Nothing is lost by ending one."""
+_BROKER_SECONDS = 2.5
+_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
+_STEADY_SECONDS = 30
+_POLL_SECONDS = 0.1
+_BROKER_START_SECONDS = 300
+"""A broker that dies is told at once; one that only starts slowly, on a machine with much to do, is waited for."""
+_log = logging.getLogger("vernier.up")
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Child:
+    """A process of the service. module, arguments: what it runs. ready: whether it does its work; asked until it is.
+
+    stop_seconds: how long it may take to stop by itself. environment: beside the supervisor's own. last: it starts when
+    all others are ready. final: the exit status after which it is left alone, because another process would end in the
+    same way.
+    """
+
+    name: str
+    module: str
+    arguments: Sequence[str]
+    log: Path
+    ready: Callable[[], bool]
+    stop_seconds: float = 30
+    last: bool = False
+    final: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    was_ready: bool = False
+    deaths: int = 0
+    left: bool = False
+    process: subprocess.Popen[bytes] | None = None
+    _since: float = 0.0
+    _not_before: float = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        """Start the process; its output is added to its log."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                command(self.module, self.arguments),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the supervisor, which stops everything in order
+                env={**os.environ, **self.environment},
+            )
+        self._since = time.monotonic()
+
+    def ask(self) -> None:
+        """Ask the process to stop."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Ask the process to stop and wait for it; end it if it does not, with all that it has started. seconds: how
+        long it may take, if not `stop_seconds`."""
+        self.ask()
+        process, self.process = self.process, None
+        if process is None:
+            return
+        seconds = self.stop_seconds if seconds is None else seconds
+        try:
+            process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            _log.warning("%s did not stop in time and is ended", self.name)
+            # Its session: what it has started goes as well.
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+    def look(self, say: Say) -> None:
+        """Notice readiness and death, and start again what died. Raises ProcessFailed for one that was never ready."""
+        if self.running:
+            if not self.was_ready and self.ready():
+                self.was_ready = True
+                say(f"{self.name}: ready")
+            if self.deaths and time.monotonic() - self._since > _STEADY_SECONDS:
+                self.deaths = 0
+            self._trim()
+            return
+        if self.left:
+            return
+        now = time.monotonic()
+        if self.process is not None:
+            status = self.process.returncode
+            said = self.last_line()
+            self.stop()
+            if status == self.final and self.was_ready:
+                self.left = True
+                say(said)
+                return
+            if not self.was_ready:
+                raise ProcessFailed(name=self.name, status=status, said=said, log=str(self.log))
+            pause = _PAUSES[min(self.deaths, len(_PAUSES) - 1)]
+            self.deaths += 1
+            self._not_before = now + pause
+            say(f"{self.name}: {_how(status)}, started again in {pause:g} s ({said})")
+        if now >= self._not_before:
+            if not self.was_ready:
+                say(f"{self.name}: starting")
+            self.start()
+
+    def last_line(self) -> str:
+        """The last line of the log."""
+        with contextlib.suppress(OSError), open(self.log, "rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+            mine = [line for line in lines if line.startswith(f"{self.name}: ")]
+            return (mine or lines or [""])[-1].strip()[:500]
+        return ""
+
+    def _trim(self) -> None:
+        """Keep one older log beside the current one."""
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > LARGEST_LOG:
+                shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
+
+
+@dataclass
+class Supervisor:
+    """Runs a service until it is told to stop. extra: more children, by what they are made from."""
+
+    loaded: Loaded
+    config: str | Path | None
+    flags: Mapping[str, object]
+    say: Say = print
+    extra: Sequence[Callable[[Supervisor], Child]] = ()
+    broker: EmbeddedBroker | None = None
+    children: list[Child] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _hurry: threading.Event = field(default_factory=threading.Event)
+    _scratch: Scratch | None = None
+    _broker_starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _starting: Future[EmbeddedBroker] | None = None
+    """The broker's start, until that is over."""
+
+    @property
+    def settings(self) -> Settings:
+        """The service's settings."""
+        return self.loaded.settings
+
+    @property
+    def url(self) -> str:
+        """Where the sidecar listens."""
+        return address(self.settings.http)
+
+    def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Start everything and keep it running; `on_ready` is called once all is ready. Returns after `stop`.
+
+        Raises VernierErrors of one line when it cannot start, or something fails before it was ever ready.
+        """
+        umask = os.umask(UMASK)
+        try:
+            self._check()
+            self._take_scratch()
+            self._start()
+            self._check_program()
+            told = False
+            while not self._stop.wait(_POLL_SECONDS):
+                if self._starting is not None:
+                    self._look_at_broker(self._starting)
+                elif self.broker is not None and not self.broker.running:
+                    self._restart_broker(self.broker)
+                ready = all(child.was_ready for child in self.children if not child.last)
+                for child in self.children:
+                    if ready or not child.last:
+                        child.look(self.say)
+                if not told and all(child.was_ready for child in self.children):
+                    told = True
+                    on_ready()
+        finally:
+            self._end()
+            os.umask(umask)
+
+    def stop(self) -> None:
+        """Ask `run` to stop everything; safe in a signal handler. Asked again, it ends what has not stopped yet."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+        self._kill_starting()
+
+    def passed_on(self) -> list[str]:
+        """The arguments that give a child these settings."""
+        given = ["--config", str(self.config)] if self.config is not None else []
+        for key, value in self.flags.items():
+            if value is not None:
+                given += ["--set", f"{key}={value}"]
+        return given
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Whatever can be said at once, before anything is started."""
+        settings = self.settings
+        if settings.program is None:
+            raise ProcessFailed(name="driver", status=2, said="there is no program to run", log="")
+        if not settings.program.is_file():
+            self._check_program()
+        find_java()
+        have_jars(self.say)
+        spark_jars()
+        have_kernels(self.say)
+        place = settings.state.place
+        place.open().prepare(FOLDERS)
+        if place.folder is not None:
+            free = shutil.disk_usage(place.folder).free
+            if free < LEAST_FREE_BYTES:
+                raise NoRoom(path=str(place), free=free >> 20, needed=LEAST_FREE_BYTES >> 20)
+        check_certificate(settings.http)
+        if Access.of(settings.http).wide_open:
+            where = f"{settings.http.host}:{settings.http.port}"
+            self.say(
+                f"sidecar: WARNING: http.anonymous is admin: whoever reaches {where} may read, and send updates in"
+            )
+        check_port(settings.http.host, settings.http.port, "http.port")
+        if settings.kafka.embedded:
+            kafka_jars()
+
+    def _take_scratch(self) -> None:
+        root = self.settings.scratch_root
+        try:
+            self._scratch = Scratch(root)
+        except OSError as error:
+            said = f"state.scratch: cannot use {root}: {error.strerror}"
+            raise ProcessFailed(name="driver", status=2, said=said, log="") from error
+
+    def _start(self) -> None:
+        settings = self.settings
+        if settings.kafka.embedded:
+            self.say("broker: starting")
+            port = int(settings.kafka.bootstrap.rpartition(":")[2])
+            self.broker = EmbeddedBroker(settings.broker_data, port, heap_mb=settings.shares.broker_heap >> 20)
+            self._starting = self._broker_starter.submit(self.broker.start, _BROKER_START_SECONDS)
+        logs = settings.log_directory
+        logs.mkdir(parents=True, exist_ok=True)
+        head = StateDirectory(settings.state.place)
+        before, driver = head.head(), intake.standing(head.blob).driver
+        self.children = [
+            Child(
+                "driver",
+                "service.coordinator.driver",
+                self.passed_on(),
+                logs / "driver.log",
+                # The first commit of this driver: it has read, computed and written. One that is to make none says so.
+                lambda: head.head() != before or _waits(intake.standing(head.blob), driver),
+                final=STOPPED,
+            ),
+            Child(
+                "sidecar",
+                "service.sidecar",
+                self.passed_on(),
+                logs / "sidecar.log",
+                lambda: alive(settings.http),
+                stop_seconds=10,
+            ),
+            *([self._publisher(logs)] if settings.publish.views != "none" else []),
+            *(make(self) for make in self.extra),
+        ]
+        if self._scratch is not None:
+            for child in self.children:
+                child.environment = {"TMPDIR": str(self._scratch.path.absolute())}
+        if settings.publish.views == "none":
+            forget(settings.state.place.open())
+
+    def _check_program(self) -> None:
+        """Whether there is a program in the file. It takes the engine, so what starts by itself starts meanwhile."""
+        from operators.language.collection.app import load_program
+
+        assert self.settings.program is not None
+        load_program(self.settings.program)
+
+    def _look_at_broker(self, starting: Future[EmbeddedBroker]) -> None:
+        """Notice that the broker is up; what needs it waits for it by itself. Raises what it failed with."""
+        if starting.done():
+            starting.result()
+            self._starting = None
+            self.say(f"broker: ready on {self.settings.kafka.bootstrap}")
+
+    def _kill_starting(self) -> None:
+        """End a broker that is not up yet: it has nothing to finish, and may take long to listen to anything else."""
+        pid = self.broker.pid if self.broker is not None and self._starting is not None else None
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _publisher(self, logs: Path) -> Child:
+        """Who publishes the views. It waits for the first epoch and for the brokers by itself."""
+        return Child(
+            "publisher",
+            "service.sinks",
+            self.passed_on(),
+            logs / "publisher.log",
+            lambda: True,
+            stop_seconds=10,
+            last=True,
+            final=FENCED,
+        )
+
+    def _restart_broker(self, broker: EmbeddedBroker) -> None:
+        self.say("broker: died, started again")
+        try:
+            broker.start(_BROKER_START_SECONDS)
+        except BrokerError as error:
+            self.say(f"broker: {error}")
+            self._stop.wait(1)
+
+    def _end(self) -> None:
+        """Stop everything within STOP_SECONDS. Whoever sends first, then all others at once; the broker last."""
+        deadline = time.monotonic() + STOP_SECONDS - _BROKER_SECONDS
+        ordered = [*self.children[2:], *self.children[:2]]
+        for child in ordered:
+            if child.running:
+                self.say(f"{child.name}: stopping")
+                child.ask()
+        while any(child.running for child in ordered) and time.monotonic() < deadline and not self._hurry.is_set():
+            self._hurry.wait(_POLL_SECONDS / 2)
+        for child in ordered:
+            child.stop(0)
+        while self._starting is not None and not self._starting.done():
+            self._kill_starting()
+            self._hurry.wait(_POLL_SECONDS / 2)
+        self._broker_starter.shutdown()
+        if self.broker is not None:
+            self.say("broker: stopping")
+            if self._hurry.is_set():
+                self.broker.kill()
+            self.broker.stop(_BROKER_SECONDS)
+        if self._scratch is not None:
+            self._scratch.close()
+
+
+def _waits(standing: intake.Standing, before: str) -> bool:
+    """Whether there is another driver than before, and it waits for an operator."""
+    return standing.driver != before and not standing.open
+
+
+def check_port(host: str, port: int, setting: str) -> None:
+    """Raises TakenPort when nobody else could listen there."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            raise TakenPort(host=host, port=port, setting=setting, reason=error.strerror or str(error)) from error
+
+
+def _how(status: int | None) -> str:
+    if status is not None and status < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def up(
+    loaded: Loaded,
+    config: str | Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    *,
+    say: Say = print,
+    extra: Sequence[Callable[[Supervisor], Child]] = (),
+    on_ready: Callable[[Supervisor], None] | None = None,
+) -> None:
+    """Run a service in the foreground until SIGINT or SIGTERM. config, flags: what `loaded` was made from.
+
+    Raises VernierErrors of one line; everything that was started has then been stopped.
+    """
+    supervisor = Supervisor(loaded, config, dict(flags or {}), say, extra)
+    before = {}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        supervisor.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, stop)
+    try:
+        supervisor.run((lambda: on_ready(supervisor)) if on_ready is not None else lambda: None)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,46 @@
+"""What an installed package still lacks on a machine, made at its first use: the jars, and compiled kernels.
+
+A checkout has both from `make setup`. Both go to the user's folder of caches, are checked each time (milliseconds), and
+what was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from service.toolchain import jars, setup
+from service.toolchain.home import cache_folder, checkout
+from storage.errors import CallerError
+
+
+class KernelsFailed(CallerError):
+    """The kernels do not compile on this machine."""
+
+    message = "the kernels do not compile: {problem}"
+    problem: str
+
+
+def have_kernels(say: Callable[[str], None]) -> None:
+    """Compile the kernels unless they are; a minute or two. say: gets lines of progress. Raises KernelsFailed."""
+    if checkout() is not None or setup.compiled():
+        return
+    say(f"kernels: compiling into {cache_folder()}, once; a minute or two")
+    command = [sys.executable, "-m", "service.toolchain.setup", "kernels"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        last = ""
+        assert process.stdout is not None
+        for line in process.stdout:
+            last = line.strip() or last
+            say(last)
+    if process.returncode:
+        raise KernelsFailed(problem=last)
+
+
+def have_jars(say: Callable[[str], None]) -> None:
+    """Fetch the jars of Kafka unless they are there. say: gets lines of progress. Raises JarsError, JavaMissing."""
+    if checkout() is not None or jars.present():
+        return
+    say(f"jars: fetching 55 MB into {jars.jars_dir()}, once")
+    jars.fetch(say)

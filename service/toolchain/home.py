@@ -1,0 +1,26 @@
+"""Where Vernier keeps what it makes on a machine: in the checkout it runs from, else in the user's folder of caches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def checkout() -> Path | None:
+    """The checkout that this code belongs to, None for an installed package."""
+    return ROOT if (ROOT / "pyproject.toml").is_file() else None
+
+
+def cache_folder() -> Path:
+    """The folder of caches that outlive a run: `.make` of the checkout, else `$XDG_CACHE_HOME/vernier`."""
+    if (root := checkout()) is not None:
+        return root / ".make"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vernier"
+
+
+def settle_caches() -> None:
+    """Let an installed package keep compiled kernels among the user's caches. Before numba is loaded."""
+    if checkout() is None:
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder() / "compiled"))

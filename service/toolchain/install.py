@@ -1,0 +1,347 @@
+"""Set-up: `.venv`, `.jars` and compiled kernels, with as much as possible at the same time. `make setup` runs this.
+
+    python -m service.toolchain.install check run|dev      is everything there? Says why not, in one line
+    python -m service.toolchain.install run|dev            bring there what is missing
+
+`run` is what the service needs, `dev` adds the tools of developers. uv fetches the wheels while it builds PySpark in an
+environment beside. The kernels are compiled as soon as the wheels are there, and the jars are fetched as soon as
+PySpark is. Archives of class data, which halve what starting Spark costs, come last and to developers only; `make run`
+has them made while it runs. A part that was finished once stays finished, so a set-up that was interrupted goes on
+where it was. This runs with the system's Python and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from zlib import crc32
+
+from service.toolchain.java import JavaMissing, java_home
+from service.toolchain.packages import MAKE, PYTHON, ROOT, VENV, Commands, Installer, SetupError, Stopped, locks
+
+GROUPS = ("run", "dev")
+LEAST_FREE_MB, FRESH_FREE_MB = 1000, 4000
+_UNFINISHED = VENV / ".unfinished"
+"""There while packages are installed: what is in `.venv` then may be cut short."""
+_EVERY_SECONDS = 5
+"""How often the state of all parts is printed where it cannot be written over."""
+
+
+def stamp(group: str) -> Path:
+    """The file that tells what `.venv` was made from."""
+    return VENV / (".made-from" if group == "run" else ".made-from-dev")
+
+
+def wanted(group: str) -> str:
+    """What the stamp of an environment of now says: its locks, and what of pyproject.toml concerns an install."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\n[tool.ruff]")[0]
+    text = "".join(lock.read_text(encoding="utf-8") for lock in locks(group)) + project
+    return f"{crc32(text.encode()):08x}-{len(text)}"
+
+
+def made(group: str) -> bool:
+    """Whether `.venv` was made from the locks as they are; an environment for developers is also one to run in."""
+    return any(
+        path.is_file() and path.read_text(encoding="utf-8").strip() == wanted(name)
+        for name, path in ((one, stamp(one)) for one in ({group, "dev"}))
+    )
+
+
+def missing(group: str) -> str:
+    """What lacks, in a few words; empty when all is there. Runs inside `.venv`; about 0.2 s."""
+    from service.toolchain import jars, setup
+
+    if _UNFINISHED.exists():
+        return "an install was interrupted"
+    if not made(group):
+        return "requirements.lock is another one"
+    if not (problem := broken(group)):
+        home = os.environ.get("JAVA_HOME")
+        known = _remembered_java()
+        if known is None or not (known / "bin" / "java").exists() or (home and Path(home).resolve() != known.resolve()):
+            return "java has not been looked for"
+        if not jars.present():
+            return "jars"
+        if not setup.compiled():
+            return "kernels"
+        if group == "dev" and len({path.name.split("-")[0] for path in MAKE.glob("classes/*.jsa")}) < 2:
+            return "archives of class data"
+    return problem
+
+
+def broken(group: str) -> str:
+    """What is wrong with the packages of the environment that this runs in; empty when they are whole."""
+    from service.toolchain import setup
+
+    try:
+        problems = [problem for lock in locks(group) for problem in setup.missing_packages(lock)]
+    except ImportError as error:
+        problems = [str(error)]
+    if len(problems) > 3:
+        problems[3:] = [f"{len(problems) - 3} more"]
+    if not problems and not _is_ours():
+        problems = ["the project that it imports is another one"]
+    return "; ".join(problems)
+
+
+def _is_ours() -> bool:
+    """Whether `.venv` imports this checkout; one that was copied or moved has an environment of the other one."""
+    links = VENV.glob("lib/python3*/site-packages/__editable__.vernier-*.pth")
+    return any(Path(link.read_text(encoding="utf-8").strip()) == ROOT for link in links)
+
+
+def _remembered_java() -> Path | None:
+    try:
+        for line in (MAKE / "env").read_text(encoding="utf-8").splitlines():
+            if line.startswith("export JAVA_HOME="):
+                return Path(shlex.split(line)[1].partition("=")[2])
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+class Board:
+    """What the parts of set-up do now, for whoever looks: one line that is written over on a terminal, else a line
+    whenever a part is finished and every few seconds."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        self._began = time.monotonic()
+        self._now = dict.fromkeys(parts, "waits")
+        self._lock = threading.Lock()
+        self._last = ""
+        self._printed = self._began
+        self._terminal = sys.stdout.isatty()
+
+    def tell(self, part: str, now: str) -> None:
+        """A part goes on with something else."""
+        with self._lock:
+            self._now[part] = now
+            self._show()
+
+    def say(self, line: str) -> None:
+        """Something that is to stay on the screen."""
+        with self._lock:
+            self._print(f"setup: {line}", stays=True)
+
+    def done(self, part: str) -> None:
+        """A part is finished."""
+        with self._lock:
+            self._now[part] = "done"
+            left = [name for name, now in self._now.items() if now != "done"]
+            self._print(f"{self._head()} {part} done; {f'left: {self._states()}' if left else 'all done'}", stays=True)
+
+    def _head(self) -> str:
+        return f"setup: {time.monotonic() - self._began:3.0f} s,"
+
+    def _states(self) -> str:
+        return " · ".join(f"{part} {now}" for part, now in self._now.items() if now != "done")
+
+    def _show(self) -> None:
+        if self._terminal or time.monotonic() - self._printed >= _EVERY_SECONDS:
+            self._print(f"{self._head()} {self._states()}", stays=False)
+
+    def _print(self, line: str, *, stays: bool) -> None:
+        if line == self._last:
+            return
+        self._last, self._printed = line, time.monotonic()
+        if self._terminal:
+            width = shutil.get_terminal_size().columns
+            print(f"\r\x1b[K{line if stays else line[: width - 1]}", end="\n" if stays else "", flush=True)
+        else:
+            print(line, flush=True)
+
+
+class Setup:
+    """One run of set-up. python: what `.venv` is made with; group: `run` or `dev`."""
+
+    def __init__(self, group: str, python: str) -> None:
+        self._group = group
+        self._python = python
+        self._commands = Commands()
+        self._board = Board(("packages", "pyspark", "jars", "kernels", *(["classes"] if group == "dev" else [])))
+        self._packages = Installer(python, self._commands, self._installing, self._board.say)
+        self._java = ""
+
+    def run(self) -> None:
+        """Bring there what is missing. Raises SetupError, JavaMissing."""
+        self._java = str(java_home())
+        install = self._environment()
+        if install:
+            self._board.tell("packages", "fetching uv")
+            self._packages.bootstrap()
+        with ThreadPoolExecutor(max_workers=5) as pool:
+            wheels = pool.submit(self._wheels, install)
+            spark = pool.submit(self._spark, wheels, install)
+            parts = [wheels, spark, pool.submit(self._jars, spark), pool.submit(self._kernels, wheels)]
+            if self._group == "dev":
+                parts.append(pool.submit(self._classes, parts[2], parts[3]))
+            try:
+                wait(parts, return_when=FIRST_EXCEPTION)
+            finally:
+                if any(part.done() and part.exception() is not None for part in parts) or sys.exc_info()[0]:
+                    self._commands.end()
+            wait(parts)
+            failures = [error for part in parts if (error := part.exception()) is not None]
+            if failures:
+                raise next((error for error in failures if not isinstance(error, Stopped)), failures[0])
+
+    # --- the environment ----------------------------------------------------------------------------------------------
+
+    def _environment(self) -> bool:
+        """Make `.venv` unless it is one that can be kept; returns whether packages are to be installed into it."""
+        free = shutil.disk_usage(ROOT).free >> 20
+        works = PYTHON.exists() and _succeeds([PYTHON, "-I", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"])
+        said = _asked([PYTHON, "-m", "service.toolchain.install", "broken", self._group]) if works else ""
+        if works and not said and not _UNFINISHED.exists() and made(self._group):
+            return False
+        if free < LEAST_FREE_MB:
+            raise SetupError(
+                problem=f"disk full: {free} MB are free here, set-up needs some {FRESH_FREE_MB};"
+                " make room and run make setup again"
+            )
+        if not VENV.exists():
+            if free < FRESH_FREE_MB:
+                raise SetupError(
+                    problem=f"disk full: {free} MB are free here, a fresh set-up needs {FRESH_FREE_MB};"
+                    " make room and run make setup again"
+                )
+            version = _asked([self._python, "--version"])
+            self._board.say(f"making .venv with {version} (600 MB of network when nothing is in a cache)")
+        elif not works:
+            self._board.say(".venv is broken (its python does not run); making it anew")
+        elif _UNFINISHED.exists():
+            self._board.say("going on with a set-up that was interrupted; what it has fetched is kept")
+        elif made(self._group):
+            self._board.say(f".venv is not whole ({said}); making it anew")
+        else:
+            self._board.say("bringing .venv up to requirements.lock")
+            for group in GROUPS:
+                stamp(group).unlink(missing_ok=True)
+            _UNFINISHED.touch()
+            return True
+        self._packages.make_venv()
+        _UNFINISHED.touch()
+        return True
+
+    def _wheels(self, install: bool) -> None:
+        if install:
+            self._board.tell("packages", "fetching")
+            for lock in locks(self._group):
+                self._packages.wheels(lock)
+        self._board.done("packages")
+
+    def _spark(self, wheels: Future[None], install: bool) -> None:
+        if install:
+            self._board.tell("pyspark", "fetching and building (430 MB)")
+            self._packages.build()
+            self._after(wheels)
+            self._packages.source()
+            self._packages.project()
+            if said := _asked([PYTHON, "-m", "service.toolchain.install", "broken", self._group]):
+                raise SetupError(problem=f".venv stays broken: {said}; see .make/uv.log")
+            stamp(self._group).write_text(wanted(self._group) + "\n", encoding="utf-8")
+            _UNFINISHED.unlink()
+        # made last: whoever finds it finds an environment that runs
+        words = {"JAVA_HOME": self._java, "PYSPARK_PYTHON": str(PYTHON), "PYSPARK_DRIVER_PYTHON": str(PYTHON)}
+        written = MAKE / f"env.{os.getpid()}"
+        written.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in words.items()))
+        written.replace(MAKE / "env")
+        self._board.done("pyspark")
+
+    def _jars(self, spark: Future[None]) -> None:
+        self._after(spark)
+        self._board.tell("jars", "fetching")
+        self._ours("jars", "service.toolchain.jars")
+
+    def _kernels(self, wheels: Future[None]) -> None:
+        self._after(wheels)
+        self._board.tell("kernels", "compiling")
+        self._ours("kernels", "service.toolchain.setup", "kernels")
+
+    def _classes(self, jars: Future[None], kernels: Future[None]) -> None:
+        """`make run` has them made once it runs; tests, which start Spark many times, want them before."""
+        self._after(jars)
+        self._after(kernels)
+        self._board.tell("classes", "running a small service")
+        try:
+            self._ours("classes", "service.supervision.class_archives")
+        except SetupError as error:  # everything works without them
+            self._board.say(f"no archives of class data, so Spark starts slower: {error}")
+            self._board.done("classes")
+
+    def _after(self, part: Future[None]) -> None:
+        if part.exception() is not None:
+            raise Stopped()
+
+    def _ours(self, part: str, module: str, *arguments: str) -> None:
+        """Run a module of ours in `.venv`; what it prints is the state of the part."""
+        log = MAKE / f"{part}.log"
+        command = [str(PYTHON), "-m", module, *arguments]
+        each: Callable[[str], None] = lambda line: self._board.tell(part, line.removeprefix(f"{part}: "))  # noqa: E731
+        said = self._commands.run(command, log, each, {"JAVA_HOME": self._java})
+        if said is not None:
+            lines = [line for line in said.splitlines() if line.strip()] or ["no output"]
+            what = (
+                f"the kernels do not compile: {lines[-1]} (all in .make/kernels.log)"
+                if part == "kernels"
+                else lines[-1]
+            )
+            raise SetupError(problem=what)
+        self._board.done(part)
+
+    def _installing(self, line: str) -> None:
+        if line.startswith(("Downloading", "Building", "Collecting")):
+            words = line.split()
+            part = "pyspark" if words[1].startswith("pyspark") else "packages"
+            self._board.tell(part, f"{words[0].lower()} {' '.join(words[1:])}")
+
+
+def _succeeds(command: Sequence[str | Path]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, cwd=ROOT).returncode == 0
+    except OSError:
+        return False
+
+
+def _asked(command: Sequence[str | Path]) -> str:
+    """What a program says, in one line."""
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=ROOT)
+    except OSError as error:
+        return str(error)
+    lines = (ran.stdout + ran.stderr).strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line above; returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    group = words[-1] if words else ""
+    if group not in GROUPS or words[:-1] not in ([], ["check"], ["broken"]):
+        print("usage: python -m service.toolchain.install [check] run|dev", file=sys.stderr)
+        return 2
+    if words[0] in ("check", "broken"):
+        said = missing(group) if words[0] == "check" else broken(group)
+        if said:
+            print(said)
+        return 1 if said else 0
+    try:
+        Setup(group, sys.executable).run()
+    except (SetupError, JavaMissing) as error:
+        print(f"\nsetup: {error}" if sys.stdout.isatty() else f"setup: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

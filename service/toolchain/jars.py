@@ -1,0 +1,422 @@
+"""Fetch the Java archives that do not come with PySpark: Spark's Kafka connector and a Kafka broker.
+
+There is no Maven here. PySpark carries Ivy, which knows the public repository by itself, so no address
+is written down. `jars.lock` beside this file names every archive and its sha256, so nothing is resolved
+at set-up and nothing else can be installed. A set is put together in a folder of its own, checked and
+moved into place in one step: a fetch that dies leaves nothing that looks whole.
+
+    python -m service.toolchain.jars            fetch what is missing
+    python -m service.toolchain.jars lock       resolve again and rewrite jars.lock
+    python -m service.toolchain.jars path       print the folder
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+from xml.sax.saxutils import quoteattr
+
+from service.toolchain.home import cache_folder, checkout
+from service.toolchain.java import JavaMissing, find_java
+from storage.errors import CallerError
+
+Set = Literal["spark", "kafka"]
+SETS: tuple[Set, ...] = ("spark", "kafka")
+LOCK = Path(__file__).with_name("jars.lock")
+STAMP = "jars.json"
+NEEDED_BYTES = 200 * 2**20
+
+# What `lock` starts from: (group, artifact, version, with its runtime dependencies?). The token provider
+# is one that is served for certain; it matters for delegation tokens only. The logger lets a broker say why it died.
+ROOTS: dict[Set, tuple[tuple[str, str, str, bool], ...]] = {
+    "spark": (
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", False),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", False),
+        ("org.apache.kafka", "kafka-clients", "3.9.2", False),
+        ("org.apache.commons", "commons-pool2", "2.13.1", False),
+    ),
+    "kafka": (
+        ("org.apache.kafka", "kafka_2.13", "4.3.0", True),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", False),
+    ),
+}
+
+
+class JarsError(CallerError):
+    """The archives could not be fetched or are not there; `problem` is one line with the way out."""
+
+    message = "{problem}"
+    problem: str
+
+
+class _BrokenCache(JarsError):
+    """Ivy failed in a way that an empty cache may cure."""
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One archive: Maven coordinates and the sha256 of its bytes (hex, empty while not known)."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+def jars_dir() -> Path:
+    """Return the folder of the sets: VERNIER_JARS_DIR, or `.jars` in the checkout, or one among the user's caches."""
+    if chosen := os.environ.get("VERNIER_JARS_DIR"):
+        return Path(chosen).resolve()
+    root = checkout()
+    return root / ".jars" if root is not None else cache_folder() / "jars"
+
+
+def locked(which: Set) -> list[Jar]:
+    """Return the archives of one set as jars.lock names them, in its order. Reads one small file."""
+    jars = []
+    for line in LOCK.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, coordinates, digest = line.split()
+            if name == which:
+                group, artifact, version = coordinates.split(":")
+                jars.append(Jar(group, artifact, version, digest.removeprefix("sha256:")))
+    return jars
+
+
+def spark_jars() -> list[Path]:
+    """Return the connector's archives for `spark.jars`. Raises JarsError when not fetched; costs a few stats."""
+    return _ready("spark")
+
+
+def kafka_jars() -> list[Path]:
+    """Return the class path of the broker. Raises JarsError when not fetched; costs a few stats."""
+    return _ready("kafka")
+
+
+def present() -> bool:
+    """Whether every set has been fetched; a few stats."""
+    return all(_whole(jars_dir() / which, locked(which)) for which in SETS)
+
+
+def _ready(which: Set) -> list[Path]:
+    home = jars_dir()
+    if not _whole(home / which, locked(which)):
+        raise JarsError(
+            problem=f"the {which} jars are not in {home}; run `make setup` or `python -m service.toolchain.jars`"
+        )
+    return [home / which / jar.name for jar in locked(which)]
+
+
+def _whole(folder: Path, jars: Sequence[Jar]) -> bool:
+    """Whether the folder holds exactly these archives, by its stamp and their sizes."""
+    try:
+        stamp = json.loads((folder / STAMP).read_bytes())
+        return {jar.name: jar.sha256 for jar in jars} == {name: it["sha256"] for name, it in stamp.items()} and all(
+            (folder / name).stat().st_size == it["size"] for name, it in stamp.items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def fetch(say: Callable[[str], None] = lambda line: None) -> None:
+    """Fetch every set that is not there yet; quick when both are. `say` gets lines of progress.
+
+    Takes ~10 s and 55 MB of network when fresh. Several processes may call it at once. Raises JarsError (no
+    network, disk full, an archive that is not served or not the locked one) and JavaMissing.
+    """
+    home = jars_dir()
+    if present():
+        return
+    with _one_line_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+        with _only_one(home, say):
+            for left in home.glob(".fetch-*"):  # of a fetch that was killed: we hold the lock, so it is nobody's
+                shutil.rmtree(left, ignore_errors=True)
+            try:
+                for which in SETS:
+                    if not _whole(home / which, locked(which)):
+                        _fetch_set(home, which, say)
+            except (JarsError, OSError):
+                if shutil.disk_usage(home).free < NEEDED_BYTES:  # else the cache would keep the disk full
+                    shutil.rmtree(home / ".ivy", ignore_errors=True)
+                raise
+            shutil.rmtree(home / ".ivy", ignore_errors=True)
+
+
+def _fetch_set(home: Path, which: Set, say: Callable[[str], None]) -> None:
+    free = shutil.disk_usage(home).free
+    if free < NEEDED_BYTES:
+        raise JarsError(problem=_disk_full(home))
+    jars = locked(which)
+    try:
+        _fetch_once(home, which, jars, say)
+    except _BrokenCache as first:
+        say(f"{first}; trying again with an empty cache")
+        shutil.rmtree(home / ".ivy", ignore_errors=True)
+        _fetch_once(home, which, jars, say)
+
+
+def _fetch_once(home: Path, which: Set, jars: Sequence[Jar], say: Callable[[str], None]) -> None:
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home) as temporary:
+        folder = Path(temporary) / which
+        folder.mkdir()
+        got = 0
+
+        def count(name: str) -> None:
+            nonlocal got
+            got += 1
+            say(f"jars: {which} {got}/{len(jars)} {name}")
+
+        _ivy(home, folder, [(jar.group, jar.artifact, jar.version, False) for jar in jars], poms=False, each=count)
+        stamp = {}
+        for jar in jars:
+            path = folder / jar.name
+            if not path.is_file():
+                raise _BrokenCache(problem=f"ivy brought no {jar.name}")
+            digest = _sha256(path)
+            if digest != jar.sha256:
+                raise _BrokenCache(
+                    problem=f"{jar.name} has sha256 {digest}, service/toolchain/jars.lock wants {jar.sha256}"
+                )
+            stamp[jar.name] = {"size": path.stat().st_size, "sha256": digest}
+        _write(folder / STAMP, json.dumps(stamp, indent=1))
+        for path in folder.iterdir():  # the rename must not become durable before the bytes
+            _sync(path)
+        _sync(folder)
+        if (home / which).exists():
+            (home / which).rename(Path(temporary) / "old")
+        folder.rename(home / which)
+        _sync(home)
+
+
+def _ivy(
+    home: Path,
+    folder: Path,
+    wanted: Sequence[tuple[str, str, str, bool]],
+    *,
+    poms: bool,
+    pattern: str = "[artifact]-[revision].[ext]",
+    each: Callable[[str], None] = lambda name: None,
+) -> None:
+    """Have Ivy put the wanted archives into the folder, `each` called with a name as one arrives."""
+    root = find_spec("pyspark")
+    archives = list(Path(root.origin).parent.glob("jars/ivy-*.jar")) if root and root.origin else []
+    if not archives:
+        raise JarsError(problem="pyspark brings no ivy jar here; reinstall it: remove .venv and run `make setup`")
+    settings = Path(folder.parent) / "settings.xml"
+    module = Path(folder.parent) / "ivy.xml"
+    _write(
+        settings,
+        f"""<ivysettings>
+  <settings defaultResolver="central"/>
+  <timeout-constraints>
+    <timeout-constraint name="t" connectionTimeout="20000" readTimeout="60000"/>
+  </timeout-constraints>
+  <caches defaultCacheDir={quoteattr(str(home / ".ivy"))}/>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" usepoms="{str(poms).lower()}" timeoutConstraint="t"/>
+  </resolvers>
+</ivysettings>
+""",
+    )
+    lines = "\n".join(
+        f"    <dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
+        + (
+            ' conf="default->master,runtime"/>'
+            if deep
+            else f' transitive="false" conf="default->{"master" if poms else "*"}"/>'
+        )
+        for group, artifact, version, deep in wanted
+    )
+    _write(
+        module,
+        f"""<ivy-module version="2.0">
+  <info organisation="vernier" module="jars"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+{lines}
+  </dependencies>
+</ivy-module>
+""",
+    )
+    own = os.environ.get("VERNIER_IVY_SETTINGS")  # a mirror behind a company's wall
+    command = [str(find_java()), "-Xmx256m", "-XX:TieredStopAtLevel=1", *_proxies(), "-jar", str(archives[0])]
+    command += ["-verbose", "-settings", own or str(settings), "-cache", str(home / ".ivy"), "-ivy", str(module)]
+    command += ["-retrieve", f"{folder}/{pattern}", "-types", "jar", "bundle"]
+    said: list[str] = []
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as ivy:
+        try:
+            assert ivy.stdout is not None
+            for line in ivy.stdout:
+                said.append(line)
+                if found := re.search(r"\[SUCCESSFUL \] \S*#([^;]+);(\S+?)!\S*\.jar", line):
+                    each(f"{found[1]}-{found[2]}.jar")
+        except BaseException:
+            ivy.kill()
+            raise
+    if ivy.returncode != 0:
+        raise _explain("".join(said), ivy.returncode, home)
+
+
+def _explain(said: str, status: int, home: Path) -> JarsError:
+    """Turn what Ivy printed into one line."""
+    if "No space left on device" in said or "Disk quota exceeded" in said:
+        return JarsError(problem=_disk_full(home))
+    unreachable = re.search(
+        r"java\.net\.\w+(Exception|Error): [^\n)]*|"
+        r"(UnknownHost|Connect|NoRouteToHost|SocketTimeout|HttpHostConnect|SSL\w*)(Exception)?:? ?[^\n]*|"
+        r"Server access error[^\n]*|host \S+ not found[^\n]*|Connection (refused|reset|timed out)[^\n]*",
+        said,
+        re.IGNORECASE,
+    )
+    missing = re.findall(r":: (\S+#\S+;\S+): not found", said)
+    if unreachable:
+        what = re.sub(r"\bhttps?://\S+", "the repository", unreachable.group(0)).strip()
+        return JarsError(
+            problem=f"no network for the jars ({what}); check the connection or HTTPS_PROXY,"
+            " or name a mirror with VERNIER_IVY_SETTINGS=<ivysettings.xml>"
+        )
+    if missing:
+        return _BrokenCache(problem=f"the repository does not serve {', '.join(dict.fromkeys(missing))}")
+    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "no output")
+    return _BrokenCache(problem=f"ivy ended with status {status}: {last[:200]}")
+
+
+def _proxies() -> list[str]:
+    """Java does not read HTTPS_PROXY; say it in its own way."""
+    flags = []
+    for scheme in ("https", "http"):
+        address = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
+        if address:
+            parts = urlsplit(address if "//" in address else "//" + address)
+            if parts.hostname:
+                flags += [f"-D{scheme}.proxyHost={parts.hostname}", f"-D{scheme}.proxyPort={parts.port or 3128}"]
+    return flags
+
+
+def lock(say: Callable[[str], None] = lambda line: None) -> None:
+    """Resolve ROOTS afresh with their dependencies and rewrite jars.lock. Takes about a minute; needs network."""
+    home = jars_dir()
+    text = [
+        "# every archive that set-up fetches; written by `python -m service.toolchain.jars lock`,",
+        "# read by service/toolchain/jars.py",
+    ]
+    with _one_line_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+        with _only_one(home, say):
+            for which in SETS:
+                with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home) as temporary:
+                    folder = Path(temporary) / which
+                    folder.mkdir()
+                    pattern = "[organisation]/[artifact]/[revision].[ext]"
+                    _ivy(home, folder, ROOTS[which], poms=True, pattern=pattern, each=say)
+                    for path in sorted(folder.glob("*/*/*.jar")):
+                        group, artifact = path.parts[-3:-1]
+                        text.append(f"{which} {group}:{artifact}:{path.stem} sha256:{_sha256(path)}")
+            shutil.rmtree(home / ".ivy", ignore_errors=True)
+    _write(LOCK, "\n".join(text) + "\n")
+
+
+@contextmanager
+def _only_one(home: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the folder's lock; a process that dies lets go of it."""
+    with open(home / ".lock", "w", encoding="utf-8") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"jars: another process is fetching into {home}; waiting for it")
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _one_line_errors(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise JarsError(problem=_disk_full(home)) from error
+        raise JarsError(problem=f"cannot write the jars: {error.strerror}: {error.filename}") from error
+
+
+def _disk_full(home: Path) -> str:
+    free = shutil.disk_usage(home).free // 2**20
+    return (
+        f"disk full: {free} MB are free for {home}, the jars need {NEEDED_BYTES // 2**20};"
+        " free some or set VERNIER_JARS_DIR"
+    )
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _progress() -> Callable[[str], None]:
+    """On a terminal one line that is written over; elsewhere every tenth, so that logs stay short."""
+    if sys.stderr.isatty():
+        return lambda line: print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+    def say(line: str) -> None:
+        step = re.match(r"jars: \w+ (\d+)/(\d+)", line)
+        if not step or int(step[1]) % 10 == 0 or step[1] == step[2]:
+            print(line, file=sys.stderr, flush=True)
+
+    return say
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line above; returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words not in ([], ["fetch"], ["lock"], ["path"]):
+        print("usage: python -m service.toolchain.jars [fetch|lock|path]", file=sys.stderr)
+        return 2
+    if words == ["path"]:
+        print(jars_dir())
+        return 0
+    try:
+        (lock if words == ["lock"] else fetch)(_progress())
+    except (JarsError, JavaMissing) as error:
+        print(f"{chr(13) + chr(27) + '[K' if sys.stderr.isatty() else ''}{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,384 @@
+"""Reader: follows the committed epochs of a state directory, read-only.
+
+It needs nothing of the service that writes: it works while that is down, and never makes it wait. A snapshot is
+immutable; following an epoch maps its new segments and applies its changes, nothing else. The newest manifest is held
+by lease, so that collection removes no file which is still to be opened; what is mapped stays readable by itself.
+
+Nothing is read before its checksum has been compared: when a file is opened, or, of a large layer that only reads of
+the past need, when the first of these comes. Where a new epoch is damaged the snapshot stays at the last one that is
+whole. A reader that has none yet goes on without the views that need a damaged file (`Snapshot.damaged`). Either way it
+looks every few seconds whether the file has been put back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from operators.language.types.schema import RowType
+from service.observability.metrics import Stats
+from service.observability.recent_latency import LATENCY, WINDOW_NS, Mark, followed
+from service.views.head import Newest
+from service.views.recent_dead_letters import RecentLetters
+from service.views.view import Interval, ViewState, by_time, changes_between
+from storage.blob.blob import Blob
+from storage.blob.location import Place
+from storage.blob.segment import Segment
+from storage.errors import Damaged, EpochGone, StorageError
+from storage.state.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
+from storage.state.reshard import open_layer
+from storage.state.state import ReadLease, StateDirectory
+from storage.trace.batch import Layer
+from storage.updates import Ints, Updates
+
+_HISTORY = 1200
+_AGAIN_NS = 5_000_000_000
+"""How long until damaged files are looked at again."""
+_log = logging.getLogger("vernier.reader")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochNote:
+    """What is remembered of an epoch: its interval of data times, its commit, and by view its changes and latencies.
+
+    noticed_ns: wall clock when this reader had it; None for what was committed before the reader was there.
+    latency: int64[buckets] observations of the epoch, in the buckets of service.observability.metrics.
+    """
+
+    epoch: int
+    lower: int
+    upper: int
+    committed_ns: int
+    noticed_ns: int | None
+    changes: Mapping[str, int]
+    latency: Mapping[str, Ints]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A committed epoch as readers see it. history: the epochs that this reader saw, oldest first, this one last.
+    damaged: the views that cannot be read, each with the damage. marks: totals of latency in the last minutes."""
+
+    manifest: Manifest
+    views: Mapping[str, ViewState]
+    stats: Stats
+    history: tuple[EpochNote, ...]
+    damaged: Mapping[str, Damaged] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def frontier(self) -> int:
+        """Data times before it are final."""
+        return self.manifest.upper
+
+    def age_ns(self, now_ns: int) -> int:
+        """How long ago the epoch was committed, by the wall clock."""
+        return max(0, now_ns - self.manifest.committed_ns)
+
+
+class Reader:
+    """Follows a state directory. One thread calls `poll`; any thread may read `snapshot`, `failure`, `problem` and
+    `damage`.
+
+    snapshot: the newest readable epoch, None before the first. failure: why the newest state cannot be read, None when
+    it can; problem: the error that says so. damage: what is wrong with files, by their segments. log_bytes: memory for
+    each view's recent changes, from which subscribers and reads of the recent past are served.
+    """
+
+    def __init__(self, path: str | Path | Place, *, log_bytes: int = 16 << 20, blob: Blob | None = None) -> None:
+        self.snapshot: Snapshot | None = None
+        self.failure: str | None = None
+        self.problem: StorageError | EpochGone | None = None
+        self.damage: dict[str, Damaged] = {}
+        self._looked_ns = 0
+        self._log_bytes = log_bytes
+        self._state = StateDirectory(path, blob)
+        self._newest = Newest(self._state)
+        self._lease: ReadLease | None = None
+        self._segments: dict[str, Segment] = {}
+        self._layers: dict[LayerRef, Layer] = {}
+        self.letters = RecentLetters()
+        self.letters_damaged: Damaged | None = None
+        """What is wrong with a file that holds some of the letters."""
+
+    @property
+    def files(self) -> Blob:
+        """The state directory's files."""
+        return self._state.blob
+
+    def poll(self) -> bool:
+        """Look for another epoch than the snapshot's and read it; True when there was one. One small read otherwise.
+
+        Whatever is wrong with the files is kept in `failure` and the snapshot stays: readers go on with what was final.
+        """
+        try:
+            restored = (bool(self.damage) or self.letters_damaged is not None) and self._look_again()
+            epoch = self._newest.look()
+            if epoch == NO_EPOCH or (self._lease is not None and epoch == self._lease.epoch):
+                return restored
+            self._follow(epoch)
+        except (StorageError, EpochGone) as error:
+            if self.failure != str(error):
+                _log.warning("cannot read the newest state: %s", error)
+            self.failure, self.problem = str(error), error
+            return False
+        self.failure = self.problem = None
+        return True
+
+    def close(self) -> None:
+        """Give back the lease and let go of the files; the snapshot stays readable for those who have it."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        self._segments.clear()
+        self._layers.clear()
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    def _follow(self, epoch: int) -> None:
+        lease = self._state.lease(epoch)
+        try:
+            snapshot = self._read(lease.manifest)
+        except BaseException:
+            lease.release()
+            raise
+        held, self._lease, self.snapshot = self._lease, lease, snapshot
+        if held is not None:
+            held.release()
+        self._let_go(lease.manifest)
+
+    def _read(self, newest: Manifest) -> Snapshot:
+        """The snapshot of a manifest on lease: from the one before if it continues that, else from the traces."""
+        before = self.snapshot
+        steps = [] if before is None else self._steps(before.manifest, newest)
+        # Another program may have come and gone meanwhile, and its epochs know nothing of some views.
+        others = any(manifest.program != newest.program for manifest, _ in steps)
+        if before is None or others or not _continues(before.manifest, newest):
+            views, damaged = self._each(newest, lambda name, entry: self._load(name, newest))
+            stats = Stats.from_json(newest.stats)
+            self._collect_all_letters(newest)
+            history = [_note(newest, stats, Stats(), None)]
+            return Snapshot(newest, views, stats, tuple(history), damaged, (self._first_mark(newest),))
+        noticed = time.time_ns()
+        stats, history, marks = before.stats, list(before.history), before.marks
+
+        def advance(name: str, entry: ViewEntry) -> ViewState:
+            if name in before.views:
+                return self._advance(before.views[name], entry, newest, [(m, parts[name]) for m, parts in steps])
+            known = before.damaged[name]
+            # The damaged file may not be a part of this epoch's state any more; reading what stays damaged each time
+            # would cost as much as the view is large.
+            if known.name in newest.segments():
+                raise known
+            return self._load(name, newest)
+
+        views, damaged = self._each(newest, advance, before.views)
+        for manifest, _ in steps or [(newest, {})]:
+            self._collect_letters(manifest)
+            after = Stats.from_json(manifest.stats)
+            history.append(_note(manifest, after, stats, noticed))
+            stats = after
+        marks = followed(marks, newest.committed_ns, stats)
+        return Snapshot(newest, views, stats, tuple(history[-_HISTORY:]), damaged, marks)
+
+    def _first_mark(self, newest: Manifest) -> Mark:
+        """The totals at the oldest epoch of the last minutes that is still there; before the first one there are
+        none."""
+        begun = newest
+        for manifest in self._kept(newest):
+            if manifest.committed_ns < newest.committed_ns - WINDOW_NS:
+                break
+            begun = manifest
+        first = begun.epoch == NO_EPOCH + 1
+        return Mark.of(begun.committed_ns, Stats() if first else Stats.from_json(begun.stats))
+
+    def _each(
+        self, manifest: Manifest, make: Callable[[str, ViewEntry], ViewState], readable: Container[str] = ()
+    ) -> tuple[dict[str, ViewState], dict[str, Damaged]]:
+        """The views of a manifest: those that `make` makes, and what is damaged of the others. readable: views that an
+        older snapshot has whole, which is better than none. Raises Damaged for these."""
+        views, damaged = {}, {}
+        for name, entry in manifest.views.items():
+            try:
+                views[name] = make(name, entry)
+            except Damaged as problem:
+                damaged[name] = self._note_damage(problem)
+                if name in readable:
+                    raise
+        return views, damaged
+
+    def _note_damage(self, problem: Damaged) -> Damaged:
+        if problem.name not in self.damage:
+            _log.error("%s", problem)
+        self.damage[problem.name] = problem
+        return problem
+
+    def _look_again(self) -> bool:
+        """Whether damaged files were put back; then what needs them is read anew. Looks every few seconds."""
+        now, snapshot = time.monotonic_ns(), self.snapshot
+        if now - self._looked_ns < _AGAIN_NS or snapshot is None:
+            return False
+        self._looked_ns = now
+        restored = set()
+        for name in list(self.damage):
+            with suppress(StorageError):
+                self._state.open(name).verify()
+                restored.add(name)
+        if self.letters_damaged is not None:
+            self._collect_all_letters(snapshot.manifest)
+        if not restored:
+            return False
+        for name in restored:
+            _log.warning("segment %s is whole again", name)
+            del self.damage[name]
+            self._segments.pop(name, None)
+        self._layers = {ref: layer for ref, layer in self._layers.items() if ref.segment not in restored}
+        manifest = snapshot.manifest
+
+        def reopen(name: str, entry: ViewEntry) -> ViewState:
+            if name in snapshot.views:
+                return replace(snapshot.views[name], layers=tuple(self._trace(manifest, entry)))
+            return self._load(name, manifest)
+
+        views, damaged = self._each(manifest, reopen)
+        self.snapshot = replace(snapshot, views=views, damaged=damaged)
+        return True
+
+    def _steps(self, old: Manifest, newest: Manifest) -> list[tuple[Manifest, dict[str, list[Layer]]]]:
+        """The epochs after `old`, each with its change layers by view; none when one of them was collected already."""
+        found: list[tuple[Manifest, dict[str, list[Layer]]]] = []
+        for epoch in range(newest.epoch, old.epoch, -1):
+            try:
+                manifest = newest if epoch == newest.epoch else self._state.manifest(epoch)
+                refs = {name: manifest.changes.get(name, []) for name in newest.views}
+                found.append((manifest, {name: [self._layer(ref) for ref in part] for name, part in refs.items()}))
+            except Damaged:
+                return []
+            except (StorageError, EpochGone):
+                if epoch == newest.epoch:
+                    raise
+                return []
+        return found[::-1]
+
+    def _kept(self, newest: Manifest) -> Iterator[Manifest]:
+        """The manifest and those before it that are still there, newest first."""
+        yield newest
+        for epoch in range(newest.epoch - 1, NO_EPOCH, -1):
+            try:
+                yield self._state.manifest(epoch)
+            except Damaged as error:
+                self.letters_damaged = error
+                return
+            except (StorageError, EpochGone):
+                return
+
+    def _collect_all_letters(self, newest: Manifest) -> None:
+        """The letters of all epochs that are kept."""
+        self.letters.clear()
+        self.letters_damaged = None
+        for manifest in reversed(list(self._kept(newest))):
+            self._collect_letters(manifest)
+
+    def _collect_letters(self, manifest: Manifest) -> None:
+        for ref in manifest.dead:
+            try:
+                self.letters.add(manifest.epoch, self._state.open(ref.segment).meta(ref.label).get("letters", ()))
+            except Damaged as error:
+                self.letters_damaged = error
+            except StorageError as error:
+                _log.warning("cannot read the dead letters of epoch %d: %s", manifest.epoch, error)
+
+    def _advance(
+        self, view: ViewState, entry: ViewEntry, newest: Manifest, steps: list[tuple[Manifest, list[Layer]]]
+    ) -> ViewState:
+        """A view's next state: step by step, or, where there are no steps, by what its trace has had since."""
+        layers = self._trace(newest, entry)
+        width = view.stored.width
+        for manifest, parts in steps:
+            for layer in parts:
+                layer.verify()
+            changes = by_time(Updates.concat([layer.to_updates() for layer in parts], width))
+            texts = tuple(layer.texts for layer in parts if layer.texts is not None)
+            interval = Interval(view.frontier, manifest.upper, changes, manifest.committed_ns, texts)
+            view = view.follow(interval, entry.since, layers, self._log_bytes)
+        if view.frontier < newest.upper:
+            if view.frontier <= entry.since:
+                return ViewState.load(view.name, view.schema, view.key, entry.since, newest.upper, layers)
+            missed = changes_between(layers, width, view.frontier, newest.upper)
+            interval = Interval(view.frontier, newest.upper, missed, newest.committed_ns)
+            return view.follow(interval, entry.since, layers, self._log_bytes)
+        # Epochs that are gone may have compacted, though nothing has become final meanwhile.
+        return view if steps else replace(view, since=entry.since, layers=tuple(layers))
+
+    def _load(self, name: str, manifest: Manifest) -> ViewState:
+        entry = manifest.views[name]
+        schema = RowType.from_json(entry.schema)
+        return ViewState.load(name, schema, entry.key, entry.since, manifest.upper, self._trace(manifest, entry))
+
+    def _trace(self, manifest: Manifest, entry: ViewEntry) -> list[Layer]:
+        return [self._layer(ref) for shard in manifest.traces[entry.trace].shards for ref in shard]
+
+    def _layer(self, ref: LayerRef) -> Layer:
+        layer = self._layers.get(ref)
+        if layer is None:
+            segment = self._segments.get(ref.segment)
+            if segment is None:
+                segment = self._segments[ref.segment] = self._state.open(ref.segment)
+            layer = open_layer(segment, ref, lazy=True)
+            if layer.texts is not None and len(layer.texts):
+                # Texts are looked up one by one, whenever an answer has them.
+                segment.verify_entry(ref.label)
+            elif not segment.is_verified(ref.label):
+                layer.check = partial(self._verify, segment, ref.label)
+            self._layers[ref] = layer
+        return layer
+
+    def _verify(self, segment: Segment, label: str) -> None:
+        try:
+            segment.verify_entry(label)
+        except Damaged as problem:
+            raise self._note_damage(problem) from None
+
+    def _let_go(self, manifest: Manifest) -> None:
+        """Unmap what the manifest does not need any more; states that still use a layer keep its mapping alive."""
+        needed = manifest.segments()
+        self._segments = {name: segment for name, segment in self._segments.items() if name in needed}
+        self._layers = {ref: layer for ref, layer in self._layers.items() if ref.segment in needed}
+        for name in self.damage.keys() - needed:
+            # Of an older epoch, or in no epoch any more.
+            self.damage.pop(name, None)
+
+
+def _continues(old: Manifest, new: Manifest) -> bool:
+    """Whether the new manifest is a later epoch of the same program on the same data."""
+    return (
+        new.epoch > old.epoch
+        and new.upper >= old.upper
+        and (new.app, new.program) == (old.app, old.program)
+        and {name: (view.schema, view.key, view.began) for name, view in new.views.items()}
+        == {name: (view.schema, view.key, view.began) for name, view in old.views.items()}
+    )
+
+
+def _note(manifest: Manifest, stats: Stats, before: Stats, noticed_ns: int | None) -> EpochNote:
+    earlier = before.histograms.get(LATENCY, {})
+    latency = {
+        labels[0]: np.array((histogram.minus(earlier[labels]) if labels in earlier else histogram).counts, np.int64)
+        for labels, histogram in stats.histograms.get(LATENCY, {}).items()
+    }
+    return EpochNote(
+        epoch=manifest.epoch,
+        lower=manifest.lower,
+        upper=manifest.upper,
+        committed_ns=manifest.committed_ns,
+        noticed_ns=noticed_ns,
+        changes={name: sum(ref.updates for ref in refs) for name, refs in manifest.changes.items()},
+        latency=latency if noticed_ns is not None else {},
+    )

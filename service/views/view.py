@@ -1,0 +1,270 @@
+"""ViewState: one view at one committed epoch, as readers see it; immutable, and the next epoch's is made from it.
+
+It holds the newest rows as a RowSet, the recent changes interval by interval, and the layers of the view's trace for
+whatever is older. As of a data time T the rows are the sum of all diffs at times <= T, which is exact for since <= T <
+frontier. Changes from a frontier F on are exact when F > since, or when nothing was folded yet: the same rule, seen
+from the state as of F - 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from operators.language.types.schema import RowType
+from service.kernels import views
+from service.views.multiset import RowSet
+from storage.errors import CallerError, DiffOverflow
+from storage.kernels.status import OK
+from storage.strings.string_heap import Heap, Texts
+from storage.trace.batch import Layer
+from storage.updates import MIN_TIME, Ints, Updates, consolidate_rows, order_rows
+
+_LOG_LENGTH = 1024
+_INCARNATIONS = itertools.count(1)
+
+
+class Compacted(CallerError):
+    """A data time lies before the history window."""
+
+    message = "view {view} keeps its history from {since} on; {as_of} is earlier: ask for a later time, or retain more"
+    view: str
+    as_of: int
+    since: int
+
+
+class NotYetFinal(CallerError):
+    """A data time whose answer may still change."""
+
+    message = (
+        "view {view} is final before {frontier}; {as_of} is not yet: ask for an earlier time, or wait with wait_ms="
+    )
+    view: str
+    as_of: int
+    frontier: int
+
+
+def matrix_of(updates: Updates) -> Ints:
+    """`[row words | diff]`: the changes without their times."""
+    return np.delete(updates.data, updates.width, axis=1)
+
+
+def key_first(updates: Updates, schema: RowType, key: Sequence[str]) -> Updates:
+    """Changes in the program's column order as the words of the view's trace, which begin with the key."""
+    order = schema.index(ViewState.stored_type(schema, key).names)
+    columns = np.concatenate((order, np.arange(schema.width, updates.data.shape[1])))
+    return Updates(np.ascontiguousarray(updates.data[:, columns]), updates.width, updates.depth)
+
+
+def by_time(updates: Updates) -> Updates:
+    """The changes ordered by time, then by row."""
+    data = np.ascontiguousarray(updates.data)
+    order = order_rows(data, np.array([updates.width, *range(updates.width)], np.int64))
+    return Updates(data[order], updates.width, updates.depth)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """The changes with lower <= time < upper, ordered by time, then row; a frontier passed from lower to upper.
+
+    texts: dictionaries of their long texts.
+    """
+
+    lower: int
+    upper: int
+    changes: Updates
+    committed_ns: int
+    texts: tuple[Texts, ...] = ()
+
+    def part(self, lower: int, upper: int) -> Interval:
+        """The changes of this interval inside [lower, upper)."""
+        if lower <= self.lower and self.upper <= upper:
+            return self
+        time = self.changes.time
+        inside = slice(int(np.searchsorted(time, lower)), int(np.searchsorted(time, upper)))
+        lower, upper = max(lower, self.lower), min(upper, self.upper)
+        return Interval(lower, upper, self.changes.take(inside), self.committed_ns, self.texts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewState:
+    """A view of `frontier`: rows as of frontier - 1; log: contiguous intervals that end at the frontier, oldest first.
+
+    schema has the columns in the program's order; stored in that of the words: those of the key first. Times are data
+    times in ns. Two states of one name and incarnation agree on every time that both know, so answers as of a time may
+    be kept. heap: finds the contents of the long texts of all rows and changes that the state knows; None where the
+    view has no texts.
+    """
+
+    name: str
+    schema: RowType
+    key: tuple[str, ...]
+    stored: RowType
+    since: int
+    frontier: int
+    rows: RowSet
+    incarnation: int
+    log: tuple[Interval, ...] = ()
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    heap: Heap | None = field(default=None, repr=False)
+
+    @staticmethod
+    def stored_type(schema: RowType, key: Sequence[str]) -> RowType:
+        """The row type of a view's trace: key columns first, in the key's order, then the others."""
+        return schema.take([*key, *(name for name in schema.names if name not in key)])
+
+    @staticmethod
+    def load(
+        name: str, schema: RowType, key: Sequence[str], since: int, frontier: int, layers: Iterable[Layer]
+    ) -> ViewState:
+        """From the layers of its trace alone. O(n log n) for n updates in the trace."""
+        stored, held = ViewState.stored_type(schema, key), tuple(layers)
+        rows = sum_until(held, stored.width, frontier - 1)
+        heap = _heap_of(stored, held, ())
+        return ViewState(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held, heap)
+
+    def follow(self, interval: Interval, since: int, layers: Iterable[Layer], log_bytes: int) -> ViewState:
+        """The state after an interval that begins at this frontier; the log keeps its newest `log_bytes`."""
+        log = [*self.log, interval]
+        kept = sum(one.changes.data.nbytes for one in log)
+        drop = 0
+        while drop < len(log) - 1 and (kept > log_bytes or log[drop].upper <= since or len(log) - drop > _LOG_LENGTH):
+            kept -= log[drop].changes.data.nbytes
+            drop += 1
+        rows = self.rows.apply(matrix_of(interval.changes))
+        held, kept_log = tuple(layers), tuple(log[drop:])
+        heap = _heap_of(self.stored, held, kept_log)
+        return replace(self, since=since, frontier=interval.upper, rows=rows, log=kept_log, layers=held, heap=heap)
+
+    @property
+    def log_start(self) -> int:
+        """The frontier from which on the log has all changes."""
+        return self.log[0].lower if self.log else self.frontier
+
+    def check(self, as_of: int) -> None:
+        """Raises Compacted or NotYetFinal unless the rows as of that time are known and final."""
+        if as_of >= self.frontier:
+            raise NotYetFinal(view=self.name, as_of=as_of, frontier=self.frontier)
+        if as_of < self.since and self.since > MIN_TIME:
+            raise Compacted(view=self.name, as_of=as_of, since=self.since)
+
+    def rows_as_of(self, as_of: int) -> RowSet:
+        """The rows at a data time: the newest less what came later where the log reaches, else a sum of the trace."""
+        self.check(as_of)
+        if as_of == self.frontier - 1:
+            return self.rows
+        if as_of + 1 >= self.log_start:
+            later = [interval.changes for interval in self._log_parts(as_of + 1, self.frontier)]
+            undone = matrix_of(Updates.concat(later, self.stored.width)).copy()
+            undone[:, -1] *= -1
+            return self.rows.apply(undone)
+        return sum_until(self.layers, self.stored.width, as_of)
+
+    def undone(self, as_of: int) -> int | None:
+        """How many changes came after that time, the cost of rows as of it; None where the log does not reach."""
+        if as_of + 1 < self.log_start:
+            return None
+        count = 0
+        for interval in reversed(self.log):
+            if interval.upper <= as_of + 1:
+                break
+            count += len(interval.changes)
+        return count
+
+    def find(self, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
+        """The rows of a key (its words) at a data time that the log reaches, and their counts.
+
+        Looks at that key alone in what came later: far cheaper than `rows_as_of`. O(changes after it), in a few
+        passes. Raises as `check`, DiffOverflow.
+        """
+        self.check(as_of)
+        rows, counts = self.rows.find(words)
+        if as_of == self.frontier - 1:
+            return rows, counts
+        wanted, parts = np.array(words, np.int64), [np.column_stack((rows, counts))]
+        for interval in self._log_parts(as_of + 1, self.frontier):
+            changes = interval.changes
+            same = changes.data[:, 0] == wanted[0]
+            if len(wanted) > 1:
+                same &= (changes.data[:, 1 : len(wanted)] == wanted[1:]).all(axis=1)
+            if same.any():
+                parts.append(matrix_of(changes.take(np.flatnonzero(same))))
+                parts[-1][:, -1] *= -1
+        if len(parts) == 1:
+            return rows, counts
+        data = consolidate_rows(np.concatenate(parts), np.arange(self.stored.width, dtype=np.int64))
+        return data[:, :-1], data[:, -1]
+
+    def can_resume(self, frontier: int) -> bool:
+        """Whether all changes from this frontier on are known one by one."""
+        return frontier > self.since or self.since <= MIN_TIME
+
+    def intervals(self, lower: int, upper: int) -> list[Interval]:
+        """The changes with lower <= time < upper as contiguous intervals. Raises Compacted when some were folded.
+
+        From the log where it reaches: shared, O(intervals). Older ones come from the trace in one interval, O(trace).
+        """
+        upper = min(upper, self.frontier)
+        if lower >= upper:
+            return []
+        if lower >= self.log_start:
+            # Whole even where `since` has passed it meanwhile, as the first data of a quiet service makes it do.
+            return self._log_parts(lower, upper)
+        if not self.can_resume(lower):
+            raise Compacted(view=self.name, as_of=lower, since=self.since)
+        middle = min(self.log_start, upper)
+        older = changes_between(self.layers, self.stored.width, lower, middle)
+        return [Interval(lower, middle, older, 0), *self._log_parts(middle, upper)]
+
+    def _log_parts(self, lower: int, upper: int) -> list[Interval]:
+        first = len(self.log)
+        while first and self.log[first - 1].upper > lower:
+            first -= 1
+        parts = []
+        for interval in self.log[first:]:
+            if interval.lower >= upper:
+                break
+            parts.append(interval.part(lower, upper))
+        return parts
+
+
+def _heap_of(stored: RowType, layers: Iterable[Layer], log: Iterable[Interval]) -> Heap | None:
+    """What finds the long texts of these layers and intervals. O(layers + intervals), nothing is read yet."""
+    if not stored.text_words:
+        return None
+    heap = Heap()
+    heap.attach(layer.texts for layer in layers)
+    heap.attach(texts for interval in log for texts in interval.texts)
+    return heap
+
+
+def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int) -> Updates:
+    """The changes that a view's layers hold with lower <= time < upper, ordered by time, then row.
+
+    Exact where no time from `lower` on was folded: then layers of one shard are of different times, those of different
+    shards of different rows, and nothing needs to be summed. O(updates of the layers that overlap) to look, and a sort
+    of what is found. Raises Damaged.
+    """
+    found = []
+    for layer in layers:
+        if layer.lower < upper and layer.upper > lower and layer.updates:
+            layer.verify()
+            picked = views.pick_between(layer.address, layer.key_width, layer.val_width, lower, upper)
+            found.append(Updates(picked, width, 0))
+    return by_time(Updates.concat(found, width))
+
+
+def sum_until(layers: Iterable[Layer], width: int, as_of: int) -> RowSet:
+    """The rows at a data time. O(updates), and a sort of the distinct rows. Raises DiffOverflow, Damaged."""
+    found = [np.empty((0, width + 1), np.int64)]
+    for layer in layers:
+        if layer.lower <= as_of and layer.updates:
+            layer.verify()
+            rows, status = views.sum_until(layer.address, layer.key_width, layer.val_width, as_of)
+            if status != OK:
+                raise DiffOverflow(operation="adding")
+            found.append(rows)
+    return RowSet.of(width, np.concatenate(found))

@@ -1,0 +1,230 @@
+"""Claims: locks and leases where there is no flock, as objects that their holders keep alive.
+
+A claim says who holds it and until when; its holder moves that on by heartbeats, and whoever finds it past its time may
+take over. Clocks of different machines may differ by up to `MARGIN_MS`: a holder gives up that much before the others
+think so. A claim that has run out never comes back to life.
+
+The lock of a directory is a chain of claims `LOCK/000000000001`, `LOCK/000000000002` …, each made only where there was
+none of its number: the highest counts, and its number is the fence. Whoever was overtaken finds a higher one, and what
+decides in the end is the manifest of the next epoch, whose name only one of them can make.
+"""
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+from storage.errors import FileExists, FileMissing, OwnershipLost, StorageError
+
+TTL_MS = 15_000
+"""How long a claim is good for without a heartbeat: what a restart waits for at most, after a crash."""
+MARGIN_MS = 5_000
+"""How much clocks may differ."""
+BEATS = 5
+"""Heartbeats in a claim's time."""
+_DIGITS = 12
+
+Clock = Callable[[], int]
+"""Wall clock, ms since 1970."""
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What a claim's object says. owner: unlike any other; until_ms: 0 once it was given back."""
+
+    owner: str
+    host: str
+    pid: int
+    until_ms: int
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Claimed).decode
+_NOBODY = Claimed(owner="", host="", pid=0, until_ms=0)
+
+
+class Objects(Protocol):
+    """What claims need of the place that they are in; see `storage.blob.blob.Blob`."""
+
+    @property
+    def where(self) -> str: ...
+    def overwrite(self, name: str, data: bytes) -> None: ...
+    def create(self, name: str, data: bytes) -> None: ...
+    def get(self, name: str) -> bytes: ...
+    def delete(self, name: str) -> None: ...
+    def list(self, folder: str) -> list[str]: ...
+
+
+class Claim:
+    """A claim of ours. alone: nobody who had the lock before can still think that it has it."""
+
+    def __init__(self, claims: "Claims", name: str, until_ms: int, *, chain: str | None, alone: bool) -> None:
+        self.alone = alone
+        self.name = name
+        self._claims, self._chain = claims, chain
+        self._until_ms = until_ms
+        self._lost = self._released = False
+
+    def check(self) -> None:
+        """Raises OwnershipLost once the claim is no longer surely ours."""
+        if self._lost or self._released or self._claims.now() >= self._until_ms - MARGIN_MS:
+            self._lost = True
+            raise OwnershipLost(name=self.name, where=self._claims.where)
+
+    def beat(self) -> None:
+        """Move the claim's end on. A failed beat is made up for by the next; one that comes too late is none."""
+        now = self._claims.now()
+        try:
+            self.check()
+            if self._chain is not None and self._claims.newest(self._chain) != self.name:
+                self._lost = True
+                return
+            self._claims.write(self.name, now)
+            self._until_ms = now + TTL_MS
+        except StorageError:
+            pass
+
+    def release(self) -> None:
+        """Give the claim back; doing so twice is fine."""
+        if self._released:
+            return
+        self._claims.forget(self)
+        with suppress(StorageError):
+            if self._chain is None:
+                self._claims.remove(self.name)
+            else:
+                self.check()
+                # A link of the chain stays: were it gone, its number would be given out again.
+                self._claims.write(self.name, None)
+        self._released = True
+
+
+class Claims:
+    """The claims of one process in one place. owner: unlike all others; beating: a thread keeps claims alive."""
+
+    def __init__(self, objects: Objects, now: Clock, owner: str | None = None, *, beating: bool = True) -> None:
+        self.now = now
+        self._objects = objects
+        self._beating = beating
+        self._owner = owner or uuid.uuid4().hex[:12]
+        self._serial = 0
+        self._held: list[Claim] = []
+        self._books = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def where(self) -> str:
+        """The place, for messages."""
+        return self._objects.where
+
+    # --- the lock -----------------------------------------------------------------------------------------------------
+
+    def lock(self, chain: str) -> Claim | None:
+        """Take the lock, or None if a living holder has it. Does not wait."""
+        links = self._objects.list(chain)
+        last = self._read(links[-1]) if links else _NOBODY
+        now = self.now()
+        if last.until_ms > now:
+            return None
+        number = 1 + (int(links[-1].rpartition("/")[2]) if links else 0)
+        name = f"{chain}/{number:0{_DIGITS}d}"
+        try:
+            self._objects.create(name, self._body(now))
+        except FileExists:
+            return None
+        # Where making an object only if there is none is not atomic, two may have come so far.
+        if self._read(name) != _decode(self._body(now)):
+            return None
+        with suppress(StorageError):
+            for link in links:
+                self._objects.delete(link)
+        return self._hold(Claim(self, name, now + TTL_MS, chain=chain, alone=last.until_ms == 0))
+
+    def holder(self, chain: str) -> Claimed | None:
+        """Who has the lock now, None if nobody has."""
+        links = self._objects.list(chain)
+        found = self._read(links[-1]) if links else _NOBODY
+        return found if found.until_ms > self.now() else None
+
+    def newest(self, chain: str) -> str | None:
+        """The link that counts."""
+        return max(self._objects.list(chain), default=None)
+
+    # --- leases -------------------------------------------------------------------------------------------------------
+
+    def hold(self, stem: str) -> Claim:
+        """A claim that nobody contests, under a name that begins with `stem`."""
+        self._serial += 1
+        name = f"{stem}.{os.getpid()}.{self._owner}-{self._serial}"
+        now = self.now()
+        self.write(name, now)
+        return self._hold(Claim(self, name, now + TTL_MS, chain=None, alone=True))
+
+    def present(self, folder: str) -> list[str]:
+        """The names in a folder whose claims are alive; removes the dead. One read each."""
+        living = []
+        now = self.now()
+        for name in self._objects.list(folder):
+            if self._read(name).until_ms > now:
+                living.append(name)
+            else:
+                self._objects.delete(name)
+        return living
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """A heartbeat for all that is held."""
+        with self._books:
+            held = list(self._held)
+        for claim in held:
+            claim.beat()
+
+    def write(self, name: str, now: int | None) -> None:
+        """Write one of our claims; given back, if `now` is None."""
+        self._objects.overwrite(name, self._body(now))
+
+    def remove(self, name: str) -> None:
+        """Remove one of our claims."""
+        self._objects.delete(name)
+
+    def forget(self, claim: Claim) -> None:
+        """Let a claim's heartbeats end."""
+        with self._books:
+            if claim in self._held:
+                self._held.remove(claim)
+
+    def _hold(self, claim: Claim) -> Claim:
+        with self._books:
+            self._held.append(claim)
+            if self._beating and self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="vernier-claims", daemon=True)
+                self._thread.start()
+        return claim
+
+    def _run(self) -> None:
+        """Beat as long as there is something to keep alive, and a little longer: the next claim often follows."""
+        pause = threading.Event()
+        idle = 0
+        while idle < BEATS:
+            pause.wait(TTL_MS / 1000 / BEATS)
+            self.beat()
+            with self._books:
+                idle = 0 if self._held else idle + 1
+                if idle == BEATS:
+                    self._thread = None
+
+    def _body(self, now: int | None) -> bytes:
+        until = 0 if now is None else now + TTL_MS
+        return _encode(Claimed(owner=self._owner, host=socket.gethostname(), pid=os.getpid(), until_ms=until))
+
+    def _read(self, name: str) -> Claimed:
+        try:
+            return _decode(self._objects.get(name))
+        except (FileMissing, msgspec.DecodeError):
+            # Given back meanwhile, or torn by a place that can do that: nobody's.
+            return _NOBODY

@@ -1,0 +1,255 @@
+"""ObjectBlob: a Blob in an object store, where a put is atomic and durable, and there are no locks, links or renames.
+
+`Store` is the store's calls, one method each, so that tests can stand between and fail any of them; `FsspecStore`
+makes them of any fsspec file system. Endpoints and credentials are the environment's, as fsspec and the store's own
+client read them.
+"""
+
+import errno
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol, TypeVar
+
+from storage.blob.blob import Buffer, Held, Owner, storage_error
+from storage.blob.filecache import FileCache
+from storage.blob.leases import Claims, Clock
+from storage.errors import CreateUnknown, FileExists, FileMissing, NoFileSystem, StorageError
+
+Result = TypeVar("Result")
+
+
+class Store(Protocol):
+    """The calls of an object store; each raises OSError. Names are relative to the state's own prefix."""
+
+    def ready(self) -> None:
+        """Raises if the store cannot be used at all, like for want of its bucket."""
+        ...
+
+    def read(self, name: str) -> bytes: ...
+    def put(self, name: str, data: bytes) -> None: ...
+
+    def create(self, name: str, data: bytes) -> None:
+        """Put an object that must be new. FileExistsError."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+    def size(self, name: str) -> int: ...
+
+    def names(self, folder: str) -> Iterable[str]:
+        """The last parts of the names in a folder, in any order."""
+        ...
+
+
+class ObjectBlob:
+    """A Blob in an object store. cache: for what is mapped, else it is in memory. claims: its locks and leases."""
+
+    def __init__(
+        self,
+        where: str,
+        store: Store,
+        now: Clock,
+        cache: FileCache | None = None,
+        owner: str | None = None,
+        *,
+        beating: bool = True,
+    ) -> None:
+        """now, owner, beating: of its claims."""
+        self._where, self._store, self._cache = where, store, cache
+        self.claims = Claims(self, now, owner, beating=beating)
+
+    @property
+    def where(self) -> str:
+        """The URI."""
+        return self._where
+
+    def prepare(self, folders: Sequence[str]) -> None:
+        """Folders need no making; asks whether the store can be used at all."""
+        self._do("use", self._where, self._store.ready)
+
+    def put(self, name: str, chunks: Iterable[Buffer]) -> int:
+        """One put, and a local copy, so that what was written is not fetched. Holds the bytes in memory once."""
+        data = b"".join(chunks)
+        self._do("write", name, self._store.put, name, data)
+        if self._cache is not None:
+            self._cache.add(name, [data])
+        return len(data)
+
+    def create(self, name: str, data: bytes) -> None:
+        """A conditional put. After an error that does not tell whether it happened, what is there now does.
+
+        Raises FileExists (also when a repeated request met its own object: compare), and CreateUnknown.
+        """
+        try:
+            self._do("create", name, self._store.create, name, data)
+        except (FileExists, FileMissing):
+            raise
+        except StorageError as problem:
+            try:
+                there = self.get(name)
+            except FileMissing:
+                raise problem from None
+            except StorageError:
+                raise CreateUnknown(name=name, where=self._where, reason=str(problem)) from problem
+            if there != data:
+                raise FileExists(name=name, where=self._where) from problem
+
+    def overwrite(self, name: str, data: bytes) -> None:
+        """One put."""
+        self._do("overwrite", name, self._store.put, name, data)
+
+    def rename(self, old: str, new: str) -> None:
+        """A copy and a removal: both names are there for a moment, and after a crash between them."""
+        self.overwrite(new, self.get(old))
+        self.delete(old)
+
+    def delete(self, name: str) -> None:
+        """Remove an object; one that is not there is fine."""
+        with suppress(FileMissing):
+            self._do("delete", name, self._store.remove, name)
+        if self._cache is not None:
+            self._cache.drop(name)
+
+    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """An object's bytes, or those of a piece of it; all of it is fetched."""
+        data = self._do("read", name, self._store.read, name)
+        return data[start : None if length is None else start + length]
+
+    def map(self, name: str) -> memoryview:
+        """An immutable object's bytes, by mmap of its local copy."""
+        if self._cache is None:
+            return memoryview(bytearray(self.get(name)))
+        return self._cache.map(name, lambda: self.get(name))
+
+    def size(self, name: str) -> int | None:
+        """An object's bytes, None if it is not there."""
+        try:
+            return self._do("stat", name, self._store.size, name)
+        except FileMissing:
+            return None
+
+    def list(self, folder: str) -> list[str]:
+        """The names in a folder, sorted."""
+        try:
+            return sorted(f"{folder}/{name}" for name in self._do("list", folder, self._store.names, folder))
+        except FileMissing:
+            return []
+
+    def sync(self, folder: str) -> None:
+        """Nothing: what was put is durable."""
+
+    def lock(self, name: str) -> Held | None:
+        """Take the chain of claims `name`."""
+        return self.claims.lock(name)
+
+    def owner(self, name: str) -> Owner | None:
+        """Who has the lock; if nobody has it any more, one with no time left."""
+        found = self.claims.holder(name)
+        return Owner(0, "", 0) if found is None else Owner(found.pid, found.host, found.until_ms - self.claims.now())
+
+    def hold(self, stem: str) -> Held:
+        """A claim under a name of its own."""
+        return self.claims.hold(stem)
+
+    def present(self, folder: str) -> Sequence[str]:
+        """The claims in a folder that are alive."""
+        return self.claims.present(folder)
+
+    def _do(self, operation: str, name: str, call: Callable[..., Result], *args: object) -> Result:
+        try:
+            return call(*args)
+        except OSError as problem:
+            raise storage_error(problem, operation, name, self._where) from problem
+
+
+class FsspecStore:
+    """The store below a URI of fsspec, like s3://bucket/prefix. Made again in a process that was forked."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._process = 0
+        self._made: Any = None
+        self._root = ""
+        self._open()
+
+    def ready(self) -> None:
+        """Look for the bucket; a file system with folders is given one."""
+        fs, root = self._open(), self._root
+        with _errors_of_the_system():
+            if not hasattr(fs, "split_path"):
+                fs.makedirs(root, exist_ok=True)
+            elif not fs.exists(root.partition("/")[0]):
+                raise OSError(f"there is no bucket {root.partition('/')[0]}")
+
+    def read(self, name: str) -> bytes:
+        with _errors_of_the_system():
+            data: bytes = self._open().cat_file(self._full(name))
+            return data
+
+    def put(self, name: str, data: bytes) -> None:
+        with _errors_of_the_system():
+            self._open().pipe_file(self._full(name), data)
+
+    def create(self, name: str, data: bytes) -> None:
+        """Conditional where the file system offers it (S3, GCS); else the object is looked for first."""
+        fs, path = self._open(), self._full(name)
+        with _errors_of_the_system():
+            if _is_conditional(fs):
+                fs.pipe_file(path, data, mode="create")
+            elif fs.exists(path):
+                raise FileExistsError(path)
+            else:
+                fs.pipe_file(path, data)
+
+    def remove(self, name: str) -> None:
+        with _errors_of_the_system():
+            self._open().rm_file(self._full(name))
+
+    def size(self, name: str) -> int:
+        with _errors_of_the_system():
+            return int(self._open().info(self._full(name))["size"])
+
+    def names(self, folder: str) -> Iterable[str]:
+        with _errors_of_the_system():
+            return [path.rpartition("/")[2] for path in self._open().ls(self._full(folder), detail=False)]
+
+    def _full(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _open(self) -> Any:
+        """The file system of this process: their connections do not survive a fork."""
+        if self._process != os.getpid():
+            try:
+                import fsspec  # only services with an object store pay for it
+
+                self._made, root = fsspec.core.url_to_fs(self.uri, use_listings_cache=False, skip_instance_cache=True)
+            except (ImportError, ValueError, OSError) as problem:
+                raise NoFileSystem(uri=self.uri, problem=str(problem).splitlines()[0].lower()) from problem
+            self._root = root.rstrip("/")
+            self._process = os.getpid()
+        return self._made
+
+
+def _is_conditional(fs: Any) -> bool:
+    """Whether the file system's own put can be told to make new objects only."""
+    own = getattr(type(fs), "_pipe_file", None) or type(fs).pipe_file
+    import fsspec
+
+    return "mode" in inspect.signature(own).parameters and own is not fsspec.AbstractFileSystem.pipe_file
+
+
+@contextmanager
+def _errors_of_the_system() -> Iterator[None]:
+    """Whatever a store's client raises becomes an OSError, with an errno where it says that of a file."""
+    try:
+        yield
+    except FileNotFoundError as problem:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from problem
+    except FileExistsError as problem:
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST)) from problem
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        said = (getattr(problem, "strerror", None) or str(problem)).strip() or type(problem).__name__
+        raise OSError(said.splitlines()[0]) from problem

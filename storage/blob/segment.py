@@ -1,0 +1,307 @@
+"""Segment files: the new layers of one worker in one epoch, written once, read by mmap.
+
+    header     64 bytes: magic, format version, directory length and checksum, file length, checksum of the header
+    directory  JSON: for each entry its label, its meta, and each array's name, dtype, shape, offset, bytes, checksum
+    arrays     raw little-endian bytes, each at a multiple of 64; offsets count from the end of the directory
+
+Opening maps the file and reads header and directory only. The directory holds the arrays' checksums and the header the
+directory's, so the header vouches for every byte (xxh3_64). A segment compares the checksums of an entry's arrays the
+first time that it gives the entry out. Callers that read a few pages of a large entry, and know that another process
+has verified it (service/coordinator/scrub.py), pass `lazy` and pay for those pages alone.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from storage.blob.blob import Blob, Buffer
+from storage.errors import Damaged, EntryMissing, FileMissing, UnknownFormat
+
+FORMAT = 1
+ALIGNMENT = 64
+LARGE = 1 << 22
+"""Bytes from which an entry gets a segment of its own, and from which verifying it takes longer than opening it."""
+FOLDER = "epochs"
+"""Segments and manifests share a folder, so that one sync makes the names of both durable."""
+SUFFIX = ".seg"
+
+MAGIC = b"VNSEGMNT"
+# magic, format, reserved, directory bytes, directory checksum, file bytes, reserved; then the checksum of these.
+_HEADER = struct.Struct("<8sIIQQQQ")
+_CHECKSUM = struct.Struct("<Q")
+_HEADER_BYTES = 64
+_PADDING = bytes(ALIGNMENT)
+_PIECE = 1 << 20
+"""Bytes that are verified at a time; other threads run meanwhile."""
+
+AnyArray = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a segment stores under one label: a layer, a held batch, dead letters.
+
+    meta: anything JSON can say. arrays: fixed-size dtypes, any shape, also of size zero; kept as they are.
+    """
+
+    label: str
+    meta: dict[str, Any]
+    arrays: Mapping[str, AnyArray] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, without padding."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+class SegmentInfo(NamedTuple):
+    """A written segment: its name, its file's bytes, and the checksum of its directory (which vouches for the rest)."""
+
+    name: str
+    bytes: int
+    checksum: int
+
+
+class _ArrayRecord(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    bytes: int
+    checksum: int
+
+
+class _EntryRecord(msgspec.Struct, frozen=True):
+    label: str
+    meta: dict[str, Any]
+    arrays: list[_ArrayRecord]
+
+
+class _Directory(msgspec.Struct, frozen=True):
+    entries: list[_EntryRecord]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Directory).decode
+
+
+def segment_file(name: str) -> str:
+    """The blob's name of a segment."""
+    return f"{FOLDER}/{name}{SUFFIX}"
+
+
+def segment_name(file: str) -> str | None:
+    """The segment's name of a blob's name; None if it is some other file."""
+    name = file.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
+    return name if file == segment_file(name) else None
+
+
+def damaged_file(problem: Damaged) -> str:
+    """The blob's name of what is damaged."""
+    return segment_file(problem.name) if problem.kind == "segment" else problem.name
+
+
+def checksum(data: Buffer) -> int:
+    """The xxh3_64 of some bytes."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def write_segment(blob: Blob, name: str, entries: Sequence[Entry]) -> SegmentInfo:
+    """Write a segment: whole or not at all, its bytes synced; its name is durable with the next commit.
+
+    name: new in this blob. Labels must differ. One sync; the cost is that of the arrays' bytes, and of a copy of those
+    that are not contiguous. Raises DiskFull and other StorageErrors; nothing is left behind then.
+    """
+    records, chunks, offset = [], [], 0
+    for entry in entries:
+        arrays = []
+        for array_name, array in entry.arrays.items():
+            data = _bytes_of(array)
+            gap = -offset % ALIGNMENT
+            if gap:
+                chunks.append(memoryview(_PADDING)[:gap])
+                offset += gap
+            arrays.append(_ArrayRecord(array_name, array.dtype.str, array.shape, offset, data.nbytes, checksum(data)))
+            chunks.append(data)
+            offset += data.nbytes
+        records.append(_EntryRecord(entry.label, entry.meta, arrays))
+    labels = [entry.label for entry in entries]
+    if len(set(labels)) != len(labels):
+        raise ValueError(f"segment {name}: the labels of its entries must differ, got {labels}")
+    directory = _encode(_Directory(records))
+    gap = -len(directory) % ALIGNMENT
+    mark = checksum(directory)
+    length = _HEADER_BYTES + len(directory) + gap + offset
+    header = _HEADER.pack(MAGIC, FORMAT, 0, len(directory), mark, length, 0)
+    header += bytes(_HEADER_BYTES - _CHECKSUM.size - len(header))
+    header += _CHECKSUM.pack(checksum(header))
+    written = blob.put(segment_file(name), [header, directory, memoryview(_PADDING)[:gap], *chunks])
+    return SegmentInfo(name, written, mark)
+
+
+def open_segment(blob: Blob, name: str) -> "Segment":
+    """Open a segment: checks header and directory, reads no array.
+
+    Raises FileMissing, UnknownFormat, and Damaged when the file is cut short or its header or directory were altered.
+    """
+    return Segment(name, blob.map(segment_file(name)))
+
+
+def read_and_verify(blob: Blob, name: str) -> Iterator[int]:
+    """Compare all checksums of a segment by reading its file; gives how many bytes it has just compared.
+
+    A mapped file that somebody cuts short (`cp` of a copy over it does, for a moment) ends every process that touches
+    the missing pages with SIGBUS; one that is read is Damaged. Raises as `open_segment` does.
+    """
+    size = blob.size(segment_file(name))
+    if size is None:
+        raise FileMissing(name=segment_file(name), where=blob.where)
+    return Segment(name, _File(blob, name, size)).verify_by_pieces()
+
+
+class _File:
+    """What a Segment needs of a memoryview, by reading."""
+
+    def __init__(self, blob: Blob, name: str, size: int) -> None:
+        self._blob, self._name, self.nbytes = blob, name, size
+
+    def __getitem__(self, piece: slice) -> memoryview:
+        start, stop, _ = piece.indices(self.nbytes)
+        data = self._blob.get(segment_file(self._name), start, stop - start)
+        if len(data) < stop - start:
+            raise Damaged(kind="segment", name=self._name, problem=f"was cut short to {start + len(data)} bytes")
+        return memoryview(data)
+
+
+class Segment:
+    """An open segment. Its arrays are views of the mapped file and keep the mapping alive."""
+
+    def __init__(self, name: str, view: "memoryview | _File") -> None:
+        self.name = name
+        self._view = view
+        self._verified: set[str] = set()
+        length, mark = self._read_header()
+        stop = _HEADER_BYTES + length
+        directory = view[_HEADER_BYTES:stop]
+        found = checksum(directory)
+        if found != mark:
+            raise self._damaged(f"directory: checksum {found:016x}, expected {mark:016x}")
+        self.checksum = mark
+        self._base = stop + (-length % ALIGNMENT)
+        try:
+            self._entries = {entry.label: entry for entry in _decode(directory).entries}
+        except msgspec.DecodeError as problem:
+            raise self._damaged(f"directory: {problem}") from problem
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file."""
+        return self._view.nbytes
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the entries, in the order they were written."""
+        return list(self._entries)
+
+    def meta(self, label: str) -> dict[str, Any]:
+        """The meta of one entry. EntryMissing."""
+        return self._record(label).meta
+
+    def entry(self, label: str, *, lazy: bool = False) -> Entry:
+        """One entry, its arrays views of the file (never copied), their checksums compared once for each open segment.
+
+        lazy: a large entry is given out unverified, for callers that verify it later (`verify_entry`) or know that it
+        is whole. O(bytes) the first time, else O(1). Raises EntryMissing, Damaged.
+        """
+        record = self._record(label)
+        if not lazy or self.nbytes_of(label) < LARGE:
+            self.verify_entry(label)
+        return Entry(label, record.meta, {array.name: self._array(array) for array in record.arrays})
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries in the order they were written."""
+        return map(self.entry, self._entries)
+
+    def nbytes_of(self, label: str) -> int:
+        """Bytes of one entry's arrays. EntryMissing."""
+        return sum(array.bytes for array in self._record(label).arrays)
+
+    def verify_entry(self, label: str) -> None:
+        """Compare the checksums of one entry's arrays, unless this object has done so. Raises EntryMissing, Damaged."""
+        if label not in self._verified:
+            for _ in self._pieces(self._record(label)):
+                pass
+            self._verified.add(label)
+
+    def is_verified(self, label: str) -> bool:
+        """Whether this object has found an entry whole."""
+        return label in self._verified
+
+    def verify(self) -> None:
+        """Read every array and compare its checksum. Raises Damaged, which names the entry and the array."""
+        for _ in self.verify_by_pieces():
+            pass
+
+    def verify_by_pieces(self) -> Iterator[int]:
+        """As `verify`, some of the bytes at a time: gives how many it has just compared. Raises Damaged."""
+        for record in self._entries.values():
+            yield from self._pieces(record)
+
+    def _record(self, label: str) -> _EntryRecord:
+        try:
+            return self._entries[label]
+        except KeyError:
+            raise EntryMissing(name=self.name, label=label) from None
+
+    def _array(self, record: _ArrayRecord) -> AnyArray:
+        assert isinstance(self._view, memoryview)
+        return np.ndarray(record.shape, np.dtype(record.dtype), self._view, self._base + record.offset)
+
+    def _pieces(self, record: _EntryRecord) -> Iterator[int]:
+        for array in record.arrays:
+            start = self._base + array.offset
+            digest = xxhash.xxh3_64()
+            for at in range(start, start + array.bytes, _PIECE):
+                piece = self._view[at : min(at + _PIECE, start + array.bytes)]
+                digest.update(piece)
+                yield piece.nbytes
+            found = digest.intdigest()
+            if found != array.checksum:
+                where = f"entry {record.label!r}: array {array.name}"
+                raise self._damaged(f"{where}: checksum {found:016x}, expected {array.checksum:016x}")
+
+    def _read_header(self) -> tuple[int, int]:
+        """Directory length and checksum, once the header itself and the file's length are found right."""
+        view = self._view
+        if view.nbytes < _HEADER_BYTES:
+            raise self._damaged(f"is {view.nbytes} bytes long, too short for its header of {_HEADER_BYTES}")
+        magic, version, _, directory, mark, length, _ = _HEADER.unpack(view[: _HEADER.size])
+        if magic != MAGIC:
+            raise self._damaged(f"starts with {bytes(magic)!r}, expected {MAGIC!r}: not a segment")
+        (expected,) = _CHECKSUM.unpack(view[_HEADER_BYTES - _CHECKSUM.size : _HEADER_BYTES])
+        found = checksum(view[: _HEADER_BYTES - _CHECKSUM.size])
+        if found != expected:
+            raise self._damaged(f"header: checksum {found:016x}, expected {expected:016x}")
+        if version != FORMAT:
+            raise UnknownFormat(kind="segment", name=self.name, found=version, supported=FORMAT)
+        if view.nbytes != length:
+            raise self._damaged(f"is {view.nbytes} bytes long, expected {length}")
+        return directory, mark
+
+    def _damaged(self, problem: str) -> Damaged:
+        return Damaged(kind="segment", name=self.name, problem=problem)
+
+
+def _bytes_of(array: AnyArray) -> memoryview:
+    """An array's bytes in C order, without a copy where it is contiguous."""
+    if array.dtype.hasobject:
+        raise TypeError(f"a segment stores fixed-size numbers, not {array.dtype}")
+    if array.size == 0:
+        return memoryview(b"")
+    return np.ascontiguousarray(array).data.cast("B")

@@ -1,0 +1,313 @@
+"""Audit: check offline every checksum of a state directory and every rule that its layers must obey.
+
+Reads all bytes once, layer by layer, through the mapped files; needs memory for a few flags an update, not for the
+data. It takes no lock: while a service runs, an epoch is audited under a lease.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.blob.segment import Entry, Segment
+from storage.errors import EpochGone, ManifestMissing, StorageError
+from storage.kernels.hashing import key_rows, owner
+from storage.kernels.texts import H0, encode
+from storage.state.manifest import HIGHEST, LOWEST, NO_EPOCH, LayerRef, Manifest, TraceEntry
+from storage.state.reshard import NotThatLayer, open_layer
+from storage.state.state import StateDirectory
+from storage.strings.string_heap import Texts
+from storage.trace.batch import Layer
+from storage.updates import Ints
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Audit:
+    """What was looked at, and what is wrong: a sentence each, empty when all is well."""
+
+    manifests: int = 0
+    segments: int = 0
+    layers: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    """Segments that no manifest names: left by failed attempts; the next start removes them."""
+
+
+def audit(state: StateDirectory, progress: Callable[[int, int], None] | None = None) -> Audit:
+    """Audit all epochs of a directory: manifests, the segments they name, the layers in these.
+
+    progress: called with bytes done and bytes in all, after each segment. O(bytes).
+    """
+    found = Audit()
+    head, epochs = state.head(), state.epochs()
+    if head != NO_EPOCH and head not in epochs:
+        newest = f"the newest is of epoch {epochs[-1]}" if epochs else "there is none at all"
+        found.problems.append(str(ManifestMissing(path=state.path, epoch=head, newest=newest)))
+    sizes = state.segments()
+    named: set[str] = set()
+    opened: dict[str, Segment] = {}
+    checked: set[LayerRef] = set()
+    total = sum(sizes.values())
+    for epoch in epochs:
+        try:
+            lease = state.lease(epoch)
+        except EpochGone:
+            continue  # collected meanwhile
+        except StorageError as problem:
+            found.problems.append(str(problem))
+            continue
+        with lease:
+            found.manifests += 1
+            fresh = lease.manifest.segments() - named
+            named |= fresh
+            for name in sorted(fresh):
+                segment = _check_segment(state, name, found)
+                if segment is not None:
+                    opened[name] = segment
+                if progress is not None:
+                    progress(found.bytes, total)
+            found.problems += _manifest_problems(lease.manifest, opened, checked, found)
+    # The epoch that may be running has segments whose manifest is still to come.
+    running = f"{state.head() + 1:012d}-"
+    found.unused = sorted(name for name in sizes.keys() - named if not name.startswith(running))
+    return found
+
+
+def _check_segment(state: StateDirectory, name: str, found: Audit) -> Segment | None:
+    try:
+        segment = state.open(name)
+    except StorageError as problem:
+        found.problems.append(str(problem))
+        return None
+    found.segments += 1
+    found.bytes += segment.nbytes
+    for label in segment.labels:
+        try:
+            segment.verify_entry(label)
+        except StorageError as problem:
+            found.problems.append(str(problem))
+    return segment
+
+
+def _manifest_problems(
+    manifest: Manifest, opened: dict[str, Segment], checked: set[LayerRef], found: Audit
+) -> Iterator[str]:
+    """What is wrong with what a manifest names; layers in `checked` are known from another epoch."""
+    for ref in manifest.refs():
+        if ref not in checked and ref.segment in opened:
+            for problem in _ref_problems(ref, opened[ref.segment]):
+                yield f"epoch {manifest.epoch}: {problem}"
+    for name, trace in manifest.traces.items():
+        if len(trace.shards) != manifest.workers:
+            yield f"epoch {manifest.epoch}: {name}: {len(trace.shards)} shards for {manifest.workers} workers"
+        for shard, refs in enumerate(trace.shards):
+            where = f"epoch {manifest.epoch}: {name}: shard {shard}"
+            yield from (f"{where}: {problem}" for problem in _order_problems(refs, manifest))
+            for ref, segment in _unchecked(refs, opened, checked):
+                found.layers += 1
+                try:
+                    layer = open_layer(segment, ref)
+                except NotThatLayer as problem:
+                    yield f"{where}: {problem}"
+                    continue
+                problems = [*_width_problems(layer, trace), *layer_problems(layer)]
+                if not problems and len(layer.hashes) and manifest.workers > 1:
+                    problems += _owner_problems(layer, shard, manifest.workers)
+                yield from (f"{where}: segment {ref.segment}: {ref.label}: {problem}" for problem in problems)
+    for name, refs in manifest.changes.items():
+        for ref, segment in _unchecked(refs, opened, checked):
+            found.layers += 1
+            where = f"epoch {manifest.epoch}: changes of {name}: segment {ref.segment}: {ref.label}"
+            yield from (f"{where}: {problem}" for problem in _change_problems(segment, ref))
+    for name, shards in manifest.held.items():
+        for ref, segment in _unchecked([ref for refs in shards for ref in refs], opened, checked):
+            where = f"epoch {manifest.epoch}: what waits of {name}: segment {ref.segment}: {ref.label}"
+            yield from (f"{where}: {problem}" for problem in _waiting_problems(segment.entry(ref.label), ref))
+    checked.update(manifest.refs())
+
+
+def _unchecked(
+    refs: Iterable[LayerRef], opened: dict[str, Segment], checked: set[LayerRef]
+) -> Iterator[tuple[LayerRef, Segment]]:
+    """The references that are not known yet and whose entries are there and whole, with their segments."""
+    for ref in refs:
+        if ref not in checked and ref.segment in opened and opened[ref.segment].is_verified(ref.label):
+            yield ref, opened[ref.segment]
+
+
+def _change_problems(segment: Segment, ref: LayerRef) -> list[str]:
+    try:
+        return layer_problems(open_layer(segment, ref))
+    except NotThatLayer as problem:
+        return [str(problem)]
+
+
+def _waiting_problems(entry: Entry, ref: LayerRef) -> Iterator[str]:
+    """Updates that wait, at the door or inside an operator, are sorted by time."""
+    data = entry.arrays["data"]
+    times = entry.arrays.get("times", data[:, -2])
+    if not len(data) == len(times) == ref.updates:
+        yield f"has {len(data)} rows and {len(times)} times, expected {ref.updates}"
+    elif len(times) and ((times[1:] < times[:-1]).any() or times[0] < ref.lower or times[-1] >= ref.upper):
+        yield f"times do not ascend within [{ref.lower}, {ref.upper})"
+    elif not data[:, -1].all():
+        yield f"diff {_first(data[:, -1] == 0)} is zero"
+
+
+def _ref_problems(ref: LayerRef, segment: Segment) -> Iterator[str]:
+    where = f"segment {ref.segment}"
+    if ref.label not in segment.labels:
+        yield f"{where} has no entry {ref.label!r}"
+        return
+    meta, nbytes = segment.meta(ref.label), segment.nbytes_of(ref.label)
+    stored = {name: meta.get(name) for name in ("updates", "lower", "upper", "since")} | {"nbytes": nbytes}
+    part = (ref.low, ref.high) != (LOWEST, HIGHEST)
+    for name, value in stored.items():
+        expected = getattr(ref, name)
+        # Of a part of a layer the manifest counts less; where shards came together it may say an earlier lower.
+        less = name == "lower" or (part and name in ("updates", "nbytes"))
+        if value is None or value < expected or (value != expected and not less):
+            yield f"{where}: {ref.label}: {name} is {value}, the manifest says {expected}"
+
+
+def _order_problems(refs: list[LayerRef], manifest: Manifest) -> Iterator[str]:
+    """Layers are oldest first and follow one another without overlap, up to the epoch's upper.
+
+    Those from before shards were cut anew may overlap in time, being of different hashes.
+    """
+    for before, after in pairwise(refs):
+        ordered = after.upper >= before.upper and manifest.cut_at is not None and after.lower < manifest.cut_at
+        if after.lower < before.upper and not ordered:
+            yield f"layer {after.label} begins at {after.lower}, before {before.label} ends at {before.upper}"
+    for ref in refs:
+        if ref.upper < ref.lower or ref.upper > manifest.upper:
+            yield f"layer {ref.label} covers [{ref.lower}, {ref.upper}), the epoch ends at {manifest.upper}"
+
+
+def _width_problems(layer: Layer, trace: TraceEntry) -> Iterator[str]:
+    found = (layer.key_width, layer.val_width, layer.depth)
+    expected = (trace.key_width, trace.val_width, trace.depth)
+    if found != expected:
+        yield f"key width, val width and depth are {found}, the arrangement's {expected}"
+
+
+def _owner_problems(layer: Layer, shard: int, workers: int) -> Iterator[str]:
+    # Hashes ascend, and so do their owners.
+    for hashed in (layer.hashes[0], layer.hashes[-1]):
+        found = owner(hashed, workers)
+        if found != shard:
+            yield f"hash {hashed} belongs to shard {found} of {workers}"
+            return
+
+
+def layer_problems(layer: Layer) -> list[str]:
+    """What is wrong with one layer's shapes, offsets, order, hashes, times, diffs; nothing if all is well. O(n)."""
+    problems = list(_shape_problems(layer))
+    if not problems and layer.updates:
+        problems = [*_order_of_keys(layer), *_order_of_vals(layer), *_order_of_times(layer), *_time_problems(layer)]
+    return problems + ([] if layer.texts is None else list(_text_problems(layer.texts)))
+
+
+def _text_problems(texts: Texts) -> Iterator[str]:
+    """A dictionary's contents have the hashes that it says, each once, in order."""
+    offsets = texts.offsets
+    if len(offsets) != len(texts) + 1 or offsets[0] != 0 or offsets[-1] != len(texts.data):
+        yield f"text_offsets has {len(offsets)} entries, expected {len(texts) + 1} from 0 to {len(texts.data)}"
+    elif (offsets[1:] < offsets[:-1]).any():
+        yield f"text_offsets does not ascend at {_first(offsets[1:] < offsets[:-1]) + 1}"
+    elif len(texts):
+        yield from _ascending("text", list(texts.hashes.T))
+        found = encode(texts.data.__array_interface__["data"][0], np.ascontiguousarray(offsets))[:, H0:]
+        wrong = (found != texts.hashes).any(axis=1)
+        if wrong.any():
+            yield f"text {_first(wrong)} does not have the hash that it is kept under"
+
+
+def _shape_problems(layer: Layer) -> Iterator[str]:
+    """Lengths and offsets: with these right, all others are safe to look at."""
+    n, keys = layer.updates, len(layer.hashes)
+    vals = len(layer.val_offsets) - 1 if len(layer.val_offsets) else n
+    shapes: dict[str, tuple[Ints, list[tuple[int, ...]]]] = {
+        "hashes": (layer.hashes, [(keys,)]),
+        "keys": (layer.keys, [(keys if layer.key_width > 1 else 0, layer.key_width)]),
+        "vals": (layer.vals, [(vals, layer.val_width)]),
+        "times": (layer.times, [(n,), (min(n, 1),)]),
+        "rounds": (layer.rounds, [(n, layer.depth), (min(n, 1), layer.depth)]),
+        "diffs": (layer.diffs, [(n,), (min(n, 1),)]),
+    }
+    for name, (array, allowed) in shapes.items():
+        if array.shape not in allowed or array.dtype != np.int64:
+            wanted = " or ".join(f"int64{list(shape)}" for shape in allowed)
+            yield f"{name} is {array.dtype}{list(array.shape)}, expected {wanted}"
+    for name, offsets, count, end in (
+        ("key_offsets", layer.key_offsets, keys, vals),
+        ("val_offsets", layer.val_offsets, vals, n),
+    ):
+        if len(offsets) == 0:
+            if count != end:
+                yield f"{name} is left out, yet {count} do not stand for {end}"
+        elif len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] != end:
+            yield f"{name} has {len(offsets)} entries to {offsets[-1]}, expected {count + 1} from 0 to {end}"
+        elif not (offsets[1:] > offsets[:-1]).all():
+            yield f"{name} does not ascend at {_first(offsets[1:] <= offsets[:-1]) + 1}"
+
+
+def _order_of_keys(layer: Layer) -> Iterator[str]:
+    yield from _ascending("key", [layer.hashes, *(layer.keys.T if layer.key_width > 1 else ())])
+    if layer.key_width > 1:
+        columns = np.arange(layer.key_width, dtype=np.int64)
+        hashes = key_rows(np.ascontiguousarray(layer.keys), columns, columns[:0], 0)[:, 0]
+        if not np.array_equal(hashes, layer.hashes):
+            at = _first(hashes != layer.hashes)
+            yield f"hash {layer.hashes[at]} of key {at}: expected {hashes[at]}"
+
+
+def _order_of_vals(layer: Layer) -> Iterator[str]:
+    yield from _ascending("val", list(layer.vals.T), layer.key_offsets)
+
+
+def _order_of_times(layer: Layer) -> Iterator[str]:
+    columns = [np.broadcast_to(column, layer.updates) for column in (*layer.rounds.T, layer.times)]
+    yield from _ascending("time", columns, layer.val_offsets)
+
+
+def _time_problems(layer: Layer) -> Iterator[str]:
+    least, most = int(layer.times.min()), int(layer.times.max())
+    # Compaction raises times to since, which may be past upper; it is lazy, so times before since are no mistake.
+    if least < layer.lower or most > max(layer.upper - 1, layer.since):
+        since = f"since {layer.since}"
+        yield f"times from {least} to {most} in a layer that covers [{layer.lower}, {layer.upper}), {since}"
+    if not layer.diffs.all():
+        yield f"diff {_first(layer.diffs == 0)} is zero"
+    if layer.depth and layer.rounds.min() < 0:
+        yield f"round {int(layer.rounds.min())} is negative"
+
+
+def _ascending(what: str, columns: list[Ints], starts: Ints | None = None) -> Iterator[str]:
+    """Rows of `columns` must ascend strictly, anew from each of `starts` (None: from the first; empty: each alone)."""
+    count = len(columns[0]) if columns else 0
+    if starts is not None and len(starts) == 0:
+        return
+    if not columns:
+        # Rows without columns are all alike: each start may have one.
+        if starts is not None and len(starts) != int(starts[-1]) + 1:
+            yield f"{what}s of no words repeat"
+        return
+    rises, level = np.zeros(count - 1, np.bool_), np.ones(count - 1, np.bool_)
+    for column in columns:
+        rises |= level & (column[1:] > column[:-1])
+        level &= column[1:] == column[:-1]
+    if starts is not None:
+        rises[starts[1:-1] - 1] = True
+    if not rises.all():
+        at = _first(~rises) + 1
+        yield f"{what} {at} {[int(column[at]) for column in columns]} does not follow the one before it"
+
+
+def _first(flags: Flags) -> int:
+    return int(np.argmax(flags))

@@ -1,0 +1,169 @@
+"""The manifest of an epoch: the one file that says what exists.
+
+It names the layers of every arrangement, what is held back, the source offsets consumed, the door's state, the views
+and this epoch's changes. A file is two lines of JSON: a head with format version, length and xxh3_64 of the body, and
+the body. One is written per epoch, so a layer's reference is a short array, not an object.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from storage.blob.segment import FOLDER, checksum
+from storage.errors import Damaged, UnknownFormat
+
+FORMAT = 2
+"""2: references to a part of a layer."""
+_READABLE = (1, FORMAT)
+SUFFIX = ".json"
+EPOCH_DIGITS = 12
+"""In names of files, so that they sort as epochs do."""
+NO_EPOCH = 0
+"""The epoch of an empty state directory; the first commit is epoch 1."""
+
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+"""The range of all hashes."""
+
+
+class LayerRef(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Where a layer (or a held batch, or dead letters) is stored, and what it covers.
+
+    updates: count of updates. nbytes: bytes of its arrays. lower, upper, since: data times, as of the layer. low, high:
+    the part of a layer that is meant, by hash, both inclusive; another number of workers has cut it
+    (storage/state/reshard.py).
+    """
+
+    segment: str
+    label: str
+    updates: int
+    nbytes: int
+    lower: int
+    upper: int
+    since: int
+    low: int = LOWEST
+    high: int = HIGHEST
+
+
+class TraceEntry(msgspec.Struct, frozen=True):
+    """An arrangement; `shards[i]` are the layers of shard i, oldest first."""
+
+    key_width: int
+    val_width: int
+    depth: int
+    shards: list[list[LayerRef]]
+
+
+class ViewEntry(msgspec.Struct, frozen=True):
+    """A view: its columns (JSON of the operators' row type), its key columns, the trace that holds it, its since.
+
+    began: the epoch that made it anew from nothing last, where there had been others; its rows do not follow on theirs.
+    """
+
+    schema: list[Any]
+    key: list[str]
+    trace: str
+    since: int
+    began: int = 0
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an epoch leaves behind.
+
+    epoch: one more than the manifest before it. attempt: which try of the epoch made it. lower, upper: the epoch's
+    interval of data times. committed_ns: wall clock of the commit, ns since 1970. workers: how many shards each list of
+    shards has. app, program: the program's name and the fingerprint of its plan. held: by source (or operator), by
+    shard, updates that wait for a later epoch. door, stats: JSON objects that storage does not look into. offsets: next
+    offset to read by topic and partition. changes: by view, this epoch's own change layers of all shards. dead: dead
+    letters of this epoch. topics: the ids of the topics that the offsets are of, by name, as far as the brokers tell
+    them. cut_at: the frontier at which another number of workers took over last; layers from before it
+    may overlap in time.
+    """
+
+    epoch: int
+    attempt: str
+    lower: int
+    upper: int
+    committed_ns: int
+    workers: int
+    app: str
+    program: str
+    traces: dict[str, TraceEntry] = {}
+    held: dict[str, list[list[LayerRef]]] = {}
+    door: dict[str, Any] = {}
+    offsets: dict[str, dict[int, int]] = {}
+    views: dict[str, ViewEntry] = {}
+    changes: dict[str, list[LayerRef]] = {}
+    dead: list[LayerRef] = []
+    stats: dict[str, Any] = {}
+    topics: dict[str, str] = {}
+    cut_at: int | None = None
+    format: int = FORMAT
+
+    def refs(self) -> Iterator[LayerRef]:
+        """Every reference to something stored."""
+        for trace in self.traces.values():
+            for shard in trace.shards:
+                yield from shard
+        for shards in self.held.values():
+            for shard in shards:
+                yield from shard
+        for layers in self.changes.values():
+            yield from layers
+        yield from self.dead
+
+    def segments(self) -> frozenset[str]:
+        """The names of all segments that this manifest needs."""
+        return frozenset(ref.segment for ref in self.refs())
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: int
+    bytes: int
+    xxh3_64: str
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_body = msgspec.json.Decoder(Manifest).decode
+
+
+def manifest_file(epoch: int) -> str:
+    """The blob's name of an epoch's manifest; names sort as epochs do."""
+    return f"{FOLDER}/{epoch:0{EPOCH_DIGITS}d}{SUFFIX}"
+
+
+def manifest_epoch(name: str) -> int | None:
+    """The epoch of a manifest's file name; None if it is some other file."""
+    stem = name.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
+    return int(stem) if stem.isdecimal() and name == manifest_file(int(stem)) else None
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of a manifest's file."""
+    body = _encode(manifest)
+    head = _Head(format=FORMAT, bytes=len(body), xxh3_64=f"{checksum(body):016x}")
+    return b"\n".join((_encode(head), body, b""))
+
+
+def decode_manifest(name: str, data: bytes) -> Manifest:
+    """The manifest in a file's bytes. Raises Damaged (which says how) and UnknownFormat."""
+    line, _, rest = data.partition(b"\n")
+    try:
+        head = _decode_head(line)
+    except msgspec.DecodeError as problem:
+        raise Damaged(kind="manifest", name=name, problem=f"head: {problem}") from problem
+    if head.format not in _READABLE:
+        raise UnknownFormat(kind="manifest", name=name, found=head.format, supported=FORMAT)
+    body = rest[: head.bytes]
+    if len(rest) != head.bytes + 1 or rest[-1:] != b"\n":
+        expected = len(line) + head.bytes + 2
+        raise Damaged(kind="manifest", name=name, problem=f"is {len(data)} bytes long, expected {expected}")
+    found = f"{checksum(body):016x}"
+    if found != head.xxh3_64:
+        raise Damaged(kind="manifest", name=name, problem=f"checksum {found}, expected {head.xxh3_64}")
+    try:
+        return _decode_body(body)
+    except msgspec.DecodeError as problem:
+        raise Damaged(kind="manifest", name=name, problem=str(problem)) from problem

@@ -1,0 +1,457 @@
+"""The state directory: who owns it, which epochs it holds, how one more is committed and old ones go.
+
+    LOCK     flock of the one service that may commit; holds its process id
+    HEAD     the newest committed epoch, rewritten in place: what readers poll
+    epochs/  a manifest an epoch, the only thing that decides what exists; segments that manifests name; garbage
+    leases/  what readers hold
+
+A commit syncs each new segment (by its writer), the manifest, and the folder; the link that gives the manifest its name
+is the one atomic point: before it nothing has happened, after it the epoch exists, for readers once it is durable.
+Whatever fails before leaves the state as it was, and garbage that the next start sweeps away. That one sync of the
+folder is enough, for manifest and segments, rests on file systems with a journal: they keep the order in which names
+were made in one folder, so that no power cut leaves a manifest without the segments that were named before it.
+"""
+
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from storage.blob import segment
+from storage.blob.blob import TEMPORARY, Blob, Held, Owner
+from storage.blob.location import Place
+from storage.blob.segment import Entry, Segment, checksum, open_segment, segment_file, segment_name, write_segment
+from storage.errors import (
+    Damaged,
+    EpochConflict,
+    EpochGone,
+    FileExists,
+    FileMissing,
+    NoIntactManifest,
+    NotAcquired,
+    NothingCommitted,
+    SegmentsMissing,
+    StateInUse,
+    StorageError,
+    UnknownFormat,
+)
+from storage.state import lease
+from storage.state.lease import Lease, Leases
+from storage.state.manifest import (
+    EPOCH_DIGITS,
+    NO_EPOCH,
+    LayerRef,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    manifest_epoch,
+    manifest_file,
+)
+
+LOCK = "LOCK"
+HEAD = "HEAD"
+FOLDERS = (segment.FOLDER, lease.FOLDER)
+LEAST_KEPT = 2
+"""Manifests that are always kept: should the newest be damaged, the one before it is whole."""
+
+ALONE = segment.LARGE
+"""Bytes from which an entry gets a segment of its own, so that its room is free as soon as it is merged away."""
+
+_GOING = ".going"
+_DAMAGED = ".damaged"
+_log = logging.getLogger("vernier.storage")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection removed, and the epochs that it left because someone reads them."""
+
+    manifests: int
+    segments: int
+    leased: frozenset[int]
+
+
+class ReadLease:
+    """An epoch that is safe to read: its manifest, and a hold on its files until `release`."""
+
+    def __init__(self, held: Lease, found: Manifest) -> None:
+        self._held = held
+        self.manifest = found
+
+    @property
+    def epoch(self) -> int:
+        """The epoch held."""
+        return self._held.epoch
+
+    def release(self) -> None:
+        """Let the files go; doing so twice is fine."""
+        self._held.release()
+
+    def __enter__(self) -> "ReadLease":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class StateDirectory:
+    """A state directory: for its owner (`acquire`, `commit`, `gc`), workers (`write`) and readers (`head`, `lease`)."""
+
+    def __init__(self, path: str | os.PathLike[str] | Place, blob: Blob | None = None) -> None:
+        self._blob: Blob = blob or Place.of(path).open()
+        self._leases = Leases(self._blob)
+        self._lock: Held | None = None
+        self._newest: Manifest | None = None
+        self._kept: dict[int, frozenset[str]] = {}
+        self._uses: Counter[str] = Counter()
+        self._garbage: set[str] = set()
+        self._hidden: set[int] = set()
+        self._broken: StorageError | None = None
+        # Between commit and gc, which may run in different threads: over `_kept` and `_uses`.
+        self._books = threading.Lock()
+        self.damaged: list[StorageError] = []
+
+    @property
+    def path(self) -> str:
+        """The directory's path."""
+        return self._blob.where
+
+    @property
+    def blob(self) -> Blob:
+        """Where the files are."""
+        return self._blob
+
+    # --- the owner ----------------------------------------------------------------------------------------------------
+
+    def acquire(self) -> Manifest | None:
+        """Own the directory (made if needed), find the newest epoch that is whole, and sweep away garbage.
+
+        Whole means: the manifest's checksum, and length and directory of every segment it names. Newer epochs that are
+        not whole are set aside (`*.damaged`), logged, and listed in `damaged`. Opens O(layers) files.
+        Raises StateInUse, which names the owner's process id, and NoIntactManifest.
+        """
+        self._blob.prepare(FOLDERS)
+        held = self._blob.lock(LOCK)
+        if held is None:
+            owner = self._blob.owner(LOCK) or Owner(0)
+            raise StateInUse(path=self.path, pid=owner.pid, host=owner.host, left_ms=owner.left_ms)
+        self._lock = held
+        try:
+            self._recover()
+        except BaseException:
+            self.release()
+            raise
+        return self._newest
+
+    def release(self) -> None:
+        """Stop owning the directory; doing so twice is fine."""
+        held, self._lock = self._lock, None
+        if held is not None:
+            held.release()
+        self._newest, self._broken = None, None
+        self._kept.clear()
+        self._uses.clear()
+        self._garbage.clear()
+        self._hidden.clear()
+
+    def __enter__(self) -> "StateDirectory":
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def commit(self, new: Manifest) -> None:
+        """Make an epoch exist: durable when this returns, and then shown to readers.
+
+        new.epoch must be the newest epoch + 1 (1 in an empty directory); segments that it names first are in place.
+        Repeating a commit whose outcome is unknown is fine. Two syncs: the manifest and the folder. Raises
+        EpochConflict, SegmentsMissing, DiskFull (nothing has happened), SyncFailed (perhaps it has: the directory then
+        refuses all further commits until it is acquired again).
+        """
+        self._require("commit")
+        if self._broken is not None:
+            raise self._broken
+        latest = self._newest.epoch if self._newest else NO_EPOCH
+        if new.epoch != latest + 1:
+            raise EpochConflict(path=self.path, epoch=new.epoch, attempt=new.attempt, latest=latest)
+        names = new.segments()
+        lost = sorted(name for name in names if name not in self._uses and self._blob.size(segment_file(name)) is None)
+        if lost:
+            raise SegmentsMissing(path=self.path, epoch=new.epoch, segments=", ".join(lost))
+        data = encode_manifest(new)
+        try:
+            self._blob.create(manifest_file(new.epoch), data)
+        except FileExists:
+            if self._blob.get(manifest_file(new.epoch)) != data:
+                raise EpochConflict(path=self.path, epoch=new.epoch, attempt=new.attempt, latest=new.epoch) from None
+            self._blob.sync(segment.FOLDER)
+        except StorageError as problem:
+            if problem.may_have_happened:
+                self._broken = problem
+            raise
+        self._remember(new, names)
+        try:
+            self._show(new.epoch)
+        except StorageError as problem:
+            # The epoch exists all the same; readers see it with the next one, or after the next start.
+            _log.warning("epoch %d is committed but not shown to readers: %s", new.epoch, problem)
+
+    def gc(self, keep: int) -> Collected:
+        """Drop the manifests of all but the newest `keep` epochs, and the segments that then nobody needs.
+
+        Epochs on lease stay. Cheap: what fell out is known from the manifests; no folder of history is listed. May run
+        in a thread of its own beside `commit` (deletes wait for the file system's journal), but not beside another gc.
+        """
+        self._require("collect")
+        keep = max(keep, LEAST_KEPT)
+        with self._books:
+            old = sorted(self._kept)[:-keep]
+        leased = self._leases.epochs() & set(old) if old else set()
+        for epoch in sorted(leased & self._hidden):
+            self._unhide(epoch)
+        going = [epoch for epoch in old if epoch not in leased]
+        for epoch in going:
+            self._hidden.add(epoch)
+            # Missing means that an earlier collection failed after hiding it.
+            with suppress(FileMissing):
+                self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _GOING)
+        # A reader takes its lease, then looks for the manifest. Either it saw it and we see the lease now, or we have
+        # hidden it in time and the reader looks elsewhere.
+        saved = self._leases.epochs() & set(going) if going else set()
+        for epoch in going:
+            if epoch in saved:
+                self._unhide(epoch)
+            else:
+                self._blob.delete(manifest_file(epoch) + _GOING)
+                self._forget(epoch)
+        # What an earlier collection failed to delete is still among the garbage.
+        garbage = sorted(self._garbage)
+        for name in garbage:
+            self._blob.delete(segment_file(name))
+            self._garbage.discard(name)
+        return Collected(len(going) - len(saved), len(garbage), frozenset(leased | saved))
+
+    def sweep(self) -> int:
+        """Remove segment files that no manifest names and no running attempt can still commit; returns how many.
+
+        Lists the folder, so it is for starts and for failed attempts, not for every epoch.
+        """
+        self._require("sweep")
+        return self._sweep(self._newest.epoch if self._newest else NO_EPOCH)
+
+    # --- workers ------------------------------------------------------------------------------------------------------
+
+    def write(self, epoch: int, attempt: str, shard: int, entries: Sequence[Entry]) -> list[LayerRef]:
+        """Write one worker's entries of an epoch; returns their references, in order.
+
+        Entries share one segment (one sync), but large ones get one each. Their meta must hold `updates`, `lower`,
+        `upper`, `since`. Labels must differ. Nothing exists until a manifest that names the references is committed.
+        """
+        groups: dict[str, list[Entry]] = {}
+        stem = f"{epoch:0{EPOCH_DIGITS}d}-{attempt}-{shard}"
+        owners = []
+        for number, entry in enumerate(entries):
+            name = f"{stem}-{number}" if entry.nbytes >= ALONE else stem
+            groups.setdefault(name, []).append(entry)
+            owners.append(name)
+        for name, group in groups.items():
+            write_segment(self._blob, name, group)
+        return [_reference(name, entry) for name, entry in zip(owners, entries, strict=True)]
+
+    # --- readers ------------------------------------------------------------------------------------------------------
+
+    def head(self) -> int:
+        """The newest committed epoch, 0 if there is none. One small read: fit to be polled every few milliseconds.
+
+        Compare for a difference, not for growth: recovery from a damaged manifest steps back.
+        """
+        try:
+            mark, _, check = self._blob.get(HEAD).rstrip().partition(b" ")
+        except FileMissing:
+            return max(self.epochs(), default=NO_EPOCH)
+        if check.decode("ascii", "replace") == f"{checksum(mark):016x}":
+            return int(mark)
+        return max(self.epochs(), default=NO_EPOCH)
+
+    def epochs(self) -> list[int]:
+        """The epochs that have a manifest, ascending. Lists the folder."""
+        found = (manifest_epoch(name) for name in self._blob.list(segment.FOLDER))
+        return sorted(epoch for epoch in found if epoch is not None)
+
+    def latest(self) -> Manifest | None:
+        """The newest manifest whose checksum is right; None in an empty directory.
+
+        Damaged ones are logged and listed in `damaged`. Raises NoIntactManifest if all are, and UnknownFormat.
+        """
+        if self._lock is not None:
+            return self._newest
+        self.damaged.clear()
+        epochs = self.epochs()
+        for epoch in reversed(epochs):
+            try:
+                return self.manifest(epoch)
+            except EpochGone:
+                continue
+            except Damaged as problem:
+                self._complain(problem)
+        if epochs and self.damaged:
+            raise NoIntactManifest(path=self.path, count=len(self.damaged), problem=str(self.damaged[0]))
+        return None
+
+    def manifest(self, epoch: int) -> Manifest:
+        """The manifest of an epoch. Raises EpochGone, Damaged, UnknownFormat."""
+        name = manifest_file(epoch)
+        try:
+            data = self._blob.get(name)
+        except FileMissing:
+            raise EpochGone(path=self.path, epoch=epoch, latest=self.head()) from None
+        found = decode_manifest(name, data)
+        if found.epoch != epoch:
+            raise Damaged(kind="manifest", name=name, problem=f"is of epoch {found.epoch}, expected {epoch}")
+        return found
+
+    def lease(self, epoch: int | None = None) -> ReadLease:
+        """Hold an epoch's files (the newest epoch's by default) until the lease is released or this process ends.
+
+        Raises EpochGone, NothingCommitted (there is no epoch yet), Damaged.
+        """
+        wanted = self.head() if epoch is None else epoch
+        while True:
+            if wanted == NO_EPOCH:
+                raise NothingCommitted(path=self.path)
+            held = self._leases.take(wanted)
+            try:
+                return ReadLease(held, self.manifest(wanted))
+            except EpochGone:
+                held.release()
+                if epoch is not None:
+                    raise
+                # Collected between looking and holding, or HEAD is an old one from before a power cut.
+                wanted = max(self.epochs(), default=NO_EPOCH)
+            except BaseException:
+                held.release()
+                raise
+
+    def open(self, name: str) -> Segment:
+        """Open a segment by its name. Hold a lease on an epoch that names it."""
+        return open_segment(self._blob, name)
+
+    def segments(self) -> dict[str, int]:
+        """The bytes of every segment file, by name: also of those that no manifest needs. Lists the folder."""
+        found = {}
+        for file in self._blob.list(segment.FOLDER):
+            name = segment_name(file)
+            size = self._blob.size(file) if name else None
+            if name and size is not None:
+                found[name] = size
+        return found
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _require(self, operation: str) -> None:
+        if self._lock is None:
+            raise NotAcquired(path=self.path, operation=operation)
+        self._lock.check()
+
+    def _recover(self) -> None:
+        self.damaged.clear()
+        self._newest = None
+        for name in self._blob.list(segment.FOLDER):
+            # A collection that did not end: the next one decides again.
+            if name.endswith(_GOING):
+                self._blob.rename(name, name.removesuffix(_GOING))
+        there = frozenset(self._blob.list(segment.FOLDER))
+        for epoch in reversed(self.epochs()):
+            try:
+                found = self.manifest(epoch)
+                if self._newest is None:
+                    self._check_segments(found, there)
+            except UnknownFormat:
+                raise
+            except StorageError as problem:
+                self._complain(problem)
+                continue
+            self._newest = self._newest or found
+            self._kept[epoch] = found.segments()
+            self._uses.update(self._kept[epoch])
+        if self._newest is None and self.damaged:
+            raise NoIntactManifest(path=self.path, count=len(self.damaged), problem=str(self.damaged[0]))
+        for epoch in self.epochs():
+            if epoch not in self._kept:
+                self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _DAMAGED)
+        newest = self._newest.epoch if self._newest else NO_EPOCH
+        # An owner that was overtaken may be about to commit one more epoch: its segments must stay until that name is
+        # taken, so that whoever makes it makes it whole.
+        self._sweep(None if self._lock is None or self._lock.alone else newest)
+        self._leases.epochs()
+        self._blob.sync(segment.FOLDER)
+        self._show(newest)
+
+    def _check_segments(self, found: Manifest, there: frozenset[str]) -> None:
+        """Open every segment that a manifest names and look for its labels; a copy in a cache alone will not do."""
+        labels: dict[str, set[str]] = {}
+        for ref in found.refs():
+            labels.setdefault(ref.segment, set()).add(ref.label)
+        for name, wanted in labels.items():
+            try:
+                if segment_file(name) not in there:
+                    raise FileMissing(name=segment_file(name), where=self.path)
+                opened = self.open(name)
+                for label in wanted:
+                    opened.meta(label)
+            except UnknownFormat:
+                raise
+            except StorageError as problem:
+                raise Damaged(kind="manifest", name=manifest_file(found.epoch), problem=str(problem)) from problem
+
+    def _complain(self, problem: StorageError) -> None:
+        self.damaged.append(problem)
+        _log.warning("%s", problem)
+
+    def _remember(self, new: Manifest, names: frozenset[str]) -> None:
+        with self._books:
+            self._kept[new.epoch] = names
+            self._uses.update(names)
+        self._newest = new
+
+    def _unhide(self, epoch: int) -> None:
+        """Give a manifest its name back; an earlier try may have done so, and failed to say it."""
+        with suppress(FileMissing):
+            self._blob.rename(manifest_file(epoch) + _GOING, manifest_file(epoch))
+        self._hidden.discard(epoch)
+
+    def _forget(self, epoch: int) -> None:
+        """Stop counting an epoch's uses; segments that fall out are garbage."""
+        self._hidden.discard(epoch)
+        with self._books:
+            for name in self._kept.pop(epoch):
+                self._uses[name] -= 1
+                if not self._uses[name]:
+                    del self._uses[name]
+                    self._garbage.add(name)
+
+    def _sweep(self, through: int | None) -> int:
+        """Delete unused segments of epochs up to `through` (None: of all, since nothing of ours is running yet)."""
+        count = 0
+        for file in self._blob.list(segment.FOLDER):
+            name = segment_name(file)
+            # Files that are being written are called after what they will be.
+            epoch = file.removeprefix(f"{segment.FOLDER}/")[:EPOCH_DIGITS]
+            old = through is None or (epoch.isdecimal() and int(epoch) <= through)
+            if old and (file.endswith(TEMPORARY) or (name and name not in self._uses)):
+                self._blob.delete(file)
+                count += 1
+        return count
+
+    def _show(self, epoch: int) -> None:
+        mark = f"{epoch:020d}".encode()
+        self._blob.overwrite(HEAD, b"%b %016x\n" % (mark, checksum(mark)))
+
+
+def _reference(name: str, entry: Entry) -> LayerRef:
+    meta = entry.meta
+    return LayerRef(name, entry.label, meta["updates"], entry.nbytes, meta["lower"], meta["upper"], meta["since"])

@@ -1,0 +1,119 @@
+"""Survey: what a state directory holds, in numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.blob.segment import Segment
+from storage.errors import Damaged
+from storage.state.manifest import TraceEntry
+from storage.state.reshard import open_layer
+from storage.state.state import ReadLease, StateDirectory
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """One arrangement over all shards.
+
+    lower, upper: data times covered, None where there are no layers. since: the earliest data time as of which it can
+    be read (a view's own; else the latest that its layers have been compacted to, None where there are none).
+    distinct_times: data times that occur in it.
+    """
+
+    name: str
+    key_width: int
+    val_width: int
+    depth: int
+    layers: int
+    updates: int
+    bytes: int
+    distinct_times: int
+    lower: int | None
+    upper: int | None
+    since: int | None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A state directory at one epoch.
+
+    bytes: of the segments that the epoch needs. live_bytes: of what it needs in them; the rest is padding, directories,
+    and layers that have been merged away beside layers that have not. epochs: all that are kept.
+    """
+
+    path: str
+    app: str
+    program: str
+    workers: int
+    epoch: int
+    attempt: str
+    committed_ns: int
+    lower: int
+    upper: int
+    epochs: list[int]
+    arrangements: list[Arrangement]
+    views: dict[str, str]
+    held_updates: int
+    segments: int
+    bytes: int
+    live_bytes: int
+
+
+def survey(state: StateDirectory, epoch: int | None = None) -> Survey:
+    """Look at an epoch, the newest whole one by default. Reads the columns of times, and nothing else, of all layers.
+
+    Raises NothingCommitted, EpochGone, Damaged.
+    """
+    with _lease(state, epoch) as lease:
+        found = lease.manifest
+        segments = {name: state.open(name) for name in sorted(found.segments())}
+        sinces = {view.trace: view.since for view in found.views.values()}
+        held = (ref for shards in found.held.values() for shard in shards for ref in shard)
+        return Survey(
+            path=state.path,
+            app=found.app,
+            program=found.program,
+            workers=found.workers,
+            epoch=found.epoch,
+            attempt=found.attempt,
+            committed_ns=found.committed_ns,
+            lower=found.lower,
+            upper=found.upper,
+            epochs=state.epochs(),
+            arrangements=[
+                _arrangement(name, trace, segments, sinces.get(name)) for name, trace in sorted(found.traces.items())
+            ],
+            views={name: view.trace for name, view in sorted(found.views.items())},
+            held_updates=sum(ref.updates for ref in held),
+            segments=len(segments),
+            bytes=sum(segment.nbytes for segment in segments.values()),
+            live_bytes=sum(ref.nbytes for ref in set(found.refs())),
+        )
+
+
+def _lease(state: StateDirectory, epoch: int | None) -> ReadLease:
+    try:
+        return state.lease(epoch)
+    except Damaged:
+        newest = state.latest() if epoch is None else None
+        if newest is None:
+            raise
+        return state.lease(newest.epoch)
+
+
+def _arrangement(name: str, trace: TraceEntry, segments: dict[str, Segment], since: int | None) -> Arrangement:
+    refs = [ref for shard in trace.shards for ref in shard]
+    times = [np.unique(open_layer(segments[ref.segment], ref).times) for ref in refs]
+    return Arrangement(
+        name=name,
+        key_width=trace.key_width,
+        val_width=trace.val_width,
+        depth=trace.depth,
+        layers=len(refs),
+        updates=sum(ref.updates for ref in refs),
+        bytes=sum(ref.nbytes for ref in refs),
+        distinct_times=len(np.unique(np.concatenate(times))) if times else 0,
+        lower=min((ref.lower for ref in refs), default=None),
+        upper=max((ref.upper for ref in refs), default=None),
+        since=since if since is not None else max((ref.since for ref in refs), default=None),
+    )

@@ -1,0 +1,164 @@
+"""Frontiers: sets of times of which none precedes another.
+
+A frontier promises that only times at or after one of its elements can still appear. `Antichain` is such a set as a
+value; `MutableAntichain` counts many parties' times (holds of readers, capabilities) and knows the frontier of those
+that are counted. Frontiers are a lattice themselves: one is before another when it allows all that the other allows.
+Sources: seed 000, "Compaction" and constraint 2; timely dataflow's `progress::frontier`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import CountUnderflow, DepthMismatch
+from storage.time.lattice import Flags, Times, advance_by, join, lower_bound, minimal, reached
+
+Time = tuple[int, ...]
+
+
+class Antichain:
+    """An immutable set of times in no order with each other: `elements`, int64[k, d], sorted, read-only.
+
+    Made of any times; only the minimal ones are kept. The empty one allows nothing any more.
+    """
+
+    __slots__ = ("elements",)
+
+    def __init__(self, times: npt.ArrayLike, coordinates: int | None = None) -> None:
+        """times: [n, d]; `coordinates` says d where there are no times to tell it."""
+        given = np.asarray(times, np.int64)
+        if given.size == 0 and coordinates is not None:
+            given = given.reshape(len(given), coordinates)
+        if given.ndim != 2:
+            raise ValueError(f"times must be a table with a row for each time, got shape {given.shape}")
+        if coordinates is not None and given.shape[1] != coordinates:
+            raise DepthMismatch(left=given.shape[1], right=coordinates)
+        self.elements: Times = minimal(given)
+        self.elements.setflags(write=False)
+
+    @property
+    def coordinates(self) -> int:
+        """How many coordinates a time has."""
+        return int(self.elements.shape[1])
+
+    def less_equal(self, times: Times) -> Flags:
+        """Which of times[n, d] the frontier still allows: those at or after one of its elements. bool[n]."""
+        return reached(times, self.elements)
+
+    def advance(self, times: Times) -> Times:
+        """The stand-ins of times[n, d] for readers that see only what this frontier allows; see `advance_by`."""
+        return advance_by(times, self.elements)
+
+    def before(self, other: "Antichain") -> bool:
+        """Whether this frontier allows all that the other allows (it is before itself and before the empty one)."""
+        return bool(self.less_equal(other.elements).all())
+
+    def meet(self, other: "Antichain") -> "Antichain":
+        """The latest frontier before both: it allows what either allows."""
+        _check(self, other)
+        return Antichain(np.concatenate((self.elements, other.elements)))
+
+    def join(self, other: "Antichain") -> "Antichain":
+        """The earliest frontier after both: it allows what both allow."""
+        _check(self, other)
+        pairs = join(self.elements[:, None], other.elements[None]).reshape(-1, self.coordinates)
+        return Antichain(pairs)
+
+    def lower_bound(self) -> Times:
+        """The latest single time at or before all elements; int64[d], `TOP`s if there are none."""
+        return lower_bound(self.elements)
+
+    def to_list(self) -> list[list[int]]:
+        """The elements for JSON."""
+        return [[int(coordinate) for coordinate in element] for element in self.elements]
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    def __iter__(self) -> Iterator[Time]:
+        return map(tuple, self.to_list())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Antichain):
+            return NotImplemented
+        return bool(np.array_equal(self.elements, other.elements))
+
+    def __hash__(self) -> int:
+        return hash((self.coordinates, self.elements.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Antichain({self.to_list()})"
+
+
+class MutableAntichain:
+    """A multiset of times, and the frontier of those whose count is not zero.
+
+    Each holder adds the times it needs and takes them back when done; counts tell holders of the same time apart from
+    one. The frontier moves only when the last holder of one of its elements goes, or someone comes before it. Adding a
+    time costs O(frontier); taking back an element of the frontier O(distinct times), all else O(1).
+    """
+
+    def __init__(self, coordinates: int) -> None:
+        self.coordinates = coordinates
+        self._counts: Counter[Time] = Counter()
+        self._frontier = Antichain((), coordinates)
+
+    @property
+    def frontier(self) -> Antichain:
+        """The earliest times counted."""
+        return self._frontier
+
+    def count(self, time: Sequence[int]) -> int:
+        """How often a time is held."""
+        return self._counts[tuple(time)]
+
+    def __len__(self) -> int:
+        """Distinct times held."""
+        return len(self._counts)
+
+    def update(self, changes: Iterable[tuple[Sequence[int], int]]) -> list[tuple[Time, int]]:
+        """Add (positive) and take back (negative) counts of times, as one step.
+
+        Returns how the frontier changed: (time, -1) for elements that left it, (time, +1) for those that came. Counts
+        may go below zero on the way, not in the end: CountUnderflow, and then nothing has changed. DepthMismatch.
+        """
+        total: Counter[Time] = Counter()
+        for time, change in changes:
+            if len(time) != self.coordinates:
+                raise DepthMismatch(left=len(time), right=self.coordinates)
+            total[tuple(time)] += change
+        for time, change in total.items():
+            if self._counts[time] + change < 0:
+                raise CountUnderflow(time=time, removed=-change, held=self._counts[time])
+        came, went = [], False
+        before = set(self._frontier)
+        for time, change in total.items():
+            count = self._counts[time] + change
+            if count == 0:
+                del self._counts[time]
+                went |= time in before
+            else:
+                if time not in self._counts:
+                    came.append(time)
+                self._counts[time] = count
+        if went:
+            self._frontier = Antichain(list(self._counts), self.coordinates)
+        elif came:
+            self._frontier = self._frontier.meet(Antichain(came, self.coordinates))
+        after = set(self._frontier)
+        return [(time, -1) for time in sorted(before - after)] + [(time, 1) for time in sorted(after - before)]
+
+    def insert(self, time: Sequence[int]) -> list[tuple[Time, int]]:
+        """Hold a time once (more)."""
+        return self.update([(time, 1)])
+
+    def remove(self, time: Sequence[int]) -> list[tuple[Time, int]]:
+        """Take one hold of a time back. CountUnderflow."""
+        return self.update([(time, -1)])
+
+
+def _check(left: Antichain, right: Antichain) -> None:
+    if left.coordinates != right.coordinates:
+        raise DepthMismatch(left=left.coordinates, right=right.coordinates)

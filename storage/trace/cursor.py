@@ -1,0 +1,60 @@
+"""Cursor: reading a run of layers as one, by key and by range of hashes, while the trace goes on merging.
+
+Layers are immutable, so a cursor is a list of them and stays as it is. Times are as stored: those before the trace's
+`since` may have been folded to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from storage.errors import DiffOverflow
+from storage.kernels import tries
+from storage.kernels.cursors import seek
+from storage.trace.batch import Layer, keyed_columns
+from storage.trace.history_cache import Selection, select_once
+from storage.updates import Ints, consolidate_rows
+
+
+class Cursor:
+    """Reads `layers`, which share widths and depth."""
+
+    def __init__(self, layers: Sequence[Layer], key_width: int, val_width: int, depth: int) -> None:
+        self.layers = tuple(layers)
+        self.key_width, self.val_width, self.depth = key_width, val_width, depth
+        self._table = np.array([layer.address for layer in self.layers], np.int64).reshape(-1, tries.FIELDS)
+
+    def look_up(self, keyed: Ints) -> Selection:
+        """The histories of many keys at once, `[hash | key words …]`, distinct, sorted by hash. Raises DiffOverflow.
+
+        One kernel call: by interpolation O(log log n) steps a key and layer for few keys of many, one pass for many.
+        """
+        found, status = select_once(self._table, keyed, self.key_width, self.val_width, self.depth)
+        if status != 0:
+            raise DiffOverflow(operation="adding")
+        return found
+
+    def seek(self, hashed: int) -> Ints:
+        """In each layer the place of the first key whose hash is at least `hashed` (its number of keys: none)."""
+        places = [seek(layer.address[tries.HASHES], 1, 0, len(layer.hashes), hashed) for layer in self.layers]
+        return np.array(places, np.int64)
+
+    def range(self, lower: int | None = None, upper: int | None = None) -> Ints:
+        """All keyed rows whose hash is in [lower, upper) (None: no bound), in order, added up. Raises DiffOverflow.
+
+        O(log log n) for each layer and O(m log m) for m rows.
+        """
+        first = self.seek(lower) if lower is not None else np.zeros(len(self.layers), np.int64)
+        stop = self.seek(upper) if upper is not None else self._table[:, tries.KEYS]
+        parts = [
+            layer.keyed(keys=(int(one), int(two)))
+            for layer, one, two in zip(self.layers, first, stop, strict=True)
+            if one < two
+        ]
+        if not parts:
+            return np.empty((0, 3 + self.key_width + self.val_width + self.depth), np.int64)
+        if len(parts) == 1:
+            return parts[0]
+        return consolidate_rows(np.concatenate(parts), keyed_columns(self.key_width, self.val_width, self.depth))

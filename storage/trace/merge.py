@@ -1,0 +1,147 @@
+"""Merge: two adjacent layers becoming one, at the pace of whoever pays for it.
+
+The two layers stay as they are and readable until the merge is done; what is merged so far is memory alone, so a
+process that dies loses nothing but work, and starts the merge again. Source: seed 000, "A proposal" and
+"Implementation" (compaction while merging).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from storage.errors import DiffOverflow
+from storage.kernels.merging import (
+    DONE,
+    MANY_DIFFS,
+    MANY_ROUNDS,
+    MANY_TIMES,
+    OUT_KEYS,
+    OUT_UPDATES,
+    OUT_VALS,
+    READ,
+    STATE_WORDS,
+    merge_piece,
+)
+from storage.kernels.tries import KEYS, VAL_COUNT
+from storage.trace import spill
+from storage.trace.batch import COLUMNS, Layer
+from storage.updates import Ints
+
+_ALL = 2**62
+
+APART = 1 << 18
+"""Updates from which a merged layer is not written in the epoch that ends its merge
+(storage/state/background_writer.py)."""
+
+
+class Merge:
+    """The merge of `older` and `newer`, compacted to `since`: data times before it become `since`, rounds stay.
+
+    That is `advance_by` for the frontier {(since, 0 … 0)}. `size` updates of the two make the whole work, `spent` of
+    which are done; `due` is for whoever pays for several. Takes room for both at once; pages that are never written
+    cost nothing.
+    """
+
+    __slots__ = ("_columns", "_state", "due", "newer", "older", "since", "size", "spent")
+
+    def __init__(self, older: Layer, newer: Layer, since: int, *, due: int = 0) -> None:
+        self.older, self.newer, self.since, self.due = older, newer, since, due
+        n = self.size = older.updates + newer.updates
+        self.spent = 0
+        keys = int(older.address[KEYS] + newer.address[KEYS])
+        vals = int(older.address[VAL_COUNT] + newer.address[VAL_COUNT])
+        self._state = np.zeros(STATE_WORDS, np.int64)
+        self._columns: tuple[Ints, ...] = (
+            spill.empty(keys + 1),
+            spill.empty(keys if older.key_width > 1 else 0, older.key_width),
+            spill.empty(keys + 1),
+            spill.empty(vals + 1, older.val_width),
+            spill.empty(vals + 1),
+            spill.empty(n),
+            spill.empty(n, older.depth),
+            spill.empty(n),
+        )
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """What is merged so far, and room for the rest."""
+        return self._columns
+
+    @property
+    def done(self) -> bool:
+        """Whether all is merged."""
+        return bool(self._state[DONE])
+
+    def work(self, fuel: int) -> bool:
+        """Merge about `fuel` updates more; whether all is merged then. O(fuel). Raises DiffOverflow.
+
+        Forks of a trace share their merges: what one of them has paid for is done for the others, and is the same.
+        """
+        if self.done:
+            return True
+        older = self.older
+        status = merge_piece(
+            older.address, self.newer.address, older.key_width, older.val_width, older.depth,
+            self.since, fuel, self._state, self._columns,
+        )  # fmt: skip
+        if status != 0:
+            raise DiffOverflow(operation="adding")
+        self.spent = int(self._state[READ])
+        return self.done
+
+    def finish(self) -> Layer:
+        """Do what is left; the merged layer. It may be empty.
+
+        Each call gives a layer of its own (of the same columns): where one attempt has stored it, another has not.
+        """
+        self.work(_ALL)
+        state, older, newer = self._state, self.older, self.newer
+        keys, vals, n = int(state[OUT_KEYS]), int(state[OUT_VALS]), int(state[OUT_UPDATES])
+        hashes, words, key_offsets, val_words, val_offsets, times, rounds, diffs = self._columns
+        columns = (
+            hashes[:keys],
+            words[:keys],
+            key_offsets[: keys + 1 if keys != vals else 0],
+            val_words[:vals],
+            val_offsets[: vals + 1 if vals != n else 0],
+            times[: n if state[MANY_TIMES] else min(n, 1)],
+            rounds[: n if state[MANY_ROUNDS] else min(n, 1)],
+            diffs[: n if state[MANY_DIFFS] else min(n, 1)],
+        )
+        arrays = {name: _fitted(column) for name, column in zip(COLUMNS, columns, strict=True)}
+        since = max(self.since, older.since, newer.since)
+        layer = Layer(older.key_width, older.val_width, older.depth, n, older.lower, newer.upper, since, arrays)
+        if older.texts is not None or newer.texts is not None:
+            layer.origins = (older, newer)
+        if n >= APART:
+            layer.parts = older.leaves + newer.leaves
+        return layer
+
+
+def _fitted(column: Ints) -> Ints:
+    """The column without the room behind it that it does not need; a copy only where that frees most of the room."""
+    base = column.base
+    if base is not None and 2 * column.nbytes < base.nbytes:
+        return column.copy()
+    return column
+
+
+def merge_layers(layers: Sequence[Layer], since: int) -> Layer:
+    """One layer for a run of adjacent layers, oldest first, compacted to `since`. O(n log layers). DiffOverflow."""
+    runs = list(layers)
+    if len(runs) == 1:
+        runs.append(empty_like(runs[0]))
+    while len(runs) > 1:
+        paired = [Merge(older, newer, since).finish() for older, newer in zip(runs[::2], runs[1::2], strict=False)]
+        if len(runs) % 2:
+            paired.append(runs[-1])
+        runs = paired
+    return runs[0]
+
+
+def empty_like(layer: Layer) -> Layer:
+    """A layer of the same shape and interval, without updates."""
+    rows = np.empty((0, 3 + layer.key_width + layer.val_width + layer.depth), np.int64)
+    return Layer.of_rows(rows, layer.key_width, layer.depth, layer.lower, layer.upper, layer.since)
