@@ -22,7 +22,7 @@ setup-run: # the same without the tools of developers
 	@tools/setup.sh run
 
 run: setup-run ## the live demonstration: broker, Spark, sidecar, producer, page
-	@$(ENV) exec $(PY) -m service.supervision.demo $(ARGS)
+	@$(ENV) exec $(PY) -m vernier.service.supervision.demo $(ARGS)
 
 test: setup test-programs ## the tests to run all the time, two files at a time (ARGS="-k name" for some, one by one)
 	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" $(TWO))
@@ -55,7 +55,7 @@ golden: setup ## rewrite the golden files from what the code says now; review th
 	@$(ENV) exec $(PY) -m pytest tests/golden tests/docs/test_reference.py --update-golden $(ARGS)
 
 kernels: setup ## compile the numba kernels again, from nothing
-	@$(PY) -m service.toolchain.setup kernels --force
+	@$(PY) -m vernier.service.toolchain.setup kernels --force
 
 test-kernels: setup ## the kernels' own tests with every index checked, and interpreted
 	@$(ENV) exec tools/test-kernels.sh $(ARGS)

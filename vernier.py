@@ -11,111 +11,51 @@
     edges = app.source("edges", Edge)
     app.view("out_degree", edges.group_by("src").agg(n=vn.count()), key=["src"])
 
-Importing it is light: it starts nothing and imports neither Spark nor anything of HTTP.
+The public names are those of `operators/language/public.py`, `connect` and `testing`. They are loaded at first use, so
+that a process which needs one room of the package does not load the language. `service`, `operators` and `storage` lie
+beside this file in a checkout and inside the package when it is installed (setup.py); both import them as
+`vernier.service`, `vernier.operators` and `vernier.storage`.
 """
 
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operators.errors import ArithmeticOverflow, DecimalOverflow, ProgramError
-from operators.language.collection.app import App, load_program
-from operators.language.collection.collection import Collection, union
-from operators.language.collection.fixpoint import fixpoint
-from operators.language.collection.names import no_function
-from operators.language.collection.variable import Variable
-from operators.language.expr.builders import array, coalesce, concat, concat_ws, greatest, hash, least, struct
-from operators.language.expr.expression import Expr, col, lit, when
-from operators.language.expr.udf import udf
-from operators.language.plan.aggregates import (
-    arg_max,
-    arg_min,
-    avg,
-    collect_list,
-    collect_set,
-    count,
-    count_distinct,
-    max,
-    median,
-    min,
-    mode,
-    quantile,
-    sum,
-)
-from operators.language.plan.tables import generate_series, repeat_row
-from operators.language.plan.useraggregates import aggregate
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
-from operators.language.types.schema import Schema
-from operators.language.types.structs import Struct
-from operators.language.types.texts import Binary, List, String
-from storage.errors import VernierError
+if "__path__" not in globals():  # a checkout: this file is a module, and the rooms lie beside it
+    __path__ = [str(Path(__file__).resolve().parent)]
 
 if TYPE_CHECKING:
-    from operators import testing as testing
+    from vernier.operators import testing as testing
+    from vernier.operators.language.public import *  # noqa: F403
+    from vernier.service.client import connect as connect
 
-__all__ = [
-    "App",
-    "ArithmeticOverflow",
-    "Binary",
-    "Bool",
-    "Collection",
-    "Date",
-    "Decimal",
-    "DecimalOverflow",
-    "Expr",
-    "Float64",
-    "Int64",
-    "List",
-    "ProgramError",
-    "Schema",
-    "String",
-    "Struct",
-    "TimestampNs",
-    "Variable",
-    "VernierError",
-    "aggregate",
-    "arg_max",
-    "arg_min",
-    "array",
-    "avg",
-    "coalesce",
-    "col",
-    "collect_list",
-    "collect_set",
-    "concat",
-    "concat_ws",
-    "count",
-    "count_distinct",
-    "fixpoint",
-    "generate_series",
-    "greatest",
-    "hash",
-    "least",
-    "lit",
-    "load_program",
-    "max",
-    "median",
-    "min",
-    "mode",
-    "quantile",
-    "repeat_row",
-    "struct",
-    "sum",
-    "udf",
-    "union",
-    "when",
-]
+_ALSO: dict[str, Callable[[], Any]] = {
+    "connect": lambda: import_module("vernier.service.client").connect,  # brings an HTTP library
+    "testing": lambda: import_module("vernier.operators.testing"),  # loads the engine's kernels
+}
+"""Public names that are no part of the language."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "testing":  # loads the engine's kernels, which a program does not need in order to be built
-        return import_module("operators.testing")
-    if name == "connect":  # the client of a running service brings an HTTP library
-        return import_module("service.client.client").connect
-    if name.startswith("_"):
+    if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module 'vernier' has no attribute {name!r}")
-    raise no_function(name, [*__all__, "connect", "testing"], Collection._methods())
+    if name in _ALSO:
+        found = _ALSO[name]()
+    else:
+        public = import_module("vernier.operators.language.public")
+        if name not in public.__all__ and name != "__all__":
+            from vernier.operators.language.collection.names import no_function
+
+            raise no_function(name, [*public.__all__, *_ALSO], public.Collection._methods())
+        found = getattr(public, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*__getattr__("__all__"), *_ALSO])
 
 
 if __name__ == "__main__":
-    import_module("service.cli.main").main()
+    import_module("vernier.service.cli.main").main()

@@ -24,10 +24,10 @@ import psutil
 from kafka import KafkaProducer
 
 from bench.running import free_port
-from service.client.client import connect
-from service.config.settings import load
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.supervision.supervisor import Supervisor
+from vernier.service.client.client import connect
+from vernier.service.config.settings import load
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.supervision.supervisor import Supervisor
 
 KEYS = 1_000
 STEP_SECONDS = 0.05
@@ -110,13 +110,13 @@ def resident() -> dict[str, float]:
         try:
             line, parent = process.cmdline(), process.parent()
             role = None
-            if "service.cluster.daemon" in line:
+            if "vernier.service.cluster.daemon" in line:
                 # Workers are forked from the daemon, whose pages they share: what is their own counts.
-                forked = parent is not None and "service.cluster.daemon" in parent.cmdline()
+                forked = parent is not None and "vernier.service.cluster.daemon" in parent.cmdline()
                 role = "workers" if forked else None
-            elif "service.coordinator.driver" in line:
+            elif "vernier.service.coordinator.driver" in line:
                 role = "driver (python)"
-            elif "service.sidecar" in line:
+            elif "vernier.service.sidecar" in line:
                 role = "sidecar"
             elif "org.apache.spark.deploy.SparkSubmit" in line:
                 role = "driver (java)"

@@ -19,9 +19,9 @@ from typing import Any
 import httpx
 
 from bench.running import free_port, serving
-from service.config.settings import Settings, load
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.supervision.demo_producer import MovingGraph, produce
+from vernier.service.config.settings import Settings, load
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.supervision.demo_producer import MovingGraph, produce
 
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC = "graph"

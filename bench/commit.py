@@ -18,13 +18,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from storage.blob.blob import Buffer, LocalBlob, OsDisk
-from storage.blob.segment import Entry
-from storage.state.audit import audit
-from storage.state.manifest import LayerRef, Manifest, TraceEntry
-from storage.state.state import StateDirectory
-from storage.trace.batch import Layer
-from storage.updates import Updates
+from vernier.storage.blob.blob import Buffer, LocalBlob, OsDisk
+from vernier.storage.blob.segment import Entry
+from vernier.storage.state.audit import audit
+from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import Updates
 
 KEEP = 8
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.updates import Ints
+from vernier.storage.updates import Ints
 
 
 def random_edges(n: int, degree: int = 4, seed: int = 0) -> Ints:

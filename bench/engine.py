@@ -14,10 +14,10 @@ import numpy as np
 
 import vernier as vn
 from bench.programs import Edge, Root, bfs
-from operators.engine.worker import Worker
-from operators.planning.planner import compile_app
-from storage.updates import MIN_TIME, Updates
 from vernier import col
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import MIN_TIME, Updates
 
 
 def program(name: str) -> vn.App:

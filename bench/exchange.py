@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from service.cluster.credentials import Keys
-from service.cluster.exchange.all_to_all import Exchange
-from service.cluster.exchange.transport import Mailbox
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.exchange.all_to_all import Exchange
+from vernier.service.cluster.exchange.transport import Mailbox
 
 SECONDS = 60.0
 COLUMNS = 4

@@ -65,7 +65,17 @@ class Growing:
 @contextmanager
 def sidecar(state: Path, tree: Path) -> Iterator[tuple[str, psutil.Process]]:
     """A sidecar of that tree's code over the state: its address and its process."""
-    command = [sys.executable, "-m", "service.sidecar", "--state", str(state), "--port", "0", "--log-level", "warning"]
+    command = [
+        sys.executable,
+        "-m",
+        "vernier.service.sidecar",
+        "--state",
+        str(state),
+        "--port",
+        "0",
+        "--log-level",
+        "warning",
+    ]
     own = {**os.environ, "PYTHONPATH": str(tree)}
     process = subprocess.Popen(command, cwd=tree, env=own, stdout=subprocess.PIPE, text=True)
     try:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.trace.batch import Layer
-from storage.updates import Ints
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import Ints
 
 
 def rows_of(layer: Layer) -> Ints:

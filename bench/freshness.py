@@ -29,11 +29,11 @@ import numpy as np
 from kafka import KafkaProducer
 
 from bench.running import free_port
-from service.config.settings import Settings, load
-from service.ingest.config import DoorConfig
-from service.kafka.embedded_broker import EmbeddedBroker, create_topics
-from service.supervision.demo_producer import BATCH_SECONDS, MovingGraph, Position, messages
-from service.supervision.supervisor import Supervisor
+from vernier.service.config.settings import Settings, load
+from vernier.service.ingest.config import DoorConfig
+from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.supervision.demo_producer import BATCH_SECONDS, MovingGraph, Position, messages
+from vernier.service.supervision.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC = "graph"
@@ -142,7 +142,7 @@ def spin(settings: Settings, flags: dict[str, str], kind: str, rate: float, seco
 
 def loop(settings: Settings, kind: str, seconds: float) -> None:
     """The query beside ours, in a process of its own: prints when each batch was done and how far it went."""
-    from service.coordinator.session import open_stream, start_query, start_session
+    from vernier.service.coordinator.session import open_stream, start_query, start_session
 
     settings = settings.model_copy(
         update={

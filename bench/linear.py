@@ -17,12 +17,12 @@ from statistics import median
 import numpy as np
 
 import vernier as vn
-from operators.engine.worker import Worker
-from operators.physical.stages import compile_chain, compile_stage
-from operators.planning.plan import LinearOp, Stage
-from operators.planning.planner import compile_app
-from storage.updates import Ints
 from vernier import col
+from vernier.operators.engine.worker import Worker
+from vernier.operators.physical.stages import compile_chain, compile_stage
+from vernier.operators.planning.plan import LinearOp, Stage
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import Ints
 
 
 class Order(vn.Schema):

@@ -16,12 +16,12 @@ import numpy as np
 
 from bench.edges import random_edges
 from bench.steady import Stored, changes, program, recount, resident
-from operators.engine.worker import Worker
-from operators.planning.planner import compile_app
-from service.cluster.memory import relieve
-from service.cluster.shard import Shard
-from storage.trace import spill
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cluster.memory import relieve
+from vernier.service.cluster.shard import Shard
+from vernier.storage.trace import spill
+from vernier.storage.updates import MIN_TIME, Updates
 
 
 def run(edges: int, bound: int | None, epochs: int, batch: int, folder: str) -> dict[str, float]:

@@ -19,12 +19,12 @@ import psutil
 
 from bench.programs import program
 from bench.stream import Stream, Sums, random_graph
-from operators.engine.local import LocalEngine
-from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
-from service.replay.forked_engine import ForkedWorkers
-from storage.trace import spill
-from storage.updates import MIN_TIME, Ints, Updates
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.planner import compile_app
+from vernier.service.replay.forked_engine import ForkedWorkers
+from vernier.storage.trace import spill
+from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 Engine = LocalEngine | ForkedWorkers
 

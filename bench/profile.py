@@ -25,16 +25,16 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-import operators
-import storage
+import vernier.operators
+import vernier.storage
 from bench.ours import Runner
 from bench.programs import program
 from bench.stream import Stream, random_graph
-from operators.engine.local import LocalEngine
-from operators.engine.worker import Worker
-from operators.planning.planner import compile_app
-from operators.runtime.operator import Operator
-from storage.trace.spine import Trace
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime.operator import Operator
+from vernier.storage.trace.spine import Trace
 
 SHOWN = 16
 
@@ -77,9 +77,9 @@ class Clock:
 def watch(clock: Clock) -> set[str]:
     """Time the kernels, where the engine's Python calls them, and the steps; the kernels' names."""
     kernels = set()
-    for package in (storage, operators):
+    for package in (vernier.storage, vernier.operators):
         for found in list(pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
-            if ".kernels" in found.name or found.name == "operators.testing":
+            if ".kernels" in found.name or found.name == "vernier.operators.testing":
                 continue
             module = importlib.import_module(found.name)
             for name, value in list(vars(module).items()):

@@ -19,11 +19,11 @@ import numpy as np
 
 from bench.edges import random_edges
 from bench.steady import Stored, program, resident
-from operators.engine.worker import Worker
-from operators.planning.planner import compile_app
-from service.cluster.shard import Shard
-from storage.state.state import StateDirectory
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cluster.shard import Shard
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import MIN_TIME, Updates
 
 
 def write(edges: int, folder: str) -> None:

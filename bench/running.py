@@ -20,19 +20,19 @@ from typing import Any
 import httpx
 import psutil
 
-from service.config.settings import Loaded, Settings, load
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.supervision.demo_producer import ROOTS, MovingGraph, recover
-from service.supervision.supervisor import Child, Supervisor
+from vernier.service.config.settings import Loaded, Settings, load
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.supervision.demo_producer import ROOTS, MovingGraph, recover
+from vernier.service.supervision.supervisor import Child, Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ROOT / "configs" / "demo.yaml"
 TOPIC = "graph"
 VIEWS = ("reach", "distances", "histogram")
 _MODULES = {
-    "service.coordinator.driver": "driver",
-    "service.sidecar": "sidecar",
-    "service.supervision.demo_producer": "producer",
+    "vernier.service.coordinator.driver": "driver",
+    "vernier.service.sidecar": "sidecar",
+    "vernier.service.supervision.demo_producer": "producer",
 }
 
 
@@ -110,7 +110,7 @@ def _role(line: list[str]) -> str | None:
             if any("SparkSubmit" in part or part.endswith("PythonGatewayServer") for part in line)
             else None
         )
-    if "service.cluster.daemon" in line:
+    if "vernier.service.cluster.daemon" in line:
         return "worker"
     return next((name for module, name in _MODULES.items() if module in line), None)
 
@@ -199,7 +199,7 @@ def demonstration(
             log = supervisor.settings.log_directory / "producer.log"
             return Child(
                 "producer",
-                "service.supervision.demo_producer",
+                "vernier.service.supervision.demo_producer",
                 arguments,
                 log,
                 lambda: True,

@@ -16,10 +16,10 @@ import numpy as np
 import vernier as vn
 from bench.edges import random_edges
 from bench.steady import resident
-from operators.engine.worker import Worker
-from operators.planning.planner import compile_app
-from storage.updates import MIN_TIME, Ints, Updates
 from vernier import col
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 
 class Knows(vn.Schema):

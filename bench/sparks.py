@@ -29,9 +29,9 @@ from pyspark.sql import functions as f
 import vernier as vn
 from bench.programs import Edge, Root, distances
 from bench.stream import Ints, random_graph
-from operators.engine.local import LocalEngine
-from operators.planning.planner import compile_app
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import MIN_TIME, Updates
 
 NODES = 10_000
 STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

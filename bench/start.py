@@ -105,7 +105,7 @@ class Run:
 
     def kill_driver(self) -> float:
         """Seconds from a kill -9 of the driver to a commit of the next one."""
-        driver = next(one for one in self.processes() if "service.coordinator.driver" in one.cmdline())
+        driver = next(one for one in self.processes() if "vernier.service.coordinator.driver" in one.cmdline())
         reached = self.ask("/v1/frontiers")["epoch"]
         killed = time.monotonic()
         driver.kill()
@@ -116,7 +116,9 @@ class Run:
 
     def stop(self) -> None:
         """As Ctrl-C."""
-        supervisor = next((one for one in self.processes() if "service.supervision.demo" in one.cmdline()), None)
+        supervisor = next(
+            (one for one in self.processes() if "vernier.service.supervision.demo" in one.cmdline()), None
+        )
         if supervisor is not None:
             supervisor.send_signal(signal.SIGINT)
         try:
@@ -170,7 +172,7 @@ def started(checkout: Path, environment: dict[str, str], state: Path, then: Call
 def compiled(checkout: Path, environment: dict[str, str]) -> dict[str, float]:
     """All kernels from nothing."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    command = [checkout / ".venv" / "bin" / "python", "-m", "service.toolchain.setup", "kernels", "--force"]
+    command = [checkout / ".venv" / "bin" / "python", "-m", "vernier.service.toolchain.setup", "kernels", "--force"]
     subprocess.run(command, cwd=checkout, env=environment, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

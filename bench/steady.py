@@ -23,14 +23,14 @@ import numpy as np
 
 import vernier as vn
 from bench.edges import random_edges
-from operators.engine.worker import Worker, WorkerState
-from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
-from storage.blob.segment import Entry
-from storage.state.background_writer import Apart
-from storage.state.manifest import LayerRef, Manifest, TraceEntry
-from storage.state.state import StateDirectory
-from storage.updates import MIN_TIME, Ints, Updates
+from vernier.operators.engine.worker import Worker, WorkerState
+from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.blob.segment import Entry
+from vernier.storage.state.background_writer import Apart
+from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 
 class Edge(vn.Schema):

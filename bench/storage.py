@@ -21,12 +21,12 @@ import numpy as np
 from bench.cargo import CannotBuild, built
 from bench.edges import random_edges, write_words
 from bench.forms import LowResolution, TimeFirst, rows_of
-from storage.kernels.hashing import key_rows
-from storage.trace.batch import Layer, keyed_rows
-from storage.trace.cursor import Cursor
-from storage.trace.merge import Merge
-from storage.trace.spine import Trace
-from storage.updates import Ints, Updates
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.cursor import Cursor
+from vernier.storage.trace.merge import Merge
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import Ints, Updates
 
 TURNS = 100
 

@@ -27,10 +27,10 @@ from bench.edges import write_words
 from bench.players import ROOT, Player, Spec
 from bench.running import free_port, serving
 from bench.stream import Ints, Stream, Sums, random_graph
-from service.client.client import Client, ServerError, connect
-from service.config.settings import load
-from service.kafka.embedded_broker import EmbeddedBroker, create_topics
-from storage.state.state import StateDirectory
+from vernier.service.client.client import Client, ServerError, connect
+from vernier.service.config.settings import load
+from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.storage.state.state import StateDirectory
 
 TOPIC = "graph"
 EACH = 1000

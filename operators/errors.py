@@ -4,8 +4,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from operators.location import NOWHERE, Location, here
-from storage.errors import CallerError
+from vernier.operators.location import NOWHERE, Location, here
+from vernier.storage.errors import CallerError
 
 
 class ProgramError(CallerError):

@@ -1,6 +1,6 @@
 """What can go wrong while a dataflow runs; errors of building one are in operators/errors.py."""
 
-from storage.errors import CallerError, InvariantError
+from vernier.storage.errors import CallerError, InvariantError
 
 
 class ExchangeBroken(InvariantError):

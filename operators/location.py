@@ -11,7 +11,11 @@ from pathlib import Path
 from types import FrameType
 
 _ROOT = Path(__file__).absolute().parents[1]
-_OURS = (*(f"{_ROOT / part}/" for part in ("operators", "storage", "service")), str(_ROOT / "vernier.py"))
+_FACADE = ("vernier.py", "__init__.py", "__main__.py")
+_OURS = (
+    *(f"{_ROOT / part}/" for part in ("operators", "storage", "service")),
+    *(str(_ROOT / name) for name in _FACADE),
+)
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from operators.engine.local import LocalEngine
-from operators.errors import BadValue, ProgramError, UnknownName, listed, meant
-from operators.language.collection.app import App
-from operators.planning.planner import compile_app
-from storage.updates import CLOSED, MIN_TIME, Updates
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.errors import BadValue, ProgramError, UnknownName, listed, meant
+from vernier.operators.language.collection.app import App
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
 Row = tuple[Any, ...]
 Change = tuple[Row, int, int]

@@ -1,5 +1,5 @@
 """The service: processes, Kafka, Spark and HTTP around the engine."""
 
-from service.toolchain.home import settle_caches
+from vernier.service.toolchain.home import settle_caches
 
 settle_caches()

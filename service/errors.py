@@ -1,6 +1,6 @@
 """Errors of running a service: attempts, workers, the engine underneath. Those of one module's own stand beside it."""
 
-from storage.errors import CallerError, InvariantError, StorageError
+from vernier.storage.errors import CallerError, InvariantError, StorageError
 
 
 class ProtocolBroken(InvariantError):

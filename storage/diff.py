@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from storage.errors import DiffOverflow
-from storage.updates import Ints
+from vernier.storage.errors import DiffOverflow
+from vernier.storage.updates import Ints
 
 _LEAST = -(2**63)
 

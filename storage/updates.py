@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import DiffOverflow
-from storage.kernels.consolidating import consolidate, consolidate_in, sort_order
-from storage.time.lattice import CLOSED as CLOSED
-from storage.time.lattice import MIN_TIME as MIN_TIME
+from vernier.storage.errors import DiffOverflow
+from vernier.storage.kernels.consolidating import consolidate, consolidate_in, sort_order
+from vernier.storage.time.lattice import CLOSED as CLOSED
+from vernier.storage.time.lattice import MIN_TIME as MIN_TIME
 
 Ints = npt.NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tests.profiles  # noqa: F401  (loads the profile)
-from service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
 
 # Spark's workers must be this interpreter, with these packages.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

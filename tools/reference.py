@@ -16,13 +16,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import vernier as vn  # noqa: E402
-from operators import testing  # noqa: E402
-from operators.language.collection.collection import Collection  # noqa: E402
-from operators.language.collection.grouping import Grouped  # noqa: E402
-from operators.language.expr.expression import Case, Expr, ExprLike  # noqa: E402
-from operators.language.expr.methods import NumberMethods, PartMethods, TextMethods, TimeMethods  # noqa: E402
-from service.client.client import Client  # noqa: E402
-from service.config.reference import sections, settings_reference  # noqa: E402
+from vernier.operators import testing  # noqa: E402
+from vernier.operators.language.collection.collection import Collection  # noqa: E402
+from vernier.operators.language.collection.grouping import Grouped  # noqa: E402
+from vernier.operators.language.expr.expression import Case, Expr, ExprLike  # noqa: E402
+from vernier.operators.language.expr.methods import NumberMethods, PartMethods, TextMethods, TimeMethods  # noqa: E402
+from vernier.service.client.client import Client  # noqa: E402
+from vernier.service.config.reference import sections, settings_reference  # noqa: E402
 
 HIDDEN = frozenset({"require", "children", "walk", "key", "text", "columns", "request"})
 """Public methods that are no business of programs."""

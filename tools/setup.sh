@@ -24,7 +24,7 @@ if command -v flock >/dev/null; then
   flock -n 9 || { say "another make setup is at work here; waiting for it"; flock 9; }
 fi
 
-if [ -x .venv/bin/python ] && .venv/bin/python -m service.toolchain.install check "$group" >.make/check.log 2>&1; then
+if [ -x .venv/bin/python ] && .venv/bin/python -m vernier.service.toolchain.install check "$group" >.make/check.log 2>&1; then
   exit 0
 fi
 
@@ -36,4 +36,4 @@ if [ -z "$python" ]; then
 fi
 there=$(python3 --version 2>/dev/null | grep -oE '[0-9][0-9.]+')
 [ -n "$python" ] || die "no python 3.11 or newer (python3 is ${there:-missing}): install one (debian: apt-get install python3 python3-venv) or name one with PYTHON="
-exec "$python" -m service.toolchain.install "$group"
+exec "$python" -m vernier.service.toolchain.install "$group"

@@ -38,11 +38,11 @@ from bench.chaos.verify import (
     updates_of,
 )
 from bench.chaos.watch import Watch
-from service.cli.commands.states import open_state
-from service.config.settings import load
-from service.sinks.audit import TopicAudit, audit_topics
 from tests.attack.hostile import AVRO
 from tests.live.service import Service, wait_for
+from vernier.service.cli.commands.states import open_state
+from vernier.service.config.settings import load
+from vernier.service.sinks.audit import TopicAudit, audit_topics
 
 PROGRAM = Path(__file__).with_name("program.py")
 DISK_MB = 1024

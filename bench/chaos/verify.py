@@ -11,7 +11,7 @@ from typing import Any
 from bench.chaos.poison import MESSAGES
 from bench.chaos.sources import SETTINGS, Reader, Record
 from bench.chaos.truth import VIEWS, Answers, Row, Rows, Truth, Update, changes
-from service.sinks.audit import TopicAudit
+from vernier.service.sinks.audit import TopicAudit
 
 APP = "chaos"
 SINKS: dict[str, dict[str, Any]] = {

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
-from operators.engine.migrate import adopt
-from operators.engine.worker import EpochResult, Worker
-from operators.failures import ExchangeBroken
-from operators.planning.plan import Plan
-from operators.runtime.budget import Budget
-from operators.runtime.exchange import Exchange, Single, Threads
-from storage.strings.string_heap import Heap, needed
-from storage.updates import Updates
+from vernier.operators.engine.migrate import adopt
+from vernier.operators.engine.worker import EpochResult, Worker
+from vernier.operators.failures import ExchangeBroken
+from vernier.operators.planning.plan import Plan
+from vernier.operators.runtime.budget import Budget
+from vernier.operators.runtime.exchange import Exchange, Single, Threads
+from vernier.storage.strings.string_heap import Heap, needed
+from vernier.storage.updates import Updates
 
 
 class LocalEngine:

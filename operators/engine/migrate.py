@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.engine.worker import Worker, WorkerState
-from operators.failures import NeedsHistory
-from operators.planning.plan import (
+from vernier.operators.engine.worker import Worker, WorkerState
+from vernier.operators.failures import NeedsHistory
+from vernier.operators.planning.plan import (
     ArrangeOp,
     DelayedOp,
     InputOp,
@@ -35,11 +35,11 @@ from operators.planning.plan import (
     SetOp,
     upstream,
 )
-from operators.runtime.budget import Budget
-from operators.runtime.exchange import Exchange
-from storage.trace.batch import Layer
-from storage.trace.spine import Trace
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.runtime.budget import Budget
+from vernier.operators.runtime.exchange import Exchange
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import MIN_TIME, Updates
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
-from operators.physical import (
+from vernier.operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
+from vernier.operators.physical import (
     arrange,
     half_join,
     inspect,
@@ -30,18 +30,18 @@ from operators.physical import (
     temporal_buffer,
     upsert,
 )
-from operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp, inputs_of
-from operators.runtime import slices
-from operators.runtime.budget import PIECE, Budget
-from operators.runtime.exchange import Exchange, Single
-from operators.runtime.operator import Operator, Slice
-from operators.runtime.scope import ScopeRun
-from operators.runtime.slice_sizing import Pace
-from storage.strings.string_heap import Heap
-from storage.trace import spill
-from storage.trace.spine import Trace
-from storage.trace.time_queue import Queue
-from storage.updates import MIN_TIME, Ints, Updates
+from vernier.operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp, inputs_of
+from vernier.operators.runtime import slices
+from vernier.operators.runtime.budget import PIECE, Budget
+from vernier.operators.runtime.exchange import Exchange, Single
+from vernier.operators.runtime.operator import Operator, Slice
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.operators.runtime.slice_sizing import Pace
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace import spill
+from vernier.storage.trace.spine import Trace
+from vernier.storage.trace.time_queue import Queue
+from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 LOAD = 1 << 17
 """Updates of one slice from which it is a load, if each source's have one time: memory is given back behind it."""

@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from operators.failures import AggregateOverflow, ListTooLong
-from operators.group_functions.aggregations import INCREMENTAL, Item, compared_texts, kernel_rows, output
-from operators.group_functions.functions import Caller
-from operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
-from operators.kernels.aggregating import FIELDS
-from operators.kernels.choosing import at_share, most_copies, value_runs
-from operators.kernels.reducing import reduce_keys
-from operators.language.types.schema import Field, RowType
-from storage.updates import Ints, order_rows
+from vernier.operators.failures import AggregateOverflow, ListTooLong
+from vernier.operators.group_functions.aggregations import INCREMENTAL, Item, compared_texts, kernel_rows, output
+from vernier.operators.group_functions.functions import Caller
+from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from vernier.operators.kernels.aggregating import FIELDS
+from vernier.operators.kernels.choosing import at_share, most_copies, value_runs
+from vernier.operators.kernels.reducing import reduce_keys
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.storage.updates import Ints, order_rows
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from operators.kernels import aggregating as kernel
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Float64, Type
-from operators.language.types.schema import RowType
+from vernier.operators.kernels import aggregating as kernel
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Float64, Type
+from vernier.operators.language.types.schema import RowType
 
 Row = tuple[int, ...]
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
-from operators.language.types.scalars import Words
-from operators.language.types.schema import Field, RowType
+from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from vernier.operators.language.types.scalars import Words
+from vernier.operators.language.types.schema import Field, RowType
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import BadValue
-from operators.failures import UserCodeFailed
-from operators.kernels.calling import LOOPS
-from operators.language.expr.functions import function_location, function_name
-from operators.language.expr.running_calls import Call, running
-from operators.language.plan.useraggregates import UserAggregate
-from operators.language.types.scalars import Values, spell
-from operators.language.types.schema import Field
-from storage.strings.string_heap import Heap
-from storage.updates import Ints
+from vernier.operators.errors import BadValue
+from vernier.operators.failures import UserCodeFailed
+from vernier.operators.kernels.calling import LOOPS
+from vernier.operators.language.expr.functions import function_location, function_name
+from vernier.operators.language.expr.running_calls import Call, running
+from vernier.operators.language.plan.useraggregates import UserAggregate
+from vernier.operators.language.types.scalars import Values, spell
+from vernier.operators.language.types.schema import Field
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import Ints
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from operators.language.types.scalars import Words as Ints
-from operators.language.types.schema import Field, RowType
+from vernier.operators.language.types.scalars import Words as Ints
+from vernier.operators.language.types.schema import Field, RowType
 
 if TYPE_CHECKING:  # brings numba, which a program that is only built can do without
-    from storage.strings.string_heap import Heap
+    from vernier.storage.strings.string_heap import Heap
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.failures import UserCodeFailed
-from operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
-from operators.language.expr.functions import function_key, function_location, function_name
-from operators.language.expr.running_calls import Call, running
-from operators.language.types.schema import RowType
+from vernier.operators.failures import UserCodeFailed
+from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from vernier.operators.language.expr.functions import function_key, function_location, function_name
+from vernier.operators.language.expr.running_calls import Call, running
+from vernier.operators.language.types.schema import RowType
 
 _SAMPLE = 5
 """Multiplicities that an error shows."""

@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.failures import AggregateOverflow, TooManyCopies
-from operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Expr
-from operators.language.expr.order import Orders
-from operators.language.types.scalars import Int64, Type
-from operators.language.types.scalars import Words as Ints
-from operators.language.types.schema import RowType
+from vernier.operators.failures import AggregateOverflow, TooManyCopies
+from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.expr.order import Orders
+from vernier.operators.language.types.scalars import Int64, Type
+from vernier.operators.language.types.scalars import Words as Ints
+from vernier.operators.language.types.schema import RowType
 
 MOST_COPIES = 1 << 26
 """Copies of a group that become a row each; more are taken for a mistake in the data."""

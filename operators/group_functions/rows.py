@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from operators.errors import BadValue
-from operators.failures import UserCodeFailed
-from operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
-from operators.language.expr.functions import function_key, function_location, function_name
-from operators.language.expr.running_calls import Call, running
-from operators.language.plan.tables import Crowded, crowd
-from operators.language.types.schema import RowType
+from vernier.operators.errors import BadValue
+from vernier.operators.failures import UserCodeFailed
+from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from vernier.operators.language.expr.functions import function_key, function_location, function_name
+from vernier.operators.language.expr.running_calls import Call, running
+from vernier.operators.language.plan.tables import Crowded, crowd
+from vernier.operators.language.types.schema import RowType
 
 if TYPE_CHECKING:  # these bring numba, which a program that is only built can do without
-    from storage.strings.string_heap import Heap
-    from storage.updates import Ints
+    from vernier.storage.strings.string_heap import Heap
+    from vernier.storage.updates import Ints
 
 RowFunction = Callable[[tuple[Any, ...], list[tuple[tuple[Any, ...], int]]], Iterable[Any]]
 """`fn(key, [(row, multiplicity), ...])` gives rows, or (row, multiplicity) pairs."""

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.errors import WrongType
-from operators.group_functions.logic import Produced
-from operators.group_functions.ordered import Ordered, OrderedSpec
-from operators.language.types.decimals import MAX_PRECISION, Decimal
-from operators.language.types.scalars import Float64, Int64, Type, Words
-from operators.language.types.schema import RowType
+from vernier.operators.errors import WrongType
+from vernier.operators.group_functions.logic import Produced
+from vernier.operators.group_functions.ordered import Ordered, OrderedSpec
+from vernier.operators.language.types.decimals import MAX_PRECISION, Decimal
+from vernier.operators.language.types.scalars import Float64, Int64, Type, Words
+from vernier.operators.language.types.schema import RowType
 
 LEAST = np.int64(-(2**63))
 
@@ -42,7 +42,10 @@ class RunningSum(OrderedSpec):
         return field.type, field.nullable
 
     def answer(self, rows: Ordered, val: RowType) -> Produced:
-        from operators.kernels.running import running_float_sums, running_sums  # a program that is built needs no numba
+        from vernier.operators.kernels.running import (  # a program that is built needs no numba
+            running_float_sums,
+            running_sums,
+        )
 
         field = val.field(self.column)
         words = rows.words[:, field.value_offset : field.offset + field.words]

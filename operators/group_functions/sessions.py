@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.errors import ArithmeticOverflow
-from operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
-from operators.language.plan.buckets import ends, ordinal, window_columns
-from operators.language.types.schema import RowType
+from vernier.operators.errors import ArithmeticOverflow
+from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from vernier.operators.language.plan.buckets import ends, ordinal, window_columns
+from vernier.operators.language.types.schema import RowType
 
 
 @dataclass(frozen=True)

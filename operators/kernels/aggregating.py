@@ -7,7 +7,7 @@ of values, exact sums of doubles. Only what is read has to fit its type.
 import numpy as np
 from numba import njit
 
-from operators.kernels.exact import (
+from vernier.operators.kernels.exact import (
     add_decimal,
     add_float,
     divide_decimal,
@@ -15,8 +15,8 @@ from operators.kernels.exact import (
     read_decimal,
     read_float,
 )
-from storage.kernels.consolidating import sort_order
-from storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.consolidating import sort_order
+from vernier.storage.kernels.status import OVERFLOW
 
 PRESENT, COPIES, MIN, MAX, COUNT, SUM, SUM_FLOAT, SUM_DECIMAL, AVG, AVG_FLOAT, AVG_DECIMAL = range(11)
 """Kinds of aggregations: the key once while any of its vals has so many copies; the key as often as its one val has

@@ -3,9 +3,9 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OVERFLOW
-from storage.kernels.wide import multiply_wide
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.wide import multiply_wide
 
 
 @njit(cache=True)

@@ -6,14 +6,14 @@ The number of a key's rows that exist is lane 0, and nearly all keys have no oth
 import numpy as np
 from numba import njit
 
-from operators.kernels.lanes import LANES, MORE, read_lanes
-from operators.kernels.reducing import sorted_by_time
-from storage.kernels.cells import cell, more_rows, put, put_word, word
-from storage.kernels.cursors import locate_keys
-from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
+from vernier.operators.kernels.lanes import LANES, MORE, read_lanes
+from vernier.operators.kernels.reducing import sorted_by_time
+from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
+from vernier.storage.kernels.cursors import locate_keys
+from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
 
 
 @njit(cache=True)

@@ -10,11 +10,11 @@ which times to look at: a time at which nothing changes cancels out.
 import numpy as np
 from numba import njit
 
-from operators.kernels.aggregating import KIND, LIMIT, MAX, PRESENT
-from operators.kernels.rounds import below
-from storage.kernels.cells import cell, more_rows, put
-from storage.kernels.sorting import add_checked, stable_order
-from storage.kernels.status import OVERFLOW
+from vernier.operators.kernels.aggregating import KIND, LIMIT, MAX, PRESENT
+from vernier.operators.kernels.rounds import below
+from vernier.storage.kernels.cells import cell, more_rows, put
+from vernier.storage.kernels.sorting import add_checked, stable_order
+from vernier.storage.kernels.status import OVERFLOW
 
 _NEVER = np.iinfo(np.int64).max
 _LEAST = np.iinfo(np.int64).min

@@ -10,8 +10,8 @@ Doubles are words of operators/language/types/scalars.py: their bits, in the ord
 import numpy as np
 from numba import njit
 
-from storage.kernels.sorting import add_checked
-from storage.kernels.wide import add_wide, multiply_wide
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.wide import add_wide, multiply_wide
 
 _DIGITS = 71
 """32-bit digits of 2**-1074 upwards: 2098 bits of doubles, 63 of multiplicities, and 111 for how many are added."""

@@ -13,7 +13,7 @@ dataflow calls explode.
 import numpy as np
 from numba import njit
 
-from operators.kernels.aggregating import (
+from vernier.operators.kernels.aggregating import (
     AVG,
     AVG_DECIMAL,
     AVG_FLOAT,
@@ -32,15 +32,15 @@ from operators.kernels.aggregating import (
     WORDS,
     want_number,
 )
-from operators.kernels.counting import follow_copies, follow_counts
-from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS, add_at, add_bits, add_odd
-from operators.kernels.lanes import DIGITS, EMPTY, LANES, MORE, read_lanes
-from operators.kernels.reducing import sorted_by_time
-from storage.kernels.cells import cell, more_rows, put, put_word, word
-from storage.kernels.cursors import count_rows, key_runs, locate_keys
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OVERFLOW
-from storage.kernels.wide import add_wide, fits, multiply_wide
+from vernier.operators.kernels.counting import follow_copies, follow_counts
+from vernier.operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS, add_at, add_bits, add_odd
+from vernier.operators.kernels.lanes import DIGITS, EMPTY, LANES, MORE, read_lanes
+from vernier.operators.kernels.reducing import sorted_by_time
+from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
+from vernier.storage.kernels.cursors import count_rows, key_runs, locate_keys
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.wide import add_wide, fits, multiply_wide
 
 _OF_DOUBLES = 134
 """Digits of doubles; then how often there are NaN, inf and -inf."""

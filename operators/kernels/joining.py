@@ -3,9 +3,9 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, more_rows, put, word
-from storage.kernels.sorting import add_checked, stable_order
-from storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.cells import cell, more_rows, put, word
+from vernier.storage.kernels.sorting import add_checked, stable_order
+from vernier.storage.kernels.status import OVERFLOW
 
 KEY, FRESH, OTHER = 0, 1, 2
 """Where an output column comes from: the key, the fresh side's val, the other side's val."""

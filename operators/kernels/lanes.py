@@ -2,10 +2,10 @@
 
 from numba import njit
 
-from storage.kernels.cells import cell, put_word, word
-from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked
-from storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
+from vernier.storage.kernels.cells import cell, put_word, word
+from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
 
 LANES = 160
 """Lanes of an aggregation; before them lane 0 counts the rows of the key that exist (are present, for PRESENT)."""

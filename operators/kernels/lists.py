@@ -12,7 +12,7 @@ kinds: int64[p, 2], `[kind, span]` of each part as in operators/language/types/p
 import numpy as np
 from numba import njit
 
-from storage.kernels.pointers import load_byte
+from vernier.storage.kernels.pointers import load_byte
 
 WORD, FLAG, TEXT = 0, 1, 2
 _TOP = np.int64(-(2**63))

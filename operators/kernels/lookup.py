@@ -3,10 +3,10 @@
 import numpy as np
 from numba import njit
 
-from operators.kernels.joining import multiply
-from storage.kernels.cells import more_rows
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OVERFLOW
+from vernier.operators.kernels.joining import multiply
+from vernier.storage.kernels.cells import more_rows
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OVERFLOW
 
 
 @njit(cache=True)

@@ -7,9 +7,9 @@ cache. No register is written twice. operators/physical/stage_compiler.py makes 
 import numpy as np
 from numba import njit
 
-from operators.kernels.joining import multiply
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OK, OVERFLOW
+from vernier.operators.kernels.joining import multiply
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OK, OVERFLOW
 
 (LOAD, CONST, ADD, SUB, MUL, EQ, NE, LT, LE, AND, OR, NOT, MASK, KEEP, MUST, SCALE) = range(16)
 """dst = word a; the constant a; a + b, a - b, a * b, checked; comparisons; of 0 and 1; a where b, else 0. Without a

@@ -9,7 +9,7 @@ live output row.
 import numpy as np
 from numba import njit
 
-from operators.kernels.aggregating import (
+from vernier.operators.kernels.aggregating import (
     AVG,
     COPIES,
     COUNT,
@@ -31,11 +31,11 @@ from operators.kernels.aggregating import (
     rank_vals,
     want_number,
 )
-from operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS
-from storage.kernels.cells import more_rows
-from storage.kernels.sorting import add_checked, stable_order
-from storage.kernels.status import OVERFLOW
-from storage.kernels.wide import add_wide, fits, multiply_wide
+from vernier.operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS
+from vernier.storage.kernels.cells import more_rows
+from vernier.storage.kernels.sorting import add_checked, stable_order
+from vernier.storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.wide import add_wide, fits, multiply_wide
 
 
 @njit(cache=True)

@@ -3,9 +3,9 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, copy_rows, put
-from storage.kernels.consolidating import sort_order
-from storage.kernels.cursors import key_runs
+from vernier.storage.kernels.cells import cell, copy_rows, put
+from vernier.storage.kernels.consolidating import sort_order
+from vernier.storage.kernels.cursors import key_runs
 
 
 @njit(cache=True, inline="always")

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.status import OK, OVERFLOW
-from storage.kernels.wide import add_wide
+from vernier.storage.kernels.status import OK, OVERFLOW
+from vernier.storage.kernels.wide import add_wide
 
 
 @njit(cache=True, inline="always")

@@ -8,11 +8,11 @@ those of operators/physical/reduce.py; where a rule looks at what has cancelled 
 import numpy as np
 from numba import njit
 
-from operators.kernels.rounds import below
-from storage.kernels.cells import more_rows
-from storage.kernels.consolidating import sort_order
-from storage.kernels.sorting import add_checked, stable_order
-from storage.kernels.status import OVERFLOW
+from vernier.operators.kernels.rounds import below
+from vernier.storage.kernels.cells import more_rows
+from vernier.storage.kernels.consolidating import sort_order
+from vernier.storage.kernels.sorting import add_checked, stable_order
+from vernier.storage.kernels.status import OVERFLOW
 
 
 @njit(cache=True, inline="always")

@@ -12,16 +12,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from operators.planning.plan import ArrangeOp, Op, ViewOp, Words, rows_wanted
-from operators.runtime.exchange import Round, least
-from operators.runtime.operator import Operator
-from operators.runtime.scope import ScopeRun
-from operators.runtime.string_exchange import swap_parcels
-from storage.kernels.placing import split_rows
-from storage.trace import spine
-from storage.trace.batch import Layer, key_layer, key_updates, keyed_columns
-from storage.trace.spine import Trace
-from storage.updates import Ints, together
+from vernier.operators.planning.plan import ArrangeOp, Op, ViewOp, Words, rows_wanted
+from vernier.operators.runtime.exchange import Round, least
+from vernier.operators.runtime.operator import Operator
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.operators.runtime.string_exchange import swap_parcels
+from vernier.storage.kernels.placing import split_rows
+from vernier.storage.trace import spine
+from vernier.storage.trace.batch import Layer, key_layer, key_updates, keyed_columns
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import Ints, together
 
 _NO_NOTE = np.empty(0, np.int64)
 

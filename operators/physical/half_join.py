@@ -12,19 +12,19 @@ from typing import cast
 
 import numpy as np
 
-from operators.failures import JoinOverflow
-from operators.kernels.lookup import pair_at
-from operators.kernels.rounds import touched_keys
-from operators.physical.arrange import exchange_updates
-from operators.planning.plan import LookupOp, Op
-from operators.runtime.budget import PIECE, Yield
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Arranged, Operator, shown_key
-from operators.runtime.scope import ScopeRun
-from storage.kernels.hashing import key_rows
-from storage.trace.batch import keyed_columns
-from storage.trace.spine import Selection
-from storage.updates import Ints, consolidate_rows, sort_columns, together
+from vernier.operators.failures import JoinOverflow
+from vernier.operators.kernels.lookup import pair_at
+from vernier.operators.kernels.rounds import touched_keys
+from vernier.operators.physical.arrange import exchange_updates
+from vernier.operators.planning.plan import LookupOp, Op
+from vernier.operators.runtime.budget import PIECE, Yield
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Arranged, Operator, shown_key
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.trace.batch import keyed_columns
+from vernier.storage.trace.spine import Selection
+from vernier.storage.updates import Ints, consolidate_rows, sort_columns, together
 
 
 class Lookup(Operator):

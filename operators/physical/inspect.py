@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from operators.failures import NotEmpty, UserCodeFailed
-from operators.language.expr.running_calls import Call, running
-from operators.physical.arrange import exchange_updates
-from operators.planning.plan import CheckOp, ConsolidateOp, InspectOp, Op
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Operator
-from operators.runtime.scope import ScopeRun
-from storage.updates import Ints, consolidate_rows, sort_columns
+from vernier.operators.failures import NotEmpty, UserCodeFailed
+from vernier.operators.language.expr.running_calls import Call, running
+from vernier.operators.physical.arrange import exchange_updates
+from vernier.operators.planning.plan import CheckOp, ConsolidateOp, InspectOp, Op
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Operator
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.updates import Ints, consolidate_rows, sort_columns
 
 _SHOWN = 3
 

@@ -14,14 +14,14 @@ from typing import cast
 
 import numpy as np
 
-from operators.failures import LoopDidNotSettle, RoundRepeated
-from operators.kernels.rounds import relocate
-from operators.physical.arrange import Arrange, exchange_updates
-from operators.planning.plan import LeaveOp, LoopOp, Op, VariableOp
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Buckets, Operator
-from operators.runtime.scope import ScopeRun
-from storage.updates import Ints, consolidate_rows, sort_columns, together
+from vernier.operators.failures import LoopDidNotSettle, RoundRepeated
+from vernier.operators.kernels.rounds import relocate
+from vernier.operators.physical.arrange import Arrange, exchange_updates
+from vernier.operators.planning.plan import LeaveOp, LoopOp, Op, VariableOp
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Buckets, Operator
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.updates import Ints, consolidate_rows, sort_columns, together
 
 SHOWN = 3
 """Rows that an error gives as examples."""

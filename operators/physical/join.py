@@ -14,19 +14,19 @@ from typing import cast
 
 import numpy as np
 
-from operators.failures import JoinOverflow
-from operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
-from operators.kernels.rounds import split_rounds, touched_keys
-from operators.physical.stages import compile_chain
-from operators.planning.plan import JoinOp, Op, only_arranged
-from operators.runtime.budget import PIECE, Yield
-from operators.runtime.chunking import KEYS, Gathered, parts, pieces
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Arranged, Buckets, Operator, shown_key
-from operators.runtime.scope import ScopeRun
-from storage.trace.batch import Layer
-from storage.trace.spine import Selection
-from storage.updates import Ints, sort_columns, together
+from vernier.operators.failures import JoinOverflow
+from vernier.operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
+from vernier.operators.kernels.rounds import split_rounds, touched_keys
+from vernier.operators.physical.stages import compile_chain
+from vernier.operators.planning.plan import JoinOp, Op, only_arranged
+from vernier.operators.runtime.budget import PIECE, Yield
+from vernier.operators.runtime.chunking import KEYS, Gathered, parts, pieces
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.spine import Selection
+from vernier.storage.updates import Ints, sort_columns, together
 
 _HISTORIES = 4
 """Rows of a piece for each change of the keys that it pairs, at least."""

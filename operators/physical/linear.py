@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.kernels.rounds import relocate
-from operators.physical.stages import compile_chain
-from operators.planning.plan import EnterOp, InputOp, LinearOp, Op, UnionOp
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Operator
-from operators.runtime.scope import ScopeRun
-from storage.updates import Ints, together
+from vernier.operators.kernels.rounds import relocate
+from vernier.operators.physical.stages import compile_chain
+from vernier.operators.planning.plan import EnterOp, InputOp, LinearOp, Op, UnionOp
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Operator
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.updates import Ints, together
 
 
 class Input(Operator):

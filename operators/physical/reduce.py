@@ -18,16 +18,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.failures import AggregateOverflow
-from operators.kernels.aggregating import FIELDS, FLAG, KIND, MAX, MIN, OUT_FLAG, PRESENT, WORD
-from operators.kernels.covering import cover_keys
-from operators.kernels.reducing import reduce_keys
-from operators.physical.reduce_base import Keyed
-from operators.planning.plan import Op, ReduceOp
-from operators.runtime.operator import Operator
-from operators.runtime.scope import ScopeRun
-from storage.trace.spine import Selection
-from storage.updates import Ints
+from vernier.operators.failures import AggregateOverflow
+from vernier.operators.kernels.aggregating import FIELDS, FLAG, KIND, MAX, MIN, OUT_FLAG, PRESENT, WORD
+from vernier.operators.kernels.covering import cover_keys
+from vernier.operators.kernels.reducing import reduce_keys
+from vernier.operators.physical.reduce_base import Keyed
+from vernier.operators.planning.plan import Op, ReduceOp
+from vernier.operators.runtime.operator import Operator
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.trace.spine import Selection
+from vernier.storage.updates import Ints
 
 
 class Reduce(Keyed):

@@ -11,18 +11,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.failures import AggregateOverflow
-from operators.kernels.aggregating import FIELDS
-from operators.kernels.following import follow_rows
-from operators.physical.reduce_base import Keyed
-from operators.planning.plan import FollowOp, Op
-from operators.runtime.chunking import parts
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Operator
-from operators.runtime.scope import ScopeRun
-from storage.kernels.tries import FIELDS as OF_LAYER
-from storage.trace.spine import Trace
-from storage.updates import together
+from vernier.operators.failures import AggregateOverflow
+from vernier.operators.kernels.aggregating import FIELDS
+from vernier.operators.kernels.following import follow_rows
+from vernier.operators.physical.reduce_base import Keyed
+from vernier.operators.planning.plan import FollowOp, Op
+from vernier.operators.runtime.chunking import parts
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Operator
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.kernels.tries import FIELDS as OF_LAYER
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import together
 
 _NO_LAYERS = np.empty((0, OF_LAYER), np.int64)
 

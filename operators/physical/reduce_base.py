@@ -12,15 +12,15 @@ from typing import cast
 
 import numpy as np
 
-from operators.kernels.rounds import split_visits, visited_keys
-from operators.planning.plan import KeyedOp
-from operators.runtime.chunking import KEYS, pieces
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Arranged, Buckets, Operator, shown_key
-from operators.runtime.scope import ScopeRun
-from storage.trace.batch import Layer, keyed_columns
-from storage.trace.spine import Selection, Trace
-from storage.updates import Ints, order_rows, together
+from vernier.operators.kernels.rounds import split_visits, visited_keys
+from vernier.operators.planning.plan import KeyedOp
+from vernier.operators.runtime.chunking import KEYS, pieces
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.trace.batch import Layer, keyed_columns
+from vernier.storage.trace.spine import Selection, Trace
+from vernier.storage.updates import Ints, order_rows, together
 
 
 class Keyed(Operator):

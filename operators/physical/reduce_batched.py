@@ -13,17 +13,17 @@ from functools import partial
 
 import numpy as np
 
-from operators.failures import MultiplicityOverflow
-from operators.group_functions.logic import Groups, Produced
-from operators.kernels.waves import gather_wave, plan_waves, settle_wave, visits_after
-from operators.language.plan.tables import Crowded, allow
-from operators.physical.reduce_base import Keyed
-from operators.planning.plan import Op, WaveOp
-from operators.runtime.budget import DOWNSTREAM, PIECE
-from operators.runtime.operator import Operator
-from operators.runtime.scope import ScopeRun
-from storage.trace.spine import Selection
-from storage.updates import Ints, together
+from vernier.operators.failures import MultiplicityOverflow
+from vernier.operators.group_functions.logic import Groups, Produced
+from vernier.operators.kernels.waves import gather_wave, plan_waves, settle_wave, visits_after
+from vernier.operators.language.plan.tables import Crowded, allow
+from vernier.operators.physical.reduce_base import Keyed
+from vernier.operators.planning.plan import Op, WaveOp
+from vernier.operators.runtime.budget import DOWNSTREAM, PIECE
+from vernier.operators.runtime.operator import Operator
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.trace.spine import Selection
+from vernier.storage.updates import Ints, together
 
 WAVE_ROWS = 1 << 16
 """Rows of groups that a logic is given at once, about."""

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from operators.kernels import passes as kernel
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Alias, Binary, Column, Expr, IsNull, Literal, Nullability, Unary
-from operators.language.plan.tables import RepeatRow
-from operators.language.types.scalars import Bool, Date, Int64, TimestampNs
-from operators.language.types.schema import RowType
-from operators.planning.plan import Compute, Expand, Keep, Negated, Stage, Take
-from storage.updates import Ints
+from vernier.operators.kernels import passes as kernel
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Alias, Binary, Column, Expr, IsNull, Literal, Nullability, Unary
+from vernier.operators.language.plan.tables import RepeatRow
+from vernier.operators.language.types.scalars import Bool, Date, Int64, TimestampNs
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.plan import Compute, Expand, Keep, Negated, Stage, Take
+from vernier.storage.updates import Ints
 
 _INT, _BOOL = Int64(), Bool()
 _PLAIN = (_INT, _BOOL, Date(), TimestampNs())

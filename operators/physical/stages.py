@@ -11,15 +11,15 @@ from functools import partial
 
 import numpy as np
 
-from operators.failures import TimeOverflow
-from operators.language.expr.evaluate import predicate, project
-from operators.language.plan.tables import Crowded, allow
-from operators.physical.stage_compiler import Pass, passes
-from operators.planning.plan import Compute, Expand, Keep, Move, Negated, Op, Stage, Take
-from operators.runtime.budget import DOWNSTREAM, Yield
-from operators.runtime.scope import ScopeRun
-from storage.diff import multiply, negate
-from storage.updates import CLOSED, Ints, sort_columns, together
+from vernier.operators.failures import TimeOverflow
+from vernier.operators.language.expr.evaluate import predicate, project
+from vernier.operators.language.plan.tables import Crowded, allow
+from vernier.operators.physical.stage_compiler import Pass, passes
+from vernier.operators.planning.plan import Compute, Expand, Keep, Move, Negated, Op, Stage, Take
+from vernier.operators.runtime.budget import DOWNSTREAM, Yield
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.diff import multiply, negate
+from vernier.storage.updates import CLOSED, Ints, sort_columns, together
 
 Run = Callable[[Ints], Ints]
 

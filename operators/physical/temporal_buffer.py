@@ -13,14 +13,14 @@ from typing import cast
 
 import numpy as np
 
-from operators.failures import HeldTooLate, TimeOverflow
-from operators.kernels.rounds import split_rounds
-from operators.planning.plan import DelayedOp, HoldOp, Op, SetOp
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Buckets, Operator
-from operators.runtime.scope import ScopeRun
-from storage.trace.time_queue import Queue
-from storage.updates import CLOSED, Ints, together
+from vernier.operators.failures import HeldTooLate, TimeOverflow
+from vernier.operators.kernels.rounds import split_rounds
+from vernier.operators.planning.plan import DelayedOp, HoldOp, Op, SetOp
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Buckets, Operator
+from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.trace.time_queue import Queue
+from vernier.storage.updates import CLOSED, Ints, together
 
 
 class Hold(Operator):

@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from operators.kernels.rounds import touched_keys
-from operators.physical.arrange import Arrange
-from operators.planning.plan import Op, UpsertOp
-from operators.runtime.exchange import Round
-from operators.runtime.operator import Operator
-from storage.kernels.hashing import key_rows
-from storage.updates import Ints, consolidate_rows
+from vernier.operators.kernels.rounds import touched_keys
+from vernier.operators.physical.arrange import Arrange
+from vernier.operators.planning.plan import Op, UpsertOp
+from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.operator import Operator
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.updates import Ints, consolidate_rows
 
 
 class Upsert(Arrange):

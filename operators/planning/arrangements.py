@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from operators.failures import TraceNamedTwice
-from operators.language.collection.app import ViewDecl
-from operators.language.expr.expression import Expr
-from operators.language.plan import logical
-from operators.language.types.schema import RowType
-from operators.planning.chains import chain
-from operators.planning.plan import (
+from vernier.operators.failures import TraceNamedTwice
+from vernier.operators.language.collection.app import ViewDecl
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.plan import logical
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.chains import chain
+from vernier.operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
     JoinOp,
@@ -27,11 +27,11 @@ from operators.planning.plan import (
     Words,
     texts_among,
 )
-from operators.planning.sharing import identity
-from operators.planning.stages import fuse
+from vernier.operators.planning.sharing import identity
+from vernier.operators.planning.stages import fuse
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def arrange(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from operators.planning.plan import HoldOp, HoldPlan, JoinOp, LinearOp, Stage
-from operators.planning.stages import chain_name, fuse, waits
+from vernier.operators.planning.plan import HoldOp, HoldPlan, JoinOp, LinearOp, Stage
+from vernier.operators.planning.stages import chain_name, fuse, waits
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def chain(

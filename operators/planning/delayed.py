@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from operators.language.collection.variable import Delayed
-from operators.language.plan import logical
-from operators.planning.plan import DelayedOp, HoldOp, HoldPlan, Op, SetOp, inputs_of
+from vernier.operators.language.collection.variable import Delayed
+from vernier.operators.language.plan import logical
+from vernier.operators.planning.plan import DelayedOp, HoldOp, HoldPlan, Op, SetOp, inputs_of
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def build_delayed(planner: Planner, node: Delayed) -> int:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from operators.language.collection.lookup import Lookup
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Binary, Expr
-from operators.language.plan import logical
-from operators.planning.arrangements import arrange
-from operators.planning.chains import chain
-from operators.planning.plan import JoinOp, Keep, LookupOp, Words, texts_among
-from operators.planning.sharing import identity
+from vernier.operators.language.collection.lookup import Lookup
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Binary, Expr
+from vernier.operators.language.plan import logical
+from vernier.operators.planning.arrangements import arrange
+from vernier.operators.planning.chains import chain
+from vernier.operators.planning.plan import JoinOp, Keep, LookupOp, Words, texts_among
+from vernier.operators.planning.sharing import identity
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def build_join(

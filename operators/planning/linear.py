@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.language.plan import linear_nodes, logical
-from operators.planning.chains import chain
-from operators.planning.joins import build_filtered_join, build_join
-from operators.planning.placement import plain_words
-from operators.planning.plan import (
+from vernier.operators.language.plan import linear_nodes, logical
+from vernier.operators.planning.chains import chain
+from vernier.operators.planning.joins import build_filtered_join, build_join
+from vernier.operators.planning.placement import plain_words
+from vernier.operators.planning.plan import (
     Compute,
     Expand,
     Keep,
@@ -19,11 +19,11 @@ from operators.planning.plan import (
     Take,
     UnionOp,
 )
-from operators.planning.pushing import below_choice
-from operators.planning.sharing import identity
+from vernier.operators.planning.pushing import below_choice
+from vernier.operators.planning.sharing import identity
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 RowWise = logical.Project | logical.Filter | logical.Negate | linear_nodes.Expand | linear_nodes.Later
 

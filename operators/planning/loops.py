@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.language.plan import logical
-from operators.planning.plan import (
+from vernier.operators.language.plan import logical
+from vernier.operators.planning.plan import (
     LeaveOp,
     LoopOp,
     Scope,
@@ -14,7 +14,7 @@ from operators.planning.plan import (
 )
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def build_loop(planner: Planner, loop: logical.Loop) -> int:

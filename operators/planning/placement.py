@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Expr
-from operators.language.types.schema import RowType
-from operators.planning.plan import (
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.plan import (
     ArrangeOp,
     CheckOp,
     ConsolidateOp,

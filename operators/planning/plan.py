@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.group_functions.logic import LogicSpec
-from operators.language.collection.structure import Probe
-from operators.language.expr.expression import Expr
-from operators.language.plan.tables import TableFunction
-from operators.language.types.schema import RowType
+from vernier.operators.group_functions.logic import LogicSpec
+from vernier.operators.language.collection.structure import Probe
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.plan.tables import TableFunction
+from vernier.operators.language.types.schema import RowType
 
 Words = tuple[int, ...]
 

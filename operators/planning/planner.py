@@ -16,16 +16,16 @@ from typing import Any
 
 import xxhash
 
-from operators.failures import TraceNamedTwice
-from operators.language.collection.app import App
-from operators.language.collection.structure import Probe
-from operators.language.collection.variable import delayed_below
-from operators.language.plan import logical
-from operators.language.plan.titles import name_of
-from operators.planning import delayed, joins, linear, loops, reductions, structure
-from operators.planning.arrangements import arrange, build_view
-from operators.planning.placement import capture, place
-from operators.planning.plan import (
+from vernier.operators.failures import TraceNamedTwice
+from vernier.operators.language.collection.app import App
+from vernier.operators.language.collection.structure import Probe
+from vernier.operators.language.collection.variable import delayed_below
+from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.titles import name_of
+from vernier.operators.planning import delayed, joins, linear, loops, reductions, structure
+from vernier.operators.planning.arrangements import arrange, build_view
+from vernier.operators.planning.placement import capture, place
+from vernier.operators.planning.plan import (
     ArrangementPlan,
     ArrangeOp,
     ConsolidateOp,
@@ -44,8 +44,8 @@ from operators.planning.plan import (
     UnionOp,
     ViewPlan,
 )
-from operators.planning.sharing import count_uses, identity
-from operators.planning.upserts import build_source
+from vernier.operators.planning.sharing import count_uses, identity
+from vernier.operators.planning.upserts import build_source
 
 _NAMED = (ConsolidateOp, HoldOp, JoinOp, KeyedOp, LinearOp, LookupOp, UnionOp)
 """Operators that a program may give names to; sources, variables, loops and views have theirs."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from operators.language.expr.expression import Column, Expr
-from operators.language.plan import logical
-from operators.planning.sharing import identity
+from vernier.operators.language.expr.expression import Column, Expr
+from vernier.operators.language.plan import logical
+from vernier.operators.planning.sharing import identity
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def below_choice(planner: Planner, node: logical.Filter) -> logical.Project | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.group_functions.aggregates import Aggregates
-from operators.group_functions.aggregations import (
+from vernier.operators.group_functions.aggregates import Aggregates
+from vernier.operators.group_functions.aggregations import (
     INCREMENTAL,
     Item,
     compared_texts,
@@ -15,14 +15,14 @@ from operators.group_functions.aggregations import (
     kernel_rows,
     present,
 )
-from operators.group_functions.logic import LogicSpec
-from operators.language.collection.multiplicities import is_positive
-from operators.language.collection.reductions import Copies, Reduce, Threshold
-from operators.language.expr.expression import Expr, col
-from operators.language.plan import logical
-from operators.language.types.schema import RowType
-from operators.planning.arrangements import arrange, keep
-from operators.planning.plan import (
+from vernier.operators.group_functions.logic import LogicSpec
+from vernier.operators.language.collection.multiplicities import is_positive
+from vernier.operators.language.collection.reductions import Copies, Reduce, Threshold
+from vernier.operators.language.expr.expression import Expr, col
+from vernier.operators.language.plan import logical
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.arrangements import arrange, keep
+from vernier.operators.planning.plan import (
     ArrangementPlan,
     FollowOp,
     KeyedOp,
@@ -30,10 +30,10 @@ from operators.planning.plan import (
     WaveOp,
     Words,
 )
-from operators.planning.sharing import identity
+from vernier.operators.planning.sharing import identity
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def _add(planner: Planner, op: KeyedOp, print_: str) -> int:

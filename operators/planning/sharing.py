@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from operators.language.plan import logical
+from vernier.operators.language.plan import logical
 
 
 def identity(node: logical.Node) -> tuple[object, ...]:

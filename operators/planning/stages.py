@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operators.planning.plan import Compute, Expand, Keep, Move, Negated, Stage, Take
+from vernier.operators.planning.plan import Compute, Expand, Keep, Move, Negated, Stage, Take
 
 
 def fuse(stages: list[Stage]) -> list[Stage]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.language.collection import structure
-from operators.language.plan import logical
-from operators.planning.arrangements import arrange
-from operators.planning.plan import CheckOp, ConsolidateOp, InspectOp, LinearOp, Take
+from vernier.operators.language.collection import structure
+from vernier.operators.language.plan import logical
+from vernier.operators.planning.arrangements import arrange
+from vernier.operators.planning.plan import CheckOp, ConsolidateOp, InspectOp, LinearOp, Take
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def build_arranged(planner: Planner, node: structure.Arranged) -> int:

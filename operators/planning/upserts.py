@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from operators.language.plan import logical
-from operators.planning.plan import ArrangementPlan, InputOp, LinearOp, Take, UpsertOp, texts_among
+from vernier.operators.language.plan import logical
+from vernier.operators.planning.plan import ArrangementPlan, InputOp, LinearOp, Take, UpsertOp, texts_among
 
 if TYPE_CHECKING:
-    from operators.planning.planner import Planner
+    from vernier.operators.planning.planner import Planner
 
 
 def build_source(planner: Planner, node: logical.Source) -> int:

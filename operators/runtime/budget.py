@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from operators.failures import EpochTooLarge, MachineFull
-from storage import memory
-from storage.trace import spill
-from storage.updates import Ints, consolidate_rows, together
+from vernier.operators.failures import EpochTooLarge, MachineFull
+from vernier.storage import memory
+from vernier.storage.trace import spill
+from vernier.storage.updates import Ints, consolidate_rows, together
 
 PIECE = 1 << 20
 """Rows that an operator gives in one piece, about."""

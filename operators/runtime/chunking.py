@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from storage.trace.batch import Layer
-from storage.updates import Ints
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import Ints
 
 KEYS = 1 << 14
 """Keys of a piece: many enough that calls cost nothing beside them, few enough for caches and memory."""

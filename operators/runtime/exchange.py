@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from operators.failures import ExchangeBroken
-from storage.updates import Ints
+from vernier.operators.failures import ExchangeBroken
+from vernier.storage.updates import Ints
 
 Round = tuple[int, ...]
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from operators.language.types.schema import RowType
-from operators.planning.plan import Op
-from operators.runtime.exchange import Round
-from storage.strings.string_heap import Heap
-from storage.trace.batch import Layer
-from storage.trace.spine import Trace
-from storage.updates import Ints
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.plan import Op
+from vernier.operators.runtime.exchange import Round
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import Ints
 
 if TYPE_CHECKING:
-    from operators.runtime.scope import ScopeRun
+    from vernier.operators.runtime.scope import ScopeRun
 
 
 @dataclass

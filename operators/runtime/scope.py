@@ -6,16 +6,16 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from operators.planning.plan import Plan
-from operators.runtime.budget import DOWNSTREAM, PIECE, Budget
-from operators.runtime.exchange import Exchange, Round
-from operators.runtime.operator import Slice
-from storage.strings.string_heap import Heap
-from storage.trace.spine import Trace
-from storage.trace.time_queue import Queue
+from vernier.operators.planning.plan import Plan
+from vernier.operators.runtime.budget import DOWNSTREAM, PIECE, Budget
+from vernier.operators.runtime.exchange import Exchange, Round
+from vernier.operators.runtime.operator import Slice
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.spine import Trace
+from vernier.storage.trace.time_queue import Queue
 
 if TYPE_CHECKING:
-    from operators.runtime.operator import Operator
+    from vernier.operators.runtime.operator import Operator
 
 
 def _given(rows: int) -> str:

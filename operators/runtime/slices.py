@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from operators.failures import DelayedCycleDidNotSettle
-from operators.runtime.exchange import Exchange
-from operators.runtime.slice_sizing import Pace
-from storage.trace.time_queue import Queue
-from storage.updates import CLOSED, Ints
+from vernier.operators.failures import DelayedCycleDidNotSettle
+from vernier.operators.runtime.exchange import Exchange
+from vernier.operators.runtime.slice_sizing import Pace
+from vernier.storage.trace.time_queue import Queue
+from vernier.storage.updates import CLOSED, Ints
 
 Interval = tuple[int, int]
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from operators.runtime.exchange import Exchange, Round, least
-from storage.strings.string_heap import Heap, Texts
-from storage.updates import Ints
+from vernier.operators.runtime.exchange import Exchange, Round, least
+from vernier.storage.strings.string_heap import Heap, Texts
+from vernier.storage.updates import Ints
 
 _NUMBERS = 4
 """What the last row tells before the round: rows, texts, their bytes, whether there is a round."""

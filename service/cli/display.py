@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from service.client.client import Event, Rows
-from service.codec.instants import format_instant
-from storage.errors import CallerError
-from storage.state.survey import Survey
-from storage.updates import CLOSED, MIN_TIME
+from vernier.service.client.client import Event, Rows
+from vernier.service.codec.instants import format_instant
+from vernier.storage.errors import CallerError
+from vernier.storage.state.survey import Survey
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 if TYPE_CHECKING:
-    from service.replay.rows_at import RowsAt
+    from vernier.service.replay.rows_at import RowsAt
 
 _CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

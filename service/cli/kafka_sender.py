@@ -20,13 +20,13 @@ from typing import IO, Any, cast
 import msgspec
 from kafka.errors import KafkaError
 
-from service.codec.instants import parse_instant
-from service.config.settings import Settings
-from service.files.updatefiles.marks import UTF16, is_utf16, without_mark
-from service.kafka.clients import Producer
-from service.kafka.reach import check
-from service.observability.progress import Quiet, Show
-from storage.errors import CallerError
+from vernier.service.codec.instants import parse_instant
+from vernier.service.config.settings import Settings
+from vernier.service.files.updatefiles.marks import UTF16, is_utf16, without_mark
+from vernier.service.kafka.clients import Producer
+from vernier.service.kafka.reach import check
+from vernier.service.observability.progress import Quiet, Show
+from vernier.storage.errors import CallerError
 
 _CHUNK = 1 << 16
 _TICK_SECONDS = 0.02

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import click
 
-from service.cli.commands import configuring, control, joining, kafka, programs, reading, sinks, states
-from service.cli.commands.base import Enough, Group, debug_option
+from vernier.service.cli.commands import configuring, control, joining, kafka, programs, reading, sinks, states
+from vernier.service.cli.commands.base import Enough, Group, debug_option
 
 INTERRUPTED = 130
 _COMMANDS = (
@@ -71,7 +71,7 @@ def run(words: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from storage.errors import VernierError
+        from vernier.storage.errors import VernierError
 
         if isinstance(error, VernierError):
             return _fail(str(error), debug)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from storage.errors import CallerError
+from vernier.storage.errors import CallerError
 
 _PROGRAM = """\
 import vernier as vn

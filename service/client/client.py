@@ -25,8 +25,8 @@ import httpx
 import msgspec
 import pyarrow as pa
 
-from service.client.bodies import ARROW, NDJSON, Time, bodies
-from service.client.errors import NoCertificates, NotVisible, ServerError, Unreachable
+from vernier.service.client.bodies import ARROW, NDJSON, Time, bodies
+from vernier.service.client.errors import NoCertificates, NotVisible, ServerError, Unreachable
 
 __all__ = ["Change", "Client", "Event", "NoCertificates", "NotVisible", "Rows", "ServerError", "Unreachable", "connect"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.errors import CallerError
+from vernier.storage.errors import CallerError
 
 
 class Unreachable(CallerError):

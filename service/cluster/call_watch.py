@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from operators.language.expr.running_calls import RUNNING
+from vernier.operators.language.expr.running_calls import RUNNING
 
 _LEAST_POLL = 0.05
 

@@ -11,8 +11,8 @@ import select
 import socket
 import time
 
-from service.cluster.credentials import Keys
-from service.cluster.messages import (
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.messages import (
     Assign,
     Cancel,
     Convicted,
@@ -27,8 +27,8 @@ from service.cluster.messages import (
     Stuck,
     Wire,
 )
-from service.cluster.tls import connect
-from service.errors import AttemptCancelled, DeadlinePassed, DriverGone, ProtocolBroken
+from vernier.service.cluster.tls import connect
+from vernier.service.errors import AttemptCancelled, DeadlinePassed, DriverGone, ProtocolBroken
 
 CONNECT_SECONDS = 10
 

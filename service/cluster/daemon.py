@@ -16,8 +16,8 @@ def load() -> None:
 
     Spark collects after each task, and what is loaded is a million objects that never die.
     """
-    import service.cluster.worker  # noqa: F401  (to have it in memory)
-    from service.cluster.precompile import warm
+    import vernier.service.cluster.worker  # noqa: F401  (to have it in memory)
+    from vernier.service.cluster.precompile import warm
 
     # Says something only where set-up has not compiled for this processor.
     warm(lambda what: print(f"kernels: {what}", file=sys.stderr, flush=True))

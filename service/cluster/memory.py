@@ -11,11 +11,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable
 
-from service.cluster.shard import Shard
-from storage.blob.segment import Segment
-from storage.state.manifest import HIGHEST, LOWEST
-from storage.state.state import StateDirectory
-from storage.trace import spill
+from vernier.service.cluster.shard import Shard
+from vernier.storage.blob.segment import Segment
+from vernier.storage.state.manifest import HIGHEST, LOWEST
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.trace import spill
 
 
 def relieve(shards: Iterable[Shard], directory: StateDirectory) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from service.cluster.tls import Channel
-from service.errors import ProtocolBroken
-from storage.state.manifest import LayerRef
+from vernier.service.cluster.tls import Channel
+from vernier.service.errors import ProtocolBroken
+from vernier.storage.state.manifest import LayerRef
 
 LARGEST_FRAME = 1 << 30
 LARGEST_HELLO = 4096

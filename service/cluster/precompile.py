@@ -14,8 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from storage.kernels import listing
-from storage.kernels.listing import Listed
+from vernier.storage.kernels import listing
+from vernier.storage.kernels.listing import Listed
 
 
 def warm(report: Callable[[str], None] = lambda text: None) -> None:
@@ -78,7 +78,7 @@ def compile_all(
 @contextlib.contextmanager
 def _compiler() -> Iterator[subprocess.Popen[str]]:
     """A process that compiles what it reads, and ends with its input: also when this process is killed."""
-    command = [sys.executable, "-m", "service.cluster.precompile"]
+    command = [sys.executable, "-m", "vernier.service.cluster.precompile"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield process

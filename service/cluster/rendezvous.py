@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from service.cluster.credentials import Keys
-from service.cluster.messages import (
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.messages import (
     DECODING,
     LARGEST_FRAME,
     LARGEST_HELLO,
@@ -37,8 +37,8 @@ from service.cluster.messages import (
     Stuck,
     Wire,
 )
-from service.cluster.tls import Channel, Identity
-from service.errors import ProtocolBroken
+from vernier.service.cluster.tls import Channel, Identity
+from vernier.service.errors import ProtocolBroken
 
 HELLO_SECONDS = 10
 STRANGERS = 64

@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from operators.engine.worker import WorkerState
-from operators.language.types.schema import RowType
-from operators.planning.plan import Plan
-from service.ingest.rejects import DeadLetter
-from service.ingest.stash import Held
-from service.views.view import key_first
-from storage.blob.segment import Entry, Segment
-from storage.kernels.hashing import key_rows
-from storage.state.manifest import LayerRef, Manifest
-from storage.state.reshard import hash_range, recut
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import Heap
-from storage.trace.batch import Layer
-from storage.trace.spine import Trace
-from storage.trace.time_queue import Queue, Run
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.engine.worker import WorkerState
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.plan import Plan
+from vernier.service.ingest.rejects import DeadLetter
+from vernier.service.ingest.stash import Held
+from vernier.service.views.view import key_first
+from vernier.storage.blob.segment import Entry, Segment
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.state.manifest import LayerRef, Manifest
+from vernier.storage.state.reshard import hash_range, recut
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.spine import Trace
+from vernier.storage.trace.time_queue import Queue, Run
+from vernier.storage.updates import MIN_TIME, Updates
 
 SHOWN_BYTES = 64 << 10
 """How much of a dead letter's value the segment's directory shows; the arrays have all of it."""

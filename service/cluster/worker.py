@@ -26,29 +26,29 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from operators.engine.migrate import adopt
-from operators.engine.worker import EpochResult, Worker
-from operators.failures import EpochTooLarge
-from operators.planning.plan import Plan
-from operators.runtime.budget import Budget
-from service.cluster.call_watch import Watch
-from service.cluster.connection import Link
-from service.cluster.credentials import Keys
-from service.cluster.exchange.all_to_all import Exchange
-from service.cluster.exchange.transport import Mailbox
-from service.cluster.memory import relieve
-from service.cluster.messages import DECODED, DECODING, Assign, Hot, Poisoned, Report, TraceReport
-from service.cluster.shard import Shard, Stored, store
-from service.config.programs import Program, compiled
-from service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
-from service.ingest.config import DoorConfig
-from service.ingest.ingestion import Admitted, Advanced, Door
-from storage.blob.location import Place
-from storage.errors import CallerError, VernierError
-from storage.memory import resident_bytes
-from storage.state.background_writer import Apart
-from storage.state.state import StateDirectory
-from storage.trace import spill as room
+from vernier.operators.engine.migrate import adopt
+from vernier.operators.engine.worker import EpochResult, Worker
+from vernier.operators.failures import EpochTooLarge
+from vernier.operators.planning.plan import Plan
+from vernier.operators.runtime.budget import Budget
+from vernier.service.cluster.call_watch import Watch
+from vernier.service.cluster.connection import Link
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.exchange.all_to_all import Exchange
+from vernier.service.cluster.exchange.transport import Mailbox
+from vernier.service.cluster.memory import relieve
+from vernier.service.cluster.messages import DECODED, DECODING, Assign, Hot, Poisoned, Report, TraceReport
+from vernier.service.cluster.shard import Shard, Stored, store
+from vernier.service.config.programs import Program, compiled
+from vernier.service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
+from vernier.service.ingest.config import DoorConfig
+from vernier.service.ingest.ingestion import Admitted, Advanced, Door
+from vernier.storage.blob.location import Place
+from vernier.storage.errors import CallerError, VernierError
+from vernier.storage.memory import resident_bytes
+from vernier.storage.state.background_writer import Apart
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.trace import spill as room
 
 ATTEMPT = "vernier.attempt"
 """The local property that tells an attempt's tasks which one they work for."""

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.language.types.decimals import Decimal
-from operators.language.types.parts import Slot
-from operators.language.types.scalars import Bool, Date, Float64, TimestampNs, Type
-from operators.language.types.structs import Struct
-from operators.language.types.texts import Binary, List, String, contents_of
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.parts import Slot
+from vernier.operators.language.types.scalars import Bool, Date, Float64, TimestampNs, Type
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import Binary, List, String, contents_of
 
 _TEXT = pa.large_string()
 _NOTHING = pa.scalar("", _TEXT)

@@ -8,8 +8,8 @@ read beyond that (blanks around, a plus sign, underscores, weeks, digits of othe
 import re
 from datetime import UTC, date, datetime, timedelta
 
-from storage.errors import CallerError
-from storage.updates import CLOSED, MIN_TIME
+from vernier.storage.errors import CallerError
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)?",

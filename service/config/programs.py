@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from operators.language.collection.app import App, load_program
-from operators.language.collection.bundle import bundle
-from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
-from storage.blob.blob import Blob
-from storage.errors import CallerError, EpochGone, FileMissing
-from storage.state.state import StateDirectory
+from vernier.operators.language.collection.app import App, load_program
+from vernier.operators.language.collection.bundle import bundle
+from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.blob.blob import Blob
+from vernier.storage.errors import CallerError, EpochGone, FileMissing
+from vernier.storage.state.state import StateDirectory
 
 FOLDER = "programs"
 _PROGRAM, _REFUSED = ".py", ".refused"

@@ -17,7 +17,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from service.config.settings import BY_NAME, Settings
+from vernier.service.config.settings import BY_NAME, Settings
 
 NAME = "NAME"
 """Stands in a key for the name of a source or of a view."""

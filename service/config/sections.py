@@ -11,11 +11,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from operators.errors import ProgramError
-from operators.language.types.duration import nanoseconds
-from service.codec.instants import parse_instant
-from storage.blob.location import CACHE_BYTES, Place
-from storage.errors import CallerError
+from vernier.operators.errors import ProgramError
+from vernier.operators.language.types.duration import nanoseconds
+from vernier.service.codec.instants import parse_instant
+from vernier.storage.blob.location import CACHE_BYTES, Place
+from vernier.storage.errors import CallerError
 
 _MS = 1_000_000
 

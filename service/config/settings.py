@@ -21,11 +21,11 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from operators.language.types.duration import nanoseconds
-from service.config import redaction
-from service.config.cpus import usable_cores
-from service.config.memory_shares import Shares, divide
-from service.config.sections import (
+from vernier.operators.language.types.duration import nanoseconds
+from vernier.service.config import redaction
+from vernier.service.config.cpus import usable_cores
+from vernier.service.config.memory_shares import Shares, divide
+from vernier.service.config.sections import (
     Epoch,
     Exchange,
     Http,
@@ -40,14 +40,14 @@ from service.config.sections import (
     State,
     java_bytes,
 )
-from service.ingest.bounds import DIFF_RANGE, MOST_BYTES
-from storage.errors import CallerError
-from storage.memory import usable_bytes
+from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
+from vernier.storage.errors import CallerError
+from vernier.storage.memory import usable_bytes
 
 if TYPE_CHECKING:  # the engine, which not every process that has settings needs
-    from operators.language.collection.app import App
-    from service.ingest.config import DoorConfig
-    from service.ingest.formats.avro import Schemas
+    from vernier.operators.language.collection.app import App
+    from vernier.service.ingest.config import DoorConfig
+    from vernier.service.ingest.formats.avro import Schemas
 
 PREFIX = "VERNIER_"
 ELSEWHERE = frozenset(
@@ -181,7 +181,7 @@ class Settings(BaseSettings):
 
     def door(self, app: App, partitions: Mapping[str, int]) -> DoorConfig:
         """The door's configuration for a program's sources. partitions: how many each topic has."""
-        from service.ingest.config import DoorConfig, SourceConfig
+        from vernier.service.ingest.config import DoorConfig, SourceConfig
 
         sources = {}
         late: Literal["reject", "advance"] = "advance" if app.on_late == "advance" else "reject"
@@ -262,7 +262,7 @@ class Settings(BaseSettings):
 
 def _schemas(name: str, source: Source) -> Schemas:
     """A source's Avro schemas, all of which can be read. Raises BadSettings."""
-    from service.ingest.formats.avro import read_schema
+    from vernier.service.ingest.formats.avro import read_schema
 
     try:
         schemas = source.schema_texts

@@ -15,22 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from operators.engine.migrate import plan_adoption
-from operators.failures import NeedsHistory
-from operators.planning.plan import Plan
-from service.cluster.messages import Report, Start
-from service.coordinator.consumer_lag import Lag, Offsets
-from service.coordinator.topics import Found
-from service.errors import ProgramChanged, WrongState
-from service.ingest.config import DoorConfig
-from service.ingest.future_times import Discard, discarded, discarding
-from service.ingest.ingestion import begin_again, set_back
-from service.observability.metrics import Stats
-from service.status import publisher as told
-from storage.errors import StateInUse, StorageError
-from storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
-from storage.state.state import StateDirectory
-from storage.updates import CLOSED, MIN_TIME
+from vernier.operators.engine.migrate import plan_adoption
+from vernier.operators.failures import NeedsHistory
+from vernier.operators.planning.plan import Plan
+from vernier.service.cluster.messages import Report, Start
+from vernier.service.coordinator.consumer_lag import Lag, Offsets
+from vernier.service.coordinator.topics import Found
+from vernier.service.errors import ProgramChanged, WrongState
+from vernier.service.ingest.config import DoorConfig
+from vernier.service.ingest.future_times import Discard, discarded, discarding
+from vernier.service.ingest.ingestion import begin_again, set_back
+from vernier.service.observability.metrics import Stats
+from vernier.service.status import publisher as told
+from vernier.storage.errors import StateInUse, StorageError
+from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 PLAN_FILE = "plan.json"
 GC_EVERY = 16

@@ -14,7 +14,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from storage.errors import StorageError
+from vernier.storage.errors import StorageError
 
 POLL_SECONDS = 2.0
 

@@ -17,15 +17,15 @@ from kafka.errors import KafkaError
 from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
-from service.cluster.shard import read_letters
-from service.config.settings import Settings, heartbeat_topic
-from service.errors import LettersNotSent
-from service.ingest.rejects import DeadLetter
-from service.kafka.clients import Producer
-from service.kafka.dead_letter_queue import SUFFIX, rebuilt_group
-from service.kafka.transactions import Transactions
-from storage.state.manifest import Manifest
-from storage.state.state import StateDirectory
+from vernier.service.cluster.shard import read_letters
+from vernier.service.config.settings import Settings, heartbeat_topic
+from vernier.service.errors import LettersNotSent
+from vernier.service.ingest.rejects import DeadLetter
+from vernier.service.kafka.clients import Producer
+from vernier.service.kafka.dead_letter_queue import SUFFIX, rebuilt_group
+from vernier.service.kafka.transactions import Transactions
+from vernier.storage.state.manifest import Manifest
+from vernier.storage.state.state import StateDirectory
 
 _log = logging.getLogger("vernier.letters")
 _ROOM = 1 << 20

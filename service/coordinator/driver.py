@@ -1,5 +1,6 @@
-"""The driver process: Spark, its query, and what makes epochs of it. `python -m service.coordinator.driver` (see
-supervisor.py).
+"""The driver process: Spark, its query, and what makes epochs of it. The supervisor starts it.
+
+    python -m vernier.service.coordinator.driver
 
 The query is started anew from the newest manifest whenever it fails, with a fresh checkpoint: exactly-once leans on the
 manifest alone. After too many failures in a row, or when Spark itself is gone, the process ends and its supervisor
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from service.toolchain.jvm import Gateway, early
+from vernier.service.toolchain.jvm import Gateway, early
 
 GATEWAY = early(sys.argv[1:]) if __name__ == "__main__" else None
 """Spark's JVM, which comes up while the rest is imported."""
@@ -34,31 +35,31 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from operators.language.collection.app import App
-from operators.planning.plan import Plan
-from service.cluster.worker import Job
-from service.config.programs import Program, Registry, compiled
-from service.config.settings import Settings, heartbeat_topic, load
-from service.coordinator.committer import Epochs
-from service.coordinator.consumer_lag import Lag, LagUnknown, ends
-from service.coordinator.dead_letter_sender import Letters
-from service.coordinator.heartbeat import Heartbeat
-from service.coordinator.intake_controller import Steering
-from service.coordinator.rate_limiter import Admission
-from service.coordinator.runner import Runner
-from service.coordinator.scrub import Scrub
-from service.coordinator.session import Stage, start_session, wake_workers
-from service.coordinator.streaming_query import Query
-from service.coordinator.topic_check import check_whole
-from service.coordinator.topics import STANDING, Choice, Found, TopicReplaced, Topics
-from service.coordinator.tracing import Spans
-from service.errors import OperatorNeeded, ProgramFailed, ProgramStopped, SparkFailed, StateDamaged
-from service.ingest.config import DoorConfig
-from service.kafka.embedded_broker import create_topics
-from service.observability import logs
-from service.status.trouble import STOPPED, Trouble
-from storage.errors import VernierError
-from storage.state.state import StateDirectory
+from vernier.operators.language.collection.app import App
+from vernier.operators.planning.plan import Plan
+from vernier.service.cluster.worker import Job
+from vernier.service.config.programs import Program, Registry, compiled
+from vernier.service.config.settings import Settings, heartbeat_topic, load
+from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.consumer_lag import Lag, LagUnknown, ends
+from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.heartbeat import Heartbeat
+from vernier.service.coordinator.intake_controller import Steering
+from vernier.service.coordinator.rate_limiter import Admission
+from vernier.service.coordinator.runner import Runner
+from vernier.service.coordinator.scrub import Scrub
+from vernier.service.coordinator.session import Stage, start_session, wake_workers
+from vernier.service.coordinator.streaming_query import Query
+from vernier.service.coordinator.topic_check import check_whole
+from vernier.service.coordinator.topics import STANDING, Choice, Found, TopicReplaced, Topics
+from vernier.service.coordinator.tracing import Spans
+from vernier.service.errors import OperatorNeeded, ProgramFailed, ProgramStopped, SparkFailed, StateDamaged
+from vernier.service.ingest.config import DoorConfig
+from vernier.service.kafka.embedded_broker import create_topics
+from vernier.service.observability import logs
+from vernier.service.status.trouble import STOPPED, Trouble
+from vernier.storage.errors import VernierError
+from vernier.storage.state.state import StateDirectory
 
 FAILURES_IN_A_ROW = 6
 """After so many query failures without a commit in between the process gives way to a fresh one."""
@@ -444,7 +445,7 @@ class Driver:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status: 1 with one line on stderr when it cannot go on."""
-    parser = argparse.ArgumentParser(prog="python -m service.coordinator.driver", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m vernier.service.coordinator.driver", description=__doc__)
     parser.add_argument("--config", metavar="FILE")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     given = parser.parse_args(arguments)

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from service.cluster.messages import Report
-from service.cluster.rendezvous import Attempt
-from service.coordinator.tracing import Spans
-from service.observability import logs
-from storage.state.manifest import Manifest
+from vernier.service.cluster.messages import Report
+from vernier.service.cluster.rendezvous import Attempt
+from vernier.service.coordinator.tracing import Spans
+from vernier.service.observability import logs
+from vernier.storage.state.manifest import Manifest
 
 _log = logging.getLogger("vernier.epoch")
 

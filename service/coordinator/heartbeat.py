@@ -13,7 +13,7 @@ import time
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from service.config.settings import Settings, heartbeat_topic
+from vernier.service.config.settings import Settings, heartbeat_topic
 
 _log = logging.getLogger("vernier.heartbeat")
 

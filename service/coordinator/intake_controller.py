@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from service.coordinator.consumer_lag import Offsets
-from service.status import intake as control
-from service.status.intake import Standing
-from storage.blob.blob import Blob
-from storage.errors import StorageError
+from vernier.service.coordinator.consumer_lag import Offsets
+from vernier.service.status import intake as control
+from vernier.service.status.intake import Standing
+from vernier.storage.blob.blob import Blob
+from vernier.storage.errors import StorageError
 
 Ends = Callable[[], Mapping[str, Mapping[int, int]]]
 _log = logging.getLogger("vernier.control")

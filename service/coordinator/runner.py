@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from service.cluster.messages import Poisoned, Start
-from service.cluster.rendezvous import Attempt, Rendezvous
-from service.config.settings import Settings
-from service.coordinator.committer import Epochs
-from service.coordinator.consumer_lag import Offsets
-from service.coordinator.dead_letter_sender import Letters
-from service.coordinator.epoch_log import EpochLog
-from service.coordinator.heartbeat import Heartbeat
-from service.coordinator.stuck_workers import Silent
-from service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
-from service.status.trouble import Trouble, Troubles
-from storage.errors import VernierError
-from storage.state.manifest import Manifest
+from vernier.service.cluster.messages import Poisoned, Start
+from vernier.service.cluster.rendezvous import Attempt, Rendezvous
+from vernier.service.config.settings import Settings
+from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.consumer_lag import Offsets
+from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.epoch_log import EpochLog
+from vernier.service.coordinator.heartbeat import Heartbeat
+from vernier.service.coordinator.stuck_workers import Silent
+from vernier.service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
+from vernier.service.status.trouble import Trouble, Troubles
+from vernier.storage.errors import VernierError
+from vernier.storage.state.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from service.coordinator.session import Stage
+    from vernier.service.coordinator.session import Stage
 
 REPORT_SECONDS = 5.0
 """How long a report may take from the worker's socket to us once the stage is over."""

@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from service.errors import StateDamaged
-from storage.blob.segment import read_and_verify, segment_file
-from storage.errors import Damaged, FileMissing, StorageError
-from storage.state.manifest import Manifest
-from storage.state.state import StateDirectory
+from vernier.service.errors import StateDamaged
+from vernier.storage.blob.segment import read_and_verify, segment_file
+from vernier.storage.errors import Damaged, FileMissing, StorageError
+from vernier.storage.state.manifest import Manifest
+from vernier.storage.state.state import StateDirectory
 
 ROUND_SECONDS = 600.0
 """From the beginning of one round to that of the next, at least."""

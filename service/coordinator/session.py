@@ -27,12 +27,12 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.util import PythonEvalType
 
-from service.cluster.worker import ATTEMPT, Job, task
-from service.config.settings import Settings
-from service.errors import SparkFailed
-from service.ingest.config import DoorConfig
-from service.toolchain.jars import spark_jars
-from service.toolchain.jvm import Gateway, java_options, launch_java, prepare_environment
+from vernier.service.cluster.worker import ATTEMPT, Job, task
+from vernier.service.config.settings import Settings
+from vernier.service.errors import SparkFailed
+from vernier.service.ingest.config import DoorConfig
+from vernier.service.toolchain.jars import spark_jars
+from vernier.service.toolchain.jvm import Gateway, java_options, launch_java, prepare_environment
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 EARLIEST, LATEST = -2, -1
@@ -69,7 +69,7 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
         "spark.ui.showConsoleProgress": "false",
         **_sockets(scratch),
         "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": "service.cluster.daemon",
+        "spark.python.daemon.module": "vernier.service.cluster.daemon",
         "spark.task.maxFailures": "1",
         "spark.dynamicAllocation.enabled": "false",
         "spark.speculation": "false",

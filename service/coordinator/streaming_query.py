@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from service.config.settings import Settings
-from service.coordinator.consumer_lag import Offsets
-from service.coordinator.session import open_stream, set_limit, start_query
-from service.ingest.config import DoorConfig
+from vernier.service.config.settings import Settings
+from vernier.service.coordinator.consumer_lag import Offsets
+from vernier.service.coordinator.session import open_stream, set_limit, start_query
+from vernier.service.ingest.config import DoorConfig
 
 
 class Query:

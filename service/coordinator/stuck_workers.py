@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from operators.location import is_ours_file
-from service.cluster.call_watch import STACKS
-from service.cluster.rendezvous import Attempt
+from vernier.operators.location import is_ours_file
+from vernier.service.cluster.call_watch import STACKS
+from vernier.service.cluster.rendezvous import Attempt
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})

@@ -8,8 +8,8 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from service.kafka.embedded_broker import BrokerError
-from storage.errors import CallerError
+from vernier.service.kafka.embedded_broker import BrokerError
+from vernier.storage.errors import CallerError
 
 
 class TopicsTrimmed(CallerError):

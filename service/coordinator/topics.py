@@ -15,8 +15,8 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from service.coordinator.consumer_lag import LagUnknown, Offsets
-from storage.errors import CallerError, StorageError
+from vernier.service.coordinator.consumer_lag import LagUnknown, Offsets
+from vernier.storage.errors import CallerError, StorageError
 
 ANSWER_MS = 10_000
 """How long the brokers may take to describe the topics."""

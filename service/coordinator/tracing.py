@@ -14,14 +14,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from service.cluster.messages import Report
-from storage.errors import CallerError
-from storage.state.manifest import Manifest
+from vernier.service.cluster.messages import Report
+from vernier.storage.errors import CallerError
+from vernier.storage.state.manifest import Manifest
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
 
-    from service.config.sections import Otel
+    from vernier.service.config.sections import Otel
 
 _NS = 1_000_000_000
 _INSIDE = frozenset({"exchange"})

@@ -19,13 +19,13 @@ from typing import IO, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import Field, RowType
-from service.codec.arrowjson import joined, json_texts
-from storage.errors import CallerError
-from storage.strings.string_heap import Heap, needed
-from storage.strings.string_heap import order as by_content
-from storage.updates import Ints, Updates, consolidate_rows
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.service.codec.arrowjson import joined, json_texts
+from vernier.storage.errors import CallerError
+from vernier.storage.strings.string_heap import Heap, needed
+from vernier.storage.strings.string_heap import order as by_content
+from vernier.storage.updates import Ints, Updates, consolidate_rows
 
 _INT = Int64()
 _WAITING = 1 << 18

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from operators.language.types.schema import RowType
-from service.ingest.bounds import DIFF_RANGE, MOST_BYTES
-from service.ingest.formats import ALONE, KEYED, NAMES
-from service.ingest.formats.avro import Schemas
-from service.ingest.watermarks import Resolution
-from storage.errors import CallerError
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
+from vernier.service.ingest.formats import ALONE, KEYED, NAMES
+from vernier.service.ingest.formats.avro import Schemas
+from vernier.service.ingest.watermarks import Resolution
+from vernier.storage.errors import CallerError
 
 
 class SourceMisfit(CallerError):

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from storage.updates import MIN_TIME
+from vernier.storage.updates import MIN_TIME
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from service.codec.instants import format_instant
-from service.ingest.formats.messages import NO_TIME, Parsed, Refused
-from service.ingest.records import Messages
-from service.ingest.watermarks import NS_PER_MS
-from storage.updates import CLOSED
+from vernier.service.codec.instants import format_instant
+from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Refused
+from vernier.service.ingest.records import Messages
+from vernier.service.ingest.watermarks import NS_PER_MS
+from vernier.storage.updates import CLOSED
 
 Ints = npt.NDArray[np.int64]
 

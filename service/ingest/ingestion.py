@@ -20,23 +20,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.language.types.schema import RowType
-from service.ingest.config import DoorConfig, SourceConfig, by_topic
-from service.ingest.deduplication import Copies, Counted, pack
-from service.ingest.formats import make_format
-from service.ingest.formats.apart import decode_apart
-from service.ingest.formats.messages import NO_TIME, Parsed, Refused
-from service.ingest.formats.upsert import Upserts
-from service.ingest.future_times import Discard, refuse_ahead
-from service.ingest.lateness import Gate
-from service.ingest.partition_report import Batch, Merged, drop_copies, facts_of, held_marks, merge_facts
-from service.ingest.quarantine import convict
-from service.ingest.records import Messages, Offsets, sort_messages
-from service.ingest.rejects import DeadLetter, clipped
-from service.ingest.stash import Held
-from service.ingest.watermarks import NS_PER_MS, PartitionClock, advance_arrival, advance_event, count_updates, stamp
-from storage.strings.string_heap import Heap
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.config import DoorConfig, SourceConfig, by_topic
+from vernier.service.ingest.deduplication import Copies, Counted, pack
+from vernier.service.ingest.formats import make_format
+from vernier.service.ingest.formats.apart import decode_apart
+from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Refused
+from vernier.service.ingest.formats.upsert import Upserts
+from vernier.service.ingest.future_times import Discard, refuse_ahead
+from vernier.service.ingest.lateness import Gate
+from vernier.service.ingest.partition_report import Batch, Merged, drop_copies, facts_of, held_marks, merge_facts
+from vernier.service.ingest.quarantine import convict
+from vernier.service.ingest.records import Messages, Offsets, sort_messages
+from vernier.service.ingest.rejects import DeadLetter, clipped
+from vernier.service.ingest.stash import Held
+from vernier.service.ingest.watermarks import (
+    NS_PER_MS,
+    PartitionClock,
+    advance_arrival,
+    advance_event,
+    count_updates,
+    stamp,
+)
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import MIN_TIME, Updates
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

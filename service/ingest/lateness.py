@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from service.ingest.config import SourceConfig
-from service.ingest.formats.messages import Parsed, Refused
-from service.ingest.records import Messages
-from service.ingest.stash import Held, retain
-from service.ingest.watermarks import cut_at, round_up, share_times
-from storage.updates import Updates
+from vernier.service.ingest.config import SourceConfig
+from vernier.service.ingest.formats.messages import Parsed, Refused
+from vernier.service.ingest.records import Messages
+from vernier.service.ingest.stash import Held, retain
+from vernier.service.ingest.watermarks import cut_at, round_up, share_times
+from vernier.storage.updates import Updates
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from service.ingest.deduplication import Copies, Counted, Statement, keys_of, marks_of, pack, unpack
-from service.ingest.formats.messages import Parsed, Refused
-from service.ingest.records import Messages
-from service.ingest.stash import Held
-from service.ingest.watermarks import Fact, peak_of
-from storage.errors import InvariantError
-from storage.updates import MIN_TIME
+from vernier.service.ingest.deduplication import Copies, Counted, Statement, keys_of, marks_of, pack, unpack
+from vernier.service.ingest.formats.messages import Parsed, Refused
+from vernier.service.ingest.records import Messages
+from vernier.service.ingest.stash import Held
+from vernier.service.ingest.watermarks import Fact, peak_of
+from vernier.storage.errors import InvariantError
+from vernier.storage.updates import MIN_TIME
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from storage.errors import InvariantError
+from vernier.storage.errors import InvariantError
 
 CHUNK = 256
 """Messages that a child decodes together while nothing is wrong with them."""

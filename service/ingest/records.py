@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.ingest.watermarks import broker_ms
+from vernier.service.ingest.watermarks import broker_ms
 
 Ints = npt.NDArray[np.int64]
 Offsets = Mapping[str, Mapping[int, int] | Mapping[str, int]]

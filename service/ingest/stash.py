@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.strings.string_heap import Texts
-from storage.updates import Updates
+from vernier.storage.strings.string_heap import Texts
+from vernier.storage.updates import Updates
 
 Ints = npt.NDArray[np.int64]
 

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from service.ingest.deduplication import Copies, Counted, Statement, advance_counted, unpack
-from storage.updates import CLOSED, MIN_TIME
+from vernier.service.ingest.deduplication import Copies, Counted, Statement, advance_counted, unpack
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 Ints = npt.NDArray[np.int64]
 

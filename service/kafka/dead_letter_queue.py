@@ -20,13 +20,13 @@ import msgspec
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 
-from service.config.settings import Settings
-from service.ingest.rejects import REPLAY_HEADER
-from service.kafka.embedded_broker import create_topics
-from service.kafka.reach import check
-from service.kafka.reading import CommittedReader
-from service.kafka.transactions import Fenced, Sending, Transactions
-from storage.errors import CallerError
+from vernier.service.config.settings import Settings
+from vernier.service.ingest.rejects import REPLAY_HEADER
+from vernier.service.kafka.embedded_broker import create_topics
+from vernier.service.kafka.reach import check
+from vernier.service.kafka.reading import CommittedReader
+from vernier.service.kafka.transactions import Fenced, Sending, Transactions
+from vernier.storage.errors import CallerError
 
 SUFFIX = ".dlq"
 _OURS = "vernier-"

@@ -26,10 +26,10 @@ import psutil
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from service.toolchain.jars import kafka_jars
-from service.toolchain.java import find_java
-from service.toolchain.jvm import class_data
-from storage.errors import CallerError
+from vernier.service.toolchain.jars import kafka_jars
+from vernier.service.toolchain.java import find_java
+from vernier.service.toolchain.jvm import class_data
+from vernier.storage.errors import CallerError
 
 LOOPBACK = "127.0.0.1"
 MAX_MESSAGE_BYTES = 20 * 2**20  # a 10 MB message with room for headers and what a client adds

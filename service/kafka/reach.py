@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from storage.errors import CallerError
+from vernier.storage.errors import CallerError
 
 if TYPE_CHECKING:
-    from service.config.settings import Settings
+    from vernier.service.config.settings import Settings
 
 REACH_MS = 2_500
 """How long a command waits for the first answer."""

@@ -20,7 +20,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import InvalidProducerEpochError, KafkaError, KafkaTimeoutError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
-from service.kafka.clients import Producer
+from vernier.service.kafka.clients import Producer
 
 Sending = Mapping[str, Any]
 """A record as keywords of the client's `send`."""

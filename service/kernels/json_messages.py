@@ -12,7 +12,7 @@ out: int64[capacity, CELLS + .], doubles: its view as float64, nulls: bool[capac
 import numpy as np
 from numba import njit
 
-from service.kernels.json_values import (
+from vernier.service.kernels.json_values import (
     DIFF,
     MESSAGE,
     SOURCE,

@@ -8,7 +8,7 @@ process's stack. The sieve finds what could be such a message in one pass; it ma
 import numpy as np
 from numba import njit
 
-from service.kernels.json_values import scan_utf8
+from vernier.service.kernels.json_values import scan_utf8
 
 DEEPEST = 128
 """How deep arrays and objects may stand inside of each other."""

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from service.kernels.json_values import SPAN_ESCAPED, SPAN_LENGTH, SPAN_START, scan_hex
+from vernier.service.kernels.json_values import SPAN_ESCAPED, SPAN_LENGTH, SPAN_START, scan_hex
 
 _BACKSLASH = 92
 _SHORT = np.zeros(128, np.uint8)

@@ -6,11 +6,11 @@ They let go of the interpreter lock: the sidecar goes on answering while a threa
 import numpy as np
 from numba import njit
 
-from storage.kernels.hashing import unmix
-from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OK, OVERFLOW
-from storage.kernels.tries import (
+from vernier.storage.kernels.hashing import unmix
+from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OK, OVERFLOW
+from vernier.storage.kernels.tries import (
     DIFF_STRIDE,
     DIFFS,
     HASHES,

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import InvariantError
+from vernier.storage.errors import InvariantError
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labels = tuple[str, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.observability.metrics import Histogram, Stats
+from vernier.service.observability.metrics import Histogram, Stats
 
 LATENCY = "view_latency_seconds"
 WINDOW_NS = 300 * 1_000_000_000

@@ -21,17 +21,17 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Any
 
-from operators.engine.worker import Worker
-from operators.planning.plan import Plan
-from operators.runtime.budget import SHARE, Budget
-from service.cluster.credentials import Keys
-from service.cluster.exchange.all_to_all import Exchange
-from service.cluster.exchange.transport import Mailbox
-from storage.errors import InvariantError, VernierError
-from storage.memory import usable_bytes
-from storage.strings.string_heap import Heap, Texts, needed
-from storage.trace import spill
-from storage.updates import Updates
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.plan import Plan
+from vernier.operators.runtime.budget import SHARE, Budget
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.exchange.all_to_all import Exchange
+from vernier.service.cluster.exchange.transport import Mailbox
+from vernier.storage.errors import InvariantError, VernierError
+from vernier.storage.memory import usable_bytes
+from vernier.storage.strings.string_heap import Heap, Texts, needed
+from vernier.storage.trace import spill
+from vernier.storage.updates import Updates
 
 _EXCHANGE_SECONDS = 24 * 3600
 """How long a worker may let its peers wait; whether they live is the parent's business."""

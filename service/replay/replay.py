@@ -18,21 +18,21 @@ from typing import Any, Protocol
 import numpy as np
 import psutil
 
-from operators.engine.local import LocalEngine
-from operators.errors import listed, meant
-from operators.language.collection.app import App, load_program
-from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
-from service.cluster.precompile import warm
-from service.files.changefiles import ChangeFile
-from service.files.updatefiles import read_updates
-from service.observability.progress import Quiet, Show
-from service.replay.forked_engine import ForkedWorkers
-from service.replay.rows_at import RowsAt
-from service.toolchain.first_use import have_jars, have_kernels
-from storage.errors import CallerError
-from storage.strings.string_heap import Heap
-from storage.updates import CLOSED, MIN_TIME, Ints, Updates
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.errors import listed, meant
+from vernier.operators.language.collection.app import App, load_program
+from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cluster.precompile import warm
+from vernier.service.files.changefiles import ChangeFile
+from vernier.service.files.updatefiles import read_updates
+from vernier.service.observability.progress import Quiet, Show
+from vernier.service.replay.forked_engine import ForkedWorkers
+from vernier.service.replay.rows_at import RowsAt
+from vernier.service.toolchain.first_use import have_jars, have_kernels
+from vernier.storage.errors import CallerError
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 EPOCH_UPDATES = 50_000
 """Updates of an epoch where nobody says how many: their changes fit in memory, and more would not be faster."""
@@ -230,7 +230,9 @@ def _chosen(app: App, wanted: Sequence[str]) -> list[str]:
 
 def _engine(request: Request, app: App, plan: Plan, show: Show) -> Engine:
     if request.engine == "spark":
-        from service.replay.spark_engine import SparkEngine  # starts with Spark's own packages, which take a second
+        from vernier.service.replay.spark_engine import (
+            SparkEngine,  # starts with Spark's own packages, which take a second
+        )
 
         show.step("starting Spark")
         return SparkEngine(request.program, app, plan, request.workers, request.state)

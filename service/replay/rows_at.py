@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from operators.language.types.schema import RowType
-from service.client.client import Rows
-from service.views.json_rows import RowJson
-from service.views.multiset import RowSet
-from service.views.view import ViewState, key_first, matrix_of
-from storage.strings.string_heap import Heap, needed
-from storage.strings.string_heap import order as by_content
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.language.types.schema import RowType
+from vernier.service.client.client import Rows
+from vernier.service.views.json_rows import RowJson
+from vernier.service.views.multiset import RowSet
+from vernier.service.views.view import ViewState, key_first, matrix_of
+from vernier.storage.strings.string_heap import Heap, needed
+from vernier.storage.strings.string_heap import order as by_content
+from vernier.storage.updates import MIN_TIME, Updates
 
 
 class RowsAt:

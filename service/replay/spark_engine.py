@@ -20,23 +20,23 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from operators.language.collection.app import App
-from operators.planning.plan import Plan
-from service.cluster.worker import Job
-from service.config.programs import Program
-from service.config.settings import Settings, load
-from service.coordinator.committer import Epochs
-from service.coordinator.dead_letter_sender import Letters
-from service.coordinator.runner import Runner
-from service.coordinator.session import COLUMNS, Stage, start_session
-from service.files.changefiles import json_lines
-from storage.errors import CallerError
-from storage.state.manifest import LayerRef, Manifest
-from storage.state.reshard import open_layer
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import Heap
-from storage.trace.batch import Layer
-from storage.updates import Updates
+from vernier.operators.language.collection.app import App
+from vernier.operators.planning.plan import Plan
+from vernier.service.cluster.worker import Job
+from vernier.service.config.programs import Program
+from vernier.service.config.settings import Settings, load
+from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.runner import Runner
+from vernier.service.coordinator.session import COLUMNS, Stage, start_session
+from vernier.service.files.changefiles import json_lines
+from vernier.storage.errors import CallerError
+from vernier.storage.state.manifest import LayerRef, Manifest
+from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import Updates
 
 _TOPIC = "replay"
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

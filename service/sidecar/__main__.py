@@ -1,4 +1,4 @@
-"""`python -m service.sidecar`: serve the committed answers of a state directory."""
+"""`python -m vernier.service.sidecar`: serve the committed answers of a state directory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import sys
 
 import uvicorn
 
-from service.config.settings import Loaded, load, masked
-from service.sidecar.app import build
-from service.sidecar.auth import Access
-from service.sidecar.departed import Unfinished
-from service.sidecar.health_probe import check_certificate
-from service.sidecar.options import Options
-from storage.errors import VernierError
+from vernier.service.config.settings import Loaded, load, masked
+from vernier.service.sidecar.app import build
+from vernier.service.sidecar.auth import Access
+from vernier.service.sidecar.departed import Unfinished
+from vernier.service.sidecar.health_probe import check_certificate
+from vernier.service.sidecar.options import Options
+from vernier.storage.errors import VernierError
 
 _FLAGS = {
     "--state": ("state.path", "state directory or URI, also one to come"),
@@ -61,7 +61,7 @@ class Server(uvicorn.Server):
 
 def parse(arguments: list[str] | None = None) -> Loaded:
     """The settings of a command line, of a file, and of the environment. Raises BadSettings."""
-    parser = argparse.ArgumentParser(prog="python -m service.sidecar", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m vernier.service.sidecar", description=__doc__)
     parser.add_argument("--config", metavar="FILE", help="the service's settings, YAML")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, as in the file")
     for flag, (key, about) in _FLAGS.items():

@@ -14,21 +14,21 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.sidecar import control, ingest, problems, rows, schemas, status
-from service.sidecar.changes import ChangeStreams
-from service.sidecar.context import Context
-from service.sidecar.departed import Departed
-from service.sidecar.follower import Follower
-from service.sidecar.guard import Guard
-from service.sidecar.ingest import Ingest
-from service.sidecar.lookups import PointLookups
-from service.sidecar.metrics import SidecarMetrics, release
-from service.sidecar.openapi import described
-from service.sidecar.options import Options
-from service.sidecar.queries import Queries
-from service.sidecar.replies import reply
-from service.views.answers import Answers
-from service.views.snapshot_reader import Reader
+from vernier.service.sidecar import control, ingest, problems, rows, schemas, status
+from vernier.service.sidecar.changes import ChangeStreams
+from vernier.service.sidecar.context import Context
+from vernier.service.sidecar.departed import Departed
+from vernier.service.sidecar.follower import Follower
+from vernier.service.sidecar.guard import Guard
+from vernier.service.sidecar.ingest import Ingest
+from vernier.service.sidecar.lookups import PointLookups
+from vernier.service.sidecar.metrics import SidecarMetrics, release
+from vernier.service.sidecar.openapi import described
+from vernier.service.sidecar.options import Options
+from vernier.service.sidecar.queries import Queries
+from vernier.service.sidecar.replies import reply
+from vernier.service.views.answers import Answers
+from vernier.service.views.snapshot_reader import Reader
 
 STATIC = Path(__file__).parent / "static"
 _ABOUT = """Standing queries' answers, exact at every nanosecond. *since* is inclusive, *until* exclusive; a frontier

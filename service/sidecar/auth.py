@@ -20,8 +20,8 @@ from typing import Literal
 
 from pydantic import SecretStr
 
-from service.config.sections import Http
-from storage.errors import CallerError
+from vernier.service.config.sections import Http
+from vernier.storage.errors import CallerError
 
 Scope = Literal["none", "read", "admin"]
 

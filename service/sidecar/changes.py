@@ -20,16 +20,16 @@ import numpy as np
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from operators.language.types.schema import RowType
-from service.sidecar.feed import Feed
-from service.sidecar.follower import Follower
-from service.sidecar.negotiate import MEDIA_TYPES, Format
-from service.sidecar.options import Options
-from service.views.answers import Answers, SizedCache
-from service.views.snapshot_reader import Snapshot
-from service.views.view import Compacted, Interval, ViewState
-from storage.errors import VernierError
-from storage.updates import CLOSED
+from vernier.operators.language.types.schema import RowType
+from vernier.service.sidecar.feed import Feed
+from vernier.service.sidecar.follower import Follower
+from vernier.service.sidecar.negotiate import MEDIA_TYPES, Format
+from vernier.service.sidecar.options import Options
+from vernier.service.views.answers import Answers, SizedCache
+from vernier.service.views.snapshot_reader import Snapshot
+from vernier.service.views.view import Compacted, Interval, ViewState
+from vernier.storage.errors import VernierError
+from vernier.storage.updates import CLOSED
 
 _INLINE_CHANGES = 50
 _encode = msgspec.json.encode

@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from service.codec.instants import parse_instant
-from service.sidecar.changes import ChangeStreams
-from service.sidecar.encoding import Budget
-from service.sidecar.follower import Follower
-from service.sidecar.options import Options
-from service.sidecar.problems import UnknownView
-from service.sidecar.queries import Queries
-from service.views.answers import Answers
-from service.views.deadline import Deadline
-from service.views.snapshot_reader import Snapshot
-from service.views.view import ViewState
-from storage.blob.location import Place
-from storage.errors import StorageError
-from storage.updates import CLOSED
+from vernier.service.codec.instants import parse_instant
+from vernier.service.sidecar.changes import ChangeStreams
+from vernier.service.sidecar.encoding import Budget
+from vernier.service.sidecar.follower import Follower
+from vernier.service.sidecar.options import Options
+from vernier.service.sidecar.problems import UnknownView
+from vernier.service.sidecar.queries import Queries
+from vernier.service.views.answers import Answers
+from vernier.service.views.deadline import Deadline
+from vernier.service.views.snapshot_reader import Snapshot
+from vernier.service.views.view import ViewState
+from vernier.storage.blob.location import Place
+from vernier.storage.errors import StorageError
+from vernier.storage.updates import CLOSED
 
 Result = TypeVar("Result")
 

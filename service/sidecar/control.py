@@ -14,12 +14,12 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.codec.instants import format_instant
-from service.sidecar import schemas
-from service.sidecar.context import Context
-from service.sidecar.replies import reply
-from service.status import intake as control
-from service.status.intake import Standing, Wanted, Wish
+from vernier.service.codec.instants import format_instant
+from vernier.service.sidecar import schemas
+from vernier.service.sidecar.context import Context
+from vernier.service.sidecar.replies import reply
+from vernier.service.status import intake as control
+from vernier.service.status.intake import Standing, Wanted, Wish
 
 _POLL_SECONDS = 0.1
 

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from service.views.answers import Page
-from service.views.deadline import Deadline
-from service.views.json_rows import DIFF, RowJson
-from storage.errors import CallerError
-from storage.updates import Ints
+from vernier.service.views.answers import Page
+from vernier.service.views.deadline import Deadline
+from vernier.service.views.json_rows import DIFF, RowJson
+from vernier.storage.errors import CallerError
+from vernier.storage.updates import Ints
 
 _STEP = 1_000
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from service.sidecar.follower import Follower
-from service.sidecar.problems import about_damage
-from service.views.view import Compacted, ViewState
-from storage.errors import Damaged
+from vernier.service.sidecar.follower import Follower
+from vernier.service.sidecar.problems import about_damage
+from vernier.service.views.view import Compacted, ViewState
+from vernier.storage.errors import Damaged
 
 _WOKEN_TOGETHER = 32
 _CHUNK_BYTES = 64 << 10

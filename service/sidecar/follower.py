@@ -8,9 +8,9 @@ import logging
 import threading
 import time
 
-from service.sidecar.problems import NoEpoch, Unreadable
-from service.views.snapshot_reader import Reader, Snapshot
-from storage.errors import Damaged
+from vernier.service.sidecar.problems import NoEpoch, Unreadable
+from vernier.service.views.snapshot_reader import Reader, Snapshot
+from vernier.storage.errors import Damaged
 
 _log = logging.getLogger("vernier.sidecar")
 

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.sidecar import auth as access
-from service.sidecar.auth import Access, includes, is_loopback
-from service.sidecar.problems import problem_response
+from vernier.service.sidecar import auth as access
+from vernier.service.sidecar.auth import Access, includes, is_loopback
+from vernier.service.sidecar.problems import problem_response
 
 GIVEN = "vernier.scope"
 """Where a request's ASGI scope has what its sender may do."""

@@ -1,5 +1,6 @@
-"""Probe: is the sidecar of these settings alive? `python -m service.sidecar.health_probe` for a container's health
-check.
+"""Probe: is the sidecar of these settings alive? For a container's health check.
+
+    python -m vernier.service.sidecar.health_probe
 
 It asks /healthz, which needs no token, on this machine. With TLS the certificate is not looked at: it is for the names
 that others use, and this is not one of them.
@@ -13,9 +14,9 @@ import ssl
 import sys
 from collections.abc import Sequence
 
-from service.config.sections import Http
-from service.config.settings import load
-from storage.errors import CallerError, VernierError
+from vernier.service.config.sections import Http
+from vernier.service.config.settings import load
+from vernier.storage.errors import CallerError, VernierError
 
 _SECONDS = 4.0
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -72,7 +73,7 @@ def check_certificate(settings: Http) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when the sidecar lives, else 1 with a line on stderr."""
-    parser = argparse.ArgumentParser(prog="python -m service.sidecar.health_probe", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m vernier.service.sidecar.health_probe", description=__doc__)
     parser.add_argument("--config", metavar="FILE")
     given = parser.parse_args(arguments)
     try:

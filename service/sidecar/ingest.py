@@ -11,19 +11,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from operators.errors import meant
-from operators.language.types.duration import nanoseconds
-from operators.language.types.schema import RowType
-from service.config.settings import Settings
-from service.ingest.watermarks import round_up_one
-from service.sidecar import statusschemas
-from service.sidecar.context import Context, find_view, frontier_list
-from service.sidecar.problems import Problem, UnknownSource
-from service.sidecar.replies import reply
-from service.sidecar.writes.delivery import Delivery
-from service.sidecar.writes.parse import READERS, BadBody, Submission, Target, read_body
-from service.sidecar.writes.read_tokens import Receipt, as_json
-from service.views.query import split_list
+from vernier.operators.errors import meant
+from vernier.operators.language.types.duration import nanoseconds
+from vernier.operators.language.types.schema import RowType
+from vernier.service.config.settings import Settings
+from vernier.service.ingest.watermarks import round_up_one
+from vernier.service.sidecar import statusschemas
+from vernier.service.sidecar.context import Context, find_view, frontier_list
+from vernier.service.sidecar.problems import Problem, UnknownSource
+from vernier.service.sidecar.replies import reply
+from vernier.service.sidecar.writes.delivery import Delivery
+from vernier.service.sidecar.writes.parse import READERS, BadBody, Submission, Target, read_body
+from vernier.service.sidecar.writes.read_tokens import Receipt, as_json
+from vernier.service.views.query import split_list
 
 _BOUNDS = 4_096
 """Receipts whose times are remembered between two questions."""

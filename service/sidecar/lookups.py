@@ -14,13 +14,13 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.sidecar.context import SMALL_ROWS, Context
-from service.sidecar.encoding import json_rows
-from service.views.answers import key_words
-from service.views.deadline import NEVER, Deadline
-from service.views.view import ViewState
-from storage.errors import CallerError
-from storage.updates import Ints
+from vernier.service.sidecar.context import SMALL_ROWS, Context
+from vernier.service.sidecar.encoding import json_rows
+from vernier.service.views.answers import key_words
+from vernier.service.views.deadline import NEVER, Deadline
+from vernier.service.views.view import ViewState
+from vernier.storage.errors import CallerError
+from vernier.storage.updates import Ints
 
 ROUTE = "/v1/views/{view}/rows/{key}"
 _PREFIX = b"/v1/views/"

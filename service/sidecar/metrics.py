@@ -16,12 +16,12 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from service.observability.metrics import CATALOGUE, Labels, Metric, Stats
-from service.observability.recent_latency import recent
-from service.sidecar.context import Context
-from service.status import intake, publisher, trouble
-from service.views.snapshot_reader import Snapshot
-from storage.updates import CLOSED, MIN_TIME
+from vernier.service.observability.metrics import CATALOGUE, Labels, Metric, Stats
+from vernier.service.observability.recent_latency import recent
+from vernier.service.sidecar.context import Context
+from vernier.service.status import intake, publisher, trouble
+from vernier.service.views.snapshot_reader import Snapshot
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 PREFIX = "vernier_"
 RECENT_QUANTILES = (0.5, 0.99)

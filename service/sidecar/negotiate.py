@@ -12,9 +12,9 @@ from typing import Literal
 import msgspec
 from starlette.responses import Response
 
-from service.sidecar.encoding import Budget, arrow_stream, csv_text, json_parts
-from service.sidecar.problems import Problem
-from service.views.answers import Page
+from vernier.service.sidecar.encoding import Budget, arrow_stream, csv_text, json_parts
+from vernier.service.sidecar.problems import Problem
+from vernier.service.views.answers import Page
 
 Format = Literal["json", "ndjson", "csv", "arrow", "sse"]
 

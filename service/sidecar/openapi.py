@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.sidecar import schemas
-from service.sidecar.guard import needed
+from vernier.service.sidecar import schemas
+from vernier.service.sidecar.guard import needed
 
 _BEARER = {"type": "http", "scheme": "bearer", "description": "A token of scope `read` or `admin`, where there are any"}
 

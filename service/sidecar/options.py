@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.config.settings import Settings
-from service.sidecar.auth import Access
-from storage.blob.location import Place
+from vernier.service.config.settings import Settings
+from vernier.service.sidecar.auth import Access
+from vernier.storage.blob.location import Place
 
 
 @dataclass(frozen=True, slots=True)

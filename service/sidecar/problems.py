@@ -11,13 +11,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from operators.errors import meant
-from service.sidecar.encoding import TooLarge
-from service.sidecar.writes.parse import BadSubmission, BodyTooLarge
-from service.views.deadline import TooSlow
-from service.views.view import Compacted, NotYetFinal
-from storage.blob.segment import damaged_file
-from storage.errors import CallerError, Damaged, StorageError, VernierError
+from vernier.operators.errors import meant
+from vernier.service.sidecar.encoding import TooLarge
+from vernier.service.sidecar.writes.parse import BadSubmission, BodyTooLarge
+from vernier.service.views.deadline import TooSlow
+from vernier.service.views.view import Compacted, NotYetFinal
+from vernier.storage.blob.segment import damaged_file
+from vernier.storage.errors import CallerError, Damaged, StorageError, VernierError
 
 MEDIA_TYPE = "application/problem+json"
 

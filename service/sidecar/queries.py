@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from service.views.deadline import NEVER, Deadline, TooSlow
+from vernier.service.views.deadline import NEVER, Deadline, TooSlow
 
 Result = TypeVar("Result")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from service.codec.instants import format_instant
-from service.sidecar.options import Options
-from service.sidecar.problems import about_damage
-from service.status.intake import Standing
-from service.status.trouble import Trouble
-from service.views.snapshot_reader import Snapshot
-from storage.blob.segment import damaged_file
-from storage.errors import Damaged
-from storage.updates import CLOSED, MIN_TIME
+from vernier.service.codec.instants import format_instant
+from vernier.service.sidecar.options import Options
+from vernier.service.sidecar.problems import about_damage
+from vernier.service.status.intake import Standing
+from vernier.service.status.trouble import Trouble
+from vernier.service.views.snapshot_reader import Snapshot
+from vernier.storage.blob.segment import damaged_file
+from vernier.storage.errors import Damaged
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 FULL_BYTES = 1 << 20
 """Free bytes below which a disk counts as full: an epoch writes a segment and a manifest."""

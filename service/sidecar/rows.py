@@ -9,18 +9,18 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.codec.instants import parse_instant
-from service.sidecar import schemas
-from service.sidecar.changes import EventResponse
-from service.sidecar.context import Context, find_view
-from service.sidecar.encoding import Budget, json_rows
-from service.sidecar.lookups import ROUTE, key_body, split_key
-from service.sidecar.negotiate import choose, page_body, page_response
-from service.sidecar.problems import Problem
-from service.views.answers import key_parts, key_words
-from service.views.deadline import Deadline
-from service.views.query import BadCursor, Cursor, RowQuery, split_list
-from service.views.view import Compacted
+from vernier.service.codec.instants import parse_instant
+from vernier.service.sidecar import schemas
+from vernier.service.sidecar.changes import EventResponse
+from vernier.service.sidecar.context import Context, find_view
+from vernier.service.sidecar.encoding import Budget, json_rows
+from vernier.service.sidecar.lookups import ROUTE, key_body, split_key
+from vernier.service.sidecar.negotiate import choose, page_body, page_response
+from vernier.service.sidecar.problems import Problem
+from vernier.service.views.answers import key_parts, key_words
+from vernier.service.views.deadline import Deadline
+from vernier.service.views.query import BadCursor, Cursor, RowQuery, split_list
+from vernier.service.views.view import Compacted
 
 _JSON = "application/json"
 _NO_STORE = {"cache-control": "no-store"}

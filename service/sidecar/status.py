@@ -12,23 +12,23 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from service.codec.instants import format_instant
-from service.config.redaction import masked
-from service.ingest.rejects import Reason
-from service.observability.metrics import LATENCY_BOUNDS, Histogram, quantiles
-from service.observability.recent_latency import recent
-from service.sidecar import schemas, statusschemas
-from service.sidecar.context import Context, frontier_list
-from service.sidecar.guard import GIVEN
-from service.sidecar.problems import Problem, about_damage, problem_response
-from service.sidecar.readiness import laggards
-from service.sidecar.replies import reply
-from service.status import intake, trouble
-from service.status import publisher as told
-from service.views.snapshot_reader import EpochNote, Snapshot
-from service.views.view import ViewState
-from storage.errors import Damaged
-from storage.state.manifest import LayerRef
+from vernier.service.codec.instants import format_instant
+from vernier.service.config.redaction import masked
+from vernier.service.ingest.rejects import Reason
+from vernier.service.observability.metrics import LATENCY_BOUNDS, Histogram, quantiles
+from vernier.service.observability.recent_latency import recent
+from vernier.service.sidecar import schemas, statusschemas
+from vernier.service.sidecar.context import Context, frontier_list
+from vernier.service.sidecar.guard import GIVEN
+from vernier.service.sidecar.problems import Problem, about_damage, problem_response
+from vernier.service.sidecar.readiness import laggards
+from vernier.service.sidecar.replies import reply
+from vernier.service.status import intake, trouble
+from vernier.service.status import publisher as told
+from vernier.service.views.snapshot_reader import EpochNote, Snapshot
+from vernier.service.views.view import ViewState
+from vernier.storage.errors import Damaged
+from vernier.storage.state.manifest import LayerRef
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 

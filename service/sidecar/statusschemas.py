@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.sidecar.schemas import Frontier, Responses, Time, answer, problems
+from vernier.service.sidecar.schemas import Frontier, Responses, Time, answer, problems
 
 _NUMBERS = "By label, and the value"
 

@@ -1,4 +1,4 @@
-"""`python -m service.sinks`: publish the views of a state directory until SIGTERM or SIGINT (see supervisor.py)."""
+"""`python -m vernier.service.sinks`: publish the views of a state directory until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
-from service.config.settings import load
-from service.errors import PublisherFenced
-from service.observability import logs
-from service.sinks.publisher import Publisher
-from service.status.publisher import FENCED
-from storage.errors import VernierError
-from storage.state.state import StateDirectory
+from vernier.service.config.settings import load
+from vernier.service.errors import PublisherFenced
+from vernier.service.observability import logs
+from vernier.service.sinks.publisher import Publisher
+from vernier.service.status.publisher import FENCED
+from vernier.storage.errors import VernierError
+from vernier.storage.state.state import StateDirectory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Publish until told to stop. Returns the exit status, with one line on stderr when it is not 0."""
-    parser = argparse.ArgumentParser(prog="python -m service.sinks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m vernier.service.sinks", description=__doc__)
     parser.add_argument("--config", metavar="FILE")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     given = parser.parse_args(arguments)

@@ -18,20 +18,20 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from service.kafka.reading import CommittedReader
-from service.sinks import position
-from service.sinks.history import Step, ViewType
-from service.sinks.outgoing import NotOneRow, changes_by_key, objects, rows_as_arrays
-from service.sinks.position import Position
-from service.views.view import changes_between, sum_until
-from storage.blob.segment import Segment
-from storage.errors import CallerError, EpochGone, StorageError
-from storage.state.manifest import Manifest
-from storage.state.reshard import open_layer
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import Heap
-from storage.trace.batch import Layer
-from storage.updates import MIN_TIME, Updates
+from vernier.service.kafka.reading import CommittedReader
+from vernier.service.sinks import position
+from vernier.service.sinks.history import Step, ViewType
+from vernier.service.sinks.outgoing import NotOneRow, changes_by_key, objects, rows_as_arrays
+from vernier.service.sinks.position import Position
+from vernier.service.views.view import changes_between, sum_until
+from vernier.storage.blob.segment import Segment
+from vernier.storage.errors import CallerError, EpochGone, StorageError
+from vernier.storage.state.manifest import Manifest
+from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import MIN_TIME, Updates
 
 Kind = Literal["missing", "doubled", "wrong"]
 KINDS: tuple[Kind, ...] = ("missing", "doubled", "wrong")

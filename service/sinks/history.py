@@ -18,18 +18,18 @@ import msgspec
 import numpy as np
 import xxhash
 
-from operators.language.types.schema import RowType
-from service.ingest.future_times import discarded
-from service.views.head import Newest
-from service.views.view import ViewState, by_time, changes_between, sum_until
-from storage.blob.segment import Segment
-from storage.errors import EpochGone, StorageError
-from storage.state.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
-from storage.state.reshard import open_layer
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import Heap
-from storage.trace.batch import Layer
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.future_times import discarded
+from vernier.service.views.head import Newest
+from vernier.service.views.view import ViewState, by_time, changes_between, sum_until
+from vernier.storage.blob.segment import Segment
+from vernier.storage.errors import EpochGone, StorageError
+from vernier.storage.state.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
+from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import MIN_TIME, Updates
 
 MOST_PARTS = 10_000
 """Epochs that are kept in memory (their layers are mapped) for sinks that are behind."""

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kafka.partitioner.default import murmur2
 
-from operators.language.types.schema import RowType
-from service.codec.arrowjson import joined, json_texts
-from service.sinks.history import Step
-from storage.errors import CallerError
-from storage.kernels.hashing import key_rows, partition_rows
-from storage.updates import CLOSED, Ints
+from vernier.operators.language.types.schema import RowType
+from vernier.service.codec.arrowjson import joined, json_texts
+from vernier.service.sinks.history import Step
+from vernier.storage.errors import CallerError
+from vernier.storage.kernels.hashing import key_rows, partition_rows
+from vernier.storage.updates import CLOSED, Ints
 
 Kind = Literal["updates", "progress", "snapshot"]
 MESSAGE_BYTES = 256 << 10

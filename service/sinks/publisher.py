@@ -1,4 +1,6 @@
-"""The publisher process: the changes of views to their output topics, each exactly once. `python -m service.sinks`
+"""The publisher process: the changes of views to their output topics, each exactly once.
+
+    python -m vernier.service.sinks
 
 It reads committed epochs alone, as the sidecar does, so no commit ever waits for it. What it has found goes out in one
 Kafka transaction, whose last message is where it has come to (position.py). A start, and every transaction that was not
@@ -18,19 +20,19 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from service.config.sections import Sink
-from service.config.settings import Settings
-from service.errors import PublisherFenced
-from service.kafka.clients import Producer
-from service.kafka.embedded_broker import create_topics
-from service.kafka.transactions import Fenced, Transactions
-from service.sinks import position
-from service.sinks.history import History
-from service.sinks.outgoing import Message, NotOneRow, Outgoing
-from service.sinks.position import Position, Positions
-from service.status import publisher
-from storage.errors import StorageError, VernierError
-from storage.state.state import StateDirectory
+from vernier.service.config.sections import Sink
+from vernier.service.config.settings import Settings
+from vernier.service.errors import PublisherFenced
+from vernier.service.kafka.clients import Producer
+from vernier.service.kafka.embedded_broker import create_topics
+from vernier.service.kafka.transactions import Fenced, Transactions
+from vernier.service.sinks import position
+from vernier.service.sinks.history import History
+from vernier.service.sinks.outgoing import Message, NotOneRow, Outgoing
+from vernier.service.sinks.position import Position, Positions
+from vernier.service.status import publisher
+from vernier.storage.errors import StorageError, VernierError
+from vernier.storage.state.state import StateDirectory
 
 MOST = 50_000
 """About how many changes of a view one transaction has."""

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from service.status.json_file import Word
-from storage.blob.blob import Blob
+from vernier.service.status.json_file import Word
+from vernier.storage.blob.blob import Blob
 
 WISH, STANDING = "wish.json", "standing.json"
 

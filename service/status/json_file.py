@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from storage.blob.blob import Blob
-from storage.errors import StorageError
+from vernier.storage.blob.blob import Blob
+from vernier.storage.errors import StorageError
 
 T = TypeVar("T", bound=msgspec.Struct)
 

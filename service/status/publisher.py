@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from service.status.json_file import Word
-from storage.blob.blob import Blob
+from vernier.service.status.json_file import Word
+from vernier.storage.blob.blob import Blob
 
 FILE = "sinks.json"
 FENCED = 4

@@ -11,9 +11,9 @@ import logging
 
 import msgspec
 
-from service.status.json_file import Word
-from storage.blob.blob import Blob
-from storage.errors import StorageError
+from vernier.service.status.json_file import Word
+from vernier.storage.blob.blob import Blob
+from vernier.storage.errors import StorageError
 
 FILE = "trouble.json"
 STOPPED = 3

@@ -1,5 +1,5 @@
 """Make the archives of class data that the service's JVMs start from (see service/toolchain/jvm.py). `python -m
-service.supervision.class_archives`
+vernier.service.supervision.class_archives`
 
 A small service runs once, in a folder of its own: a broker, Spark, a few epochs. Its JVMs write the classes that they
 have loaded into archives as they end. That takes a minute of one core, and 200 MB of disk, and halves what the JVMs of
@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from service.errors import SparkFailed
-from service.toolchain.jvm import RECORD, Kind, archive, class_path, recorded
-from storage.errors import VernierError
+from vernier.service.errors import SparkFailed
+from vernier.service.toolchain.jvm import RECORD, Kind, archive, class_path, recorded
+from vernier.storage.errors import VernierError
 
 KINDS: tuple[Kind, ...] = ("spark", "kafka")
 EPOCHS = 3
@@ -69,10 +69,10 @@ def make(say: Callable[[str], None] = lambda line: None) -> None:
 
 def _run(folder: Path) -> None:
     """Some epochs of a service in a folder, which its heartbeat makes; its JVMs have ended when this returns."""
-    from service.kafka.embedded_broker import EmbeddedBroker
-    from service.supervision.parent_watch import command
-    from storage.blob.location import Place
-    from storage.state.state import FOLDERS, StateDirectory
+    from vernier.service.kafka.embedded_broker import EmbeddedBroker
+    from vernier.service.supervision.parent_watch import command
+    from vernier.storage.blob.location import Place
+    from vernier.storage.state.state import FOLDERS, StateDirectory
 
     program, log, place = folder / "archives.py", folder / "driver.log", Place(str(folder / "state"))
     program.write_text(_PROGRAM, encoding="utf-8")
@@ -90,7 +90,10 @@ def _run(folder: Path) -> None:
         given = [word for key, value in words.items() for word in ("--set", f"{key}={value}")]
         with open(log, "wb") as output:
             driver = subprocess.Popen(
-                command("service.coordinator.driver", given), stdin=subprocess.PIPE, stdout=output, stderr=output
+                command("vernier.service.coordinator.driver", given),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
             )
         try:
             while head.head() < EPOCHS:
@@ -115,7 +118,7 @@ def _last(log: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make what is missing; returns the exit status, 1 with one line on stderr when that cannot be."""
-    parser = argparse.ArgumentParser(prog="python -m service.supervision.class_archives", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m vernier.service.supervision.class_archives", description=__doc__)
     parser.add_argument("--nice", action="store_true", help="leave the processors to whatever else wants them")
     if parser.parse_args(arguments).nice:
         os.nice(19)

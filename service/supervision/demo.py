@@ -1,4 +1,4 @@
-"""The live demonstration: `make run`, or `python -m service.supervision.demo [--set KEY=VALUE]… [--rate N]`.
+"""The live demonstration: `make run`, or `python -m vernier.service.supervision.demo [--set KEY=VALUE]… [--rate N]`.
 
 An embedded broker, the Spark query, the sidecar and a producer that keeps a random graph in motion. State, topic and
 logs stay in `.run/demo`, and the next run goes on from them.
@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.config.settings import load
-from service.supervision import class_archives
-from service.supervision.supervisor import Child, Supervisor, up
-from storage.errors import VernierError
+from vernier.service.config.settings import load
+from vernier.service.supervision import class_archives
+from vernier.service.supervision.supervisor import Child, Supervisor, up
+from vernier.storage.errors import VernierError
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = "configs/demo.yaml"
@@ -25,7 +25,7 @@ CONFIG = "configs/demo.yaml"
 def _producer(rate: float, supervisor: Supervisor) -> Child:
     arguments = [*supervisor.passed_on(), "--rate", f"{rate:g}"]
     log = supervisor.settings.log_directory / "producer.log"
-    return Child("producer", "service.supervision.demo_producer", arguments, log, lambda: True, stop_seconds=10)
+    return Child("producer", "vernier.service.supervision.demo_producer", arguments, log, lambda: True, stop_seconds=10)
 
 
 def _welcome(supervisor: Supervisor, seconds: float) -> None:
@@ -49,14 +49,16 @@ def _quicker_next_time(supervisor: Supervisor) -> Child | None:
     if not class_archives.missing():
         return None
     log = supervisor.settings.log_directory / "archives.log"
-    child = Child("archives", "service.supervision.class_archives", ["--nice"], log, lambda: True, stop_seconds=20)
+    child = Child(
+        "archives", "vernier.service.supervision.class_archives", ["--nice"], log, lambda: True, stop_seconds=20
+    )
     child.start()
     return child
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demonstration until Ctrl-C. Returns the exit status, 1 with one line on stderr when it cannot run."""
-    parser = argparse.ArgumentParser(prog="python -m service.supervision.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m vernier.service.supervision.demo", description=__doc__)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in configs/")
     parser.add_argument("--rate", type=float, default=1_000, help="changes a second")
     given = parser.parse_args(arguments)

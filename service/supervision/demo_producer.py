@@ -1,5 +1,5 @@
 """The demonstration's producer: a random graph in motion, in the native format. `python -m
-service.supervision.demo_producer`.
+vernier.service.supervision.demo_producer`.
 
 Change i inserts edge i and removes edge i - `edges`, both at the change's own nanosecond, so the graph keeps its size.
 Edge i is a hash of (seed, i), so the graph is a function of the seed and of how many changes there were. Sources
@@ -24,9 +24,9 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from service.config.settings import Settings, load
-from service.kafka.embedded_broker import create_topics
-from storage.errors import VernierError
+from vernier.service.config.settings import Settings, load
+from vernier.service.kafka.embedded_broker import create_topics
+from vernier.storage.errors import VernierError
 
 BATCH_SECONDS = 0.02
 ROOTS = (0, 1, 2)
@@ -166,7 +166,7 @@ def _native(message: dict[str, Any]) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Produce until SIGTERM or SIGINT. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m service.supervision.demo_producer", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m vernier.service.supervision.demo_producer", description=__doc__)
     parser.add_argument("--config", metavar="FILE")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--topic", default="graph")

@@ -1,5 +1,6 @@
-"""Leash: a process of ours that does not outlive the one that started it. `python -m service.supervision.parent_watch
-MODULE ARGS…`
+"""Parent watch: runs a module in a process that does not outlive the one that started it.
+
+    python -m vernier.service.supervision.parent_watch MODULE ARGS…
 
 Its standard input is a pipe from the parent, which the kernel closes however the parent dies, also by kill -9. Then the
 module is asked to stop as by SIGTERM, and ended if it does not.
@@ -32,7 +33,7 @@ def _watch() -> None:
 
 def command(module: str, arguments: Sequence[str]) -> list[str]:
     """The command line that runs a module on a leash; start it with a pipe as standard input."""
-    return [sys.executable, "-m", "service.supervision.parent_watch", module, *arguments]
+    return [sys.executable, "-m", "vernier.service.supervision.parent_watch", module, *arguments]
 
 
 def main() -> None:

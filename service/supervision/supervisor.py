@@ -25,20 +25,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from service.config.settings import Loaded, Settings
-from service.errors import NoRoom, ProcessFailed, TakenPort
-from service.files.scratch import Scratch
-from service.kafka.embedded_broker import BrokerError, EmbeddedBroker
-from service.sidecar.auth import Access
-from service.sidecar.health_probe import address, alive, check_certificate
-from service.status import intake
-from service.status.publisher import FENCED, forget
-from service.status.trouble import STOPPED
-from service.supervision.parent_watch import UMASK, command
-from service.toolchain.first_use import have_jars, have_kernels
-from service.toolchain.jars import kafka_jars, spark_jars
-from service.toolchain.java import find_java
-from storage.state.state import FOLDERS, StateDirectory
+from vernier.service.config.settings import Loaded, Settings
+from vernier.service.errors import NoRoom, ProcessFailed, TakenPort
+from vernier.service.files.scratch import Scratch
+from vernier.service.kafka.embedded_broker import BrokerError, EmbeddedBroker
+from vernier.service.sidecar.auth import Access
+from vernier.service.sidecar.health_probe import address, alive, check_certificate
+from vernier.service.status import intake
+from vernier.service.status.publisher import FENCED, forget
+from vernier.service.status.trouble import STOPPED
+from vernier.service.supervision.parent_watch import UMASK, command
+from vernier.service.toolchain.first_use import have_jars, have_kernels
+from vernier.service.toolchain.jars import kafka_jars, spark_jars
+from vernier.service.toolchain.java import find_java
+from vernier.storage.state.state import FOLDERS, StateDirectory
 
 LEAST_FREE_BYTES = 256 << 20
 LARGEST_LOG = 32 << 20
@@ -296,7 +296,7 @@ class Supervisor:
         self.children = [
             Child(
                 "driver",
-                "service.coordinator.driver",
+                "vernier.service.coordinator.driver",
                 self.passed_on(),
                 logs / "driver.log",
                 # The first commit of this driver: it has read, computed and written. One that is to make none says so.
@@ -305,7 +305,7 @@ class Supervisor:
             ),
             Child(
                 "sidecar",
-                "service.sidecar",
+                "vernier.service.sidecar",
                 self.passed_on(),
                 logs / "sidecar.log",
                 lambda: alive(settings.http),
@@ -322,7 +322,7 @@ class Supervisor:
 
     def _check_program(self) -> None:
         """Whether there is a program in the file. It takes the engine, so what starts by itself starts meanwhile."""
-        from operators.language.collection.app import load_program
+        from vernier.operators.language.collection.app import load_program
 
         assert self.settings.program is not None
         load_program(self.settings.program)
@@ -345,7 +345,7 @@ class Supervisor:
         """Who publishes the views. It waits for the first epoch and for the brokers by itself."""
         return Child(
             "publisher",
-            "service.sinks",
+            "vernier.service.sinks",
             self.passed_on(),
             logs / "publisher.log",
             lambda: True,

@@ -10,9 +10,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from service.toolchain import jars, setup
-from service.toolchain.home import cache_folder, checkout
-from storage.errors import CallerError
+from vernier.service.toolchain import jars, setup
+from vernier.service.toolchain.home import cache_folder, checkout
+from vernier.storage.errors import CallerError
 
 
 class KernelsFailed(CallerError):
@@ -27,7 +27,7 @@ def have_kernels(say: Callable[[str], None]) -> None:
     if checkout() is not None or setup.compiled():
         return
     say(f"kernels: compiling into {cache_folder()}, once; a minute or two")
-    command = [sys.executable, "-m", "service.toolchain.setup", "kernels"]
+    command = [sys.executable, "-m", "vernier.service.toolchain.setup", "kernels"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         last = ""
         assert process.stdout is not None

@@ -1,7 +1,7 @@
 """Set-up: `.venv`, `.jars` and compiled kernels, with as much as possible at the same time. `make setup` runs this.
 
-    python -m service.toolchain.install check run|dev      is everything there? Says why not, in one line
-    python -m service.toolchain.install run|dev            bring there what is missing
+    python -m vernier.service.toolchain.install check run|dev      is everything there? Says why not, in one line
+    python -m vernier.service.toolchain.install run|dev            bring there what is missing
 
 `run` is what the service needs, `dev` adds the tools of developers. uv fetches the wheels while it builds PySpark in an
 environment beside. The kernels are compiled as soon as the wheels are there, and the jars are fetched as soon as
@@ -24,8 +24,8 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from zlib import crc32
 
-from service.toolchain.java import JavaMissing, java_home
-from service.toolchain.packages import MAKE, PYTHON, ROOT, VENV, Commands, Installer, SetupError, Stopped, locks
+from vernier.service.toolchain.java import JavaMissing, java_home
+from vernier.service.toolchain.packages import MAKE, PYTHON, ROOT, VENV, Commands, Installer, SetupError, Stopped, locks
 
 GROUPS = ("run", "dev")
 LEAST_FREE_MB, FRESH_FREE_MB = 1000, 4000
@@ -57,7 +57,7 @@ def made(group: str) -> bool:
 
 def missing(group: str) -> str:
     """What lacks, in a few words; empty when all is there. Runs inside `.venv`; about 0.2 s."""
-    from service.toolchain import jars, setup
+    from vernier.service.toolchain import jars, setup
 
     if _UNFINISHED.exists():
         return "an install was interrupted"
@@ -79,7 +79,7 @@ def missing(group: str) -> str:
 
 def broken(group: str) -> str:
     """What is wrong with the packages of the environment that this runs in; empty when they are whole."""
-    from service.toolchain import setup
+    from vernier.service.toolchain import setup
 
     try:
         problems = [problem for lock in locks(group) for problem in setup.missing_packages(lock)]
@@ -199,7 +199,7 @@ class Setup:
         """Make `.venv` unless it is one that can be kept; returns whether packages are to be installed into it."""
         free = shutil.disk_usage(ROOT).free >> 20
         works = PYTHON.exists() and _succeeds([PYTHON, "-I", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"])
-        said = _asked([PYTHON, "-m", "service.toolchain.install", "broken", self._group]) if works else ""
+        said = _asked([PYTHON, "-m", "vernier.service.toolchain.install", "broken", self._group]) if works else ""
         if works and not said and not _UNFINISHED.exists() and made(self._group):
             return False
         if free < LEAST_FREE_MB:
@@ -245,7 +245,7 @@ class Setup:
             self._after(wheels)
             self._packages.source()
             self._packages.project()
-            if said := _asked([PYTHON, "-m", "service.toolchain.install", "broken", self._group]):
+            if said := _asked([PYTHON, "-m", "vernier.service.toolchain.install", "broken", self._group]):
                 raise SetupError(problem=f".venv stays broken: {said}; see .make/uv.log")
             stamp(self._group).write_text(wanted(self._group) + "\n", encoding="utf-8")
             _UNFINISHED.unlink()
@@ -259,12 +259,12 @@ class Setup:
     def _jars(self, spark: Future[None]) -> None:
         self._after(spark)
         self._board.tell("jars", "fetching")
-        self._ours("jars", "service.toolchain.jars")
+        self._ours("jars", "vernier.service.toolchain.jars")
 
     def _kernels(self, wheels: Future[None]) -> None:
         self._after(wheels)
         self._board.tell("kernels", "compiling")
-        self._ours("kernels", "service.toolchain.setup", "kernels")
+        self._ours("kernels", "vernier.service.toolchain.setup", "kernels")
 
     def _classes(self, jars: Future[None], kernels: Future[None]) -> None:
         """`make run` has them made once it runs; tests, which start Spark many times, want them before."""
@@ -272,7 +272,7 @@ class Setup:
         self._after(kernels)
         self._board.tell("classes", "running a small service")
         try:
-            self._ours("classes", "service.supervision.class_archives")
+            self._ours("classes", "vernier.service.supervision.class_archives")
         except SetupError as error:  # everything works without them
             self._board.say(f"no archives of class data, so Spark starts slower: {error}")
             self._board.done("classes")
@@ -326,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     group = words[-1] if words else ""
     if group not in GROUPS or words[:-1] not in ([], ["check"], ["broken"]):
-        print("usage: python -m service.toolchain.install [check] run|dev", file=sys.stderr)
+        print("usage: python -m vernier.service.toolchain.install [check] run|dev", file=sys.stderr)
         return 2
     if words[0] in ("check", "broken"):
         said = missing(group) if words[0] == "check" else broken(group)

@@ -5,9 +5,9 @@ is written down. `jars.lock` beside this file names every archive and its sha256
 at set-up and nothing else can be installed. A set is put together in a folder of its own, checked and
 moved into place in one step: a fetch that dies leaves nothing that looks whole.
 
-    python -m service.toolchain.jars            fetch what is missing
-    python -m service.toolchain.jars lock       resolve again and rewrite jars.lock
-    python -m service.toolchain.jars path       print the folder
+    python -m vernier.service.toolchain.jars            fetch what is missing
+    python -m vernier.service.toolchain.jars lock       resolve again and rewrite jars.lock
+    python -m vernier.service.toolchain.jars path       print the folder
 """
 
 import errno
@@ -29,9 +29,9 @@ from typing import Literal
 from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
-from service.toolchain.home import cache_folder, checkout
-from service.toolchain.java import JavaMissing, find_java
-from storage.errors import CallerError
+from vernier.service.toolchain.home import cache_folder, checkout
+from vernier.service.toolchain.java import JavaMissing, find_java
+from vernier.storage.errors import CallerError
 
 Set = Literal["spark", "kafka"]
 SETS: tuple[Set, ...] = ("spark", "kafka")
@@ -120,7 +120,8 @@ def _ready(which: Set) -> list[Path]:
     home = jars_dir()
     if not _whole(home / which, locked(which)):
         raise JarsError(
-            problem=f"the {which} jars are not in {home}; run `make setup` or `python -m service.toolchain.jars`"
+            problem=f"the {which} jars are not in {home}; "
+            "run `make setup` or `python -m vernier.service.toolchain.jars`"
         )
     return [home / which / jar.name for jar in locked(which)]
 
@@ -318,7 +319,7 @@ def lock(say: Callable[[str], None] = lambda line: None) -> None:
     """Resolve ROOTS afresh with their dependencies and rewrite jars.lock. Takes about a minute; needs network."""
     home = jars_dir()
     text = [
-        "# every archive that set-up fetches; written by `python -m service.toolchain.jars lock`,",
+        "# every archive that set-up fetches; written by `python -m vernier.service.toolchain.jars lock`,",
         "# read by service/toolchain/jars.py",
     ]
     with _one_line_errors(home):
@@ -401,7 +402,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line above; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words not in ([], ["fetch"], ["lock"], ["path"]):
-        print("usage: python -m service.toolchain.jars [fetch|lock|path]", file=sys.stderr)
+        print("usage: python -m vernier.service.toolchain.jars [fetch|lock|path]", file=sys.stderr)
         return 2
     if words == ["path"]:
         print(jars_dir())

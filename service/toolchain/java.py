@@ -2,7 +2,7 @@
 
 Set-up runs this with the system's Python before anything is installed, so it needs the standard library only.
 
-    python -m service.toolchain.java            print the runtime's home
+    python -m vernier.service.toolchain.java            print the runtime's home
 """
 
 import glob
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from storage.errors import CallerError
+from vernier.storage.errors import CallerError
 
 MINIMUM = 17
 HOMES = (

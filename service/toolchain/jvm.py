@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Literal
 from zlib import crc32
 
-from service.config.settings import Settings, load
-from service.errors import SparkFailed
-from service.toolchain.home import cache_folder
-from service.toolchain.jars import kafka_jars, spark_jars
-from service.toolchain.java import find_java, java_home
-from storage.errors import VernierError
+from vernier.service.config.settings import Settings, load
+from vernier.service.errors import SparkFailed
+from vernier.service.toolchain.home import cache_folder
+from vernier.service.toolchain.jars import kafka_jars, spark_jars
+from vernier.service.toolchain.java import find_java, java_home
+from vernier.storage.errors import VernierError
 
 Kind = Literal["spark", "kafka"]
 RECORD = "VERNIER_RECORD_CLASSES"

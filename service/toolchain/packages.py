@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from storage.errors import CallerError
+from vernier.storage.errors import CallerError
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKE = ROOT / ".make"

@@ -1,7 +1,7 @@
 """The parts of `make setup` that need the project's own packages.
 
-python -m service.toolchain.setup check                is every locked package installed and whole?
-python -m service.toolchain.setup kernels [--force]    compile the numba kernels ahead of the first use
+python -m vernier.service.toolchain.setup check                is every locked package installed and whole?
+python -m vernier.service.toolchain.setup kernels [--force]    compile the numba kernels ahead of the first use
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.toolchain.home import cache_folder
+from vernier.service.toolchain.home import cache_folder
 
 if TYPE_CHECKING:
     from packaging.markers import Marker
@@ -106,7 +106,7 @@ def kernels(*, force: bool = False, say: Callable[[str], None] = lambda line: No
             for cached in [*(ROOT / folder).rglob("*.nbi"), *(ROOT / folder).rglob("*.nbc")]:
                 cached.unlink(missing_ok=True)
     started = time.monotonic()
-    importlib.import_module("service.cluster.precompile").prepare(lambda what: say(f"kernels: {what}"))
+    importlib.import_module("vernier.service.cluster.precompile").prepare(lambda what: say(f"kernels: {what}"))
     STAMP.parent.mkdir(parents=True, exist_ok=True)
     STAMP.write_text(now, encoding="utf-8")
     return time.monotonic() - started
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if seconds:
             print(f"kernels: compiled in {seconds:.0f} s", flush=True)
         return 0
-    print("usage: python -m service.toolchain.setup check | kernels [--force]", file=sys.stderr)
+    print("usage: python -m vernier.service.toolchain.setup check | kernels [--force]", file=sys.stderr)
     return 2
 
 

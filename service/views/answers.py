@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from operators.errors import BadValue
-from service.views.deadline import NEVER, Deadline
-from service.views.json_rows import RowJson, encode_value
-from service.views.multiset import RowSet
-from service.views.query import Cursor, RowQuery, find_column
-from service.views.view import ViewState
-from storage.errors import CallerError
-from storage.updates import Ints
+from vernier.operators.errors import BadValue
+from vernier.service.views.deadline import NEVER, Deadline
+from vernier.service.views.json_rows import RowJson, encode_value
+from vernier.service.views.multiset import RowSet
+from vernier.service.views.query import Cursor, RowQuery, find_column
+from vernier.service.views.view import ViewState
+from vernier.storage.errors import CallerError
+from vernier.storage.updates import Ints
 
 _CHECKED = 256
 """Keys between two looks at the clock."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from storage.errors import CallerError
+from vernier.storage.errors import CallerError
 
 
 class TooSlow(CallerError):

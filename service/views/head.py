@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from storage.state.manifest import NO_EPOCH
-from storage.state.state import StateDirectory
+from vernier.storage.state.manifest import NO_EPOCH
+from vernier.storage.state.state import StateDirectory
 
 _LISTED_EVERY_NS = 1_000_000_000
 

@@ -17,19 +17,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.errors import BadValue
-from operators.language.types.decimals import Decimal
-from operators.language.types.parts import Composed, Slot
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
-from operators.language.types.schema import Field, RowType
-from operators.language.types.structs import Struct
-from operators.language.types.texts import Binary, List
-from service.codec.instants import parse_day, parse_instant
-from service.ingest.formats.composed import double, is_number, judge_value
-from service.ingest.formats.judge import load
-from service.ingest.rejects import Refusal, shown
-from storage.strings.string_heap import Heap
-from storage.updates import Ints
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.parts import Composed, Slot
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import Binary, List
+from vernier.service.codec.instants import parse_day, parse_instant
+from vernier.service.ingest.formats.composed import double, is_number, judge_value
+from vernier.service.ingest.formats.judge import load
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import Ints
 
 DIFF = "_diff"
 _INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)

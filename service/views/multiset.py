@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import DiffOverflow
-from storage.updates import Ints, consolidate_rows
+from vernier.storage.errors import DiffOverflow
+from vernier.storage.updates import Ints, consolidate_rows
 
 _SIGN = np.int64(-(2**63))
 _SMALL_RUN = 4096

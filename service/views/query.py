@@ -20,13 +20,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from operators.language.types.schema import Field, RowType
-from service.views.deadline import NEVER, Deadline
-from service.views.json_rows import encode_value
-from service.views.multiset import Run, order_keys
-from storage.errors import CallerError
-from storage.strings.string_heap import Heap
-from storage.updates import Ints
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.service.views.deadline import NEVER, Deadline
+from vernier.service.views.json_rows import encode_value
+from vernier.service.views.multiset import Run, order_keys
+from vernier.storage.errors import CallerError
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import Ints
 
 Operator = Literal["eq", "ne", "lt", "le", "gt", "ge", "in", "null", "notnull"]
 OPERATORS: tuple[str, ...] = ("eq", "ne", "lt", "le", "gt", "ge", "in", "null", "notnull")

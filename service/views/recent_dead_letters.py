@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from service.ingest.rejects import REPLAY_HEADER
+from vernier.service.ingest.rejects import REPLAY_HEADER
 
 MOST = 1000
 _MOST_BYTES = 16 << 20

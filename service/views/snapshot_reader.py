@@ -22,21 +22,21 @@ from pathlib import Path
 
 import numpy as np
 
-from operators.language.types.schema import RowType
-from service.observability.metrics import Stats
-from service.observability.recent_latency import LATENCY, WINDOW_NS, Mark, followed
-from service.views.head import Newest
-from service.views.recent_dead_letters import RecentLetters
-from service.views.view import Interval, ViewState, by_time, changes_between
-from storage.blob.blob import Blob
-from storage.blob.location import Place
-from storage.blob.segment import Segment
-from storage.errors import Damaged, EpochGone, StorageError
-from storage.state.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
-from storage.state.reshard import open_layer
-from storage.state.state import ReadLease, StateDirectory
-from storage.trace.batch import Layer
-from storage.updates import Ints, Updates
+from vernier.operators.language.types.schema import RowType
+from vernier.service.observability.metrics import Stats
+from vernier.service.observability.recent_latency import LATENCY, WINDOW_NS, Mark, followed
+from vernier.service.views.head import Newest
+from vernier.service.views.recent_dead_letters import RecentLetters
+from vernier.service.views.view import Interval, ViewState, by_time, changes_between
+from vernier.storage.blob.blob import Blob
+from vernier.storage.blob.location import Place
+from vernier.storage.blob.segment import Segment
+from vernier.storage.errors import Damaged, EpochGone, StorageError
+from vernier.storage.state.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
+from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.state import ReadLease, StateDirectory
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import Ints, Updates
 
 _HISTORY = 1200
 _AGAIN_NS = 5_000_000_000
@@ -49,7 +49,7 @@ class EpochNote:
     """What is remembered of an epoch: its interval of data times, its commit, and by view its changes and latencies.
 
     noticed_ns: wall clock when this reader had it; None for what was committed before the reader was there.
-    latency: int64[buckets] observations of the epoch, in the buckets of service.observability.metrics.
+    latency: int64[buckets] observations of the epoch, in the buckets of vernier.service.observability.metrics.
     """
 
     epoch: int

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from operators.language.types.schema import RowType
-from service.kernels import views
-from service.views.multiset import RowSet
-from storage.errors import CallerError, DiffOverflow
-from storage.kernels.status import OK
-from storage.strings.string_heap import Heap, Texts
-from storage.trace.batch import Layer
-from storage.updates import MIN_TIME, Ints, Updates, consolidate_rows, order_rows
+from vernier.operators.language.types.schema import RowType
+from vernier.service.kernels import views
+from vernier.service.views.multiset import RowSet
+from vernier.storage.errors import CallerError, DiffOverflow
+from vernier.storage.kernels.status import OK
+from vernier.storage.strings.string_heap import Heap, Texts
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import MIN_TIME, Ints, Updates, consolidate_rows, order_rows
 
 _LOG_LENGTH = 1024
 _INCARNATIONS = itertools.count(1)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
+from vernier.storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
 
 Buffer = bytes | bytearray | memoryview
 Result = TypeVar("Result")

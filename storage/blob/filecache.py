@@ -15,8 +15,8 @@ from pathlib import Path
 
 import xxhash
 
-from storage.blob.blob import Buffer, OsDisk
-from storage.errors import CacheUnsafe
+from vernier.storage.blob.blob import Buffer, OsDisk
+from vernier.storage.errors import CacheUnsafe
 
 _MAGIC = b"VNCACHED"
 _TRAILER = len(_MAGIC) + 8

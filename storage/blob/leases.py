@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from storage.errors import FileExists, FileMissing, OwnershipLost, StorageError
+from vernier.storage.errors import FileExists, FileMissing, OwnershipLost, StorageError
 
 TTL_MS = 15_000
 """How long a claim is good for without a heartbeat: what a restart waits for at most, after a crash."""
@@ -48,7 +48,7 @@ _NOBODY = Claimed(owner="", host="", pid=0, until_ms=0)
 
 
 class Objects(Protocol):
-    """What claims need of the place that they are in; see `storage.blob.blob.Blob`."""
+    """What claims need of the place that they are in; see `vernier.storage.blob.blob.Blob`."""
 
     @property
     def where(self) -> str: ...

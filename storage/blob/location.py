@@ -8,9 +8,9 @@ from pathlib import Path
 
 import xxhash
 
-from storage.blob.blob import Blob, LocalBlob
-from storage.blob.filecache import FileCache
-from storage.blob.object_store import FsspecStore, ObjectBlob
+from vernier.storage.blob.blob import Blob, LocalBlob
+from vernier.storage.blob.filecache import FileCache
+from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
 
 CACHE_BYTES = 8 << 30
 """Bytes of local copies of segments, unless settings say otherwise."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from storage.blob.blob import Buffer, Held, Owner, storage_error
-from storage.blob.filecache import FileCache
-from storage.blob.leases import Claims, Clock
-from storage.errors import CreateUnknown, FileExists, FileMissing, NoFileSystem, StorageError
+from vernier.storage.blob.blob import Buffer, Held, Owner, storage_error
+from vernier.storage.blob.filecache import FileCache
+from vernier.storage.blob.leases import Claims, Clock
+from vernier.storage.errors import CreateUnknown, FileExists, FileMissing, NoFileSystem, StorageError
 
 Result = TypeVar("Result")
 

@@ -20,8 +20,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from storage.blob.blob import Blob, Buffer
-from storage.errors import Damaged, EntryMissing, FileMissing, UnknownFormat
+from vernier.storage.blob.blob import Blob, Buffer
+from vernier.storage.errors import Damaged, EntryMissing, FileMissing, UnknownFormat
 
 FORMAT = 1
 ALIGNMENT = 64

@@ -27,7 +27,7 @@ bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urando
 _ROOT = Path(__file__).resolve().parents[2]
 _COMPILING = tuple(Path(__file__).with_name(name) for name in ("names.py", "linking.py"))
 """How all kernels are compiled."""
-_IMPORT = re.compile(rb"^(?:from|import) +((?:storage|operators|service)\.kernels\.\w+)", re.MULTILINE)
+_IMPORT = re.compile(rb"^(?:from|import) +vernier\.((?:storage|operators|service)\.kernels\.\w+)", re.MULTILINE)
 
 
 def kernel_sources(file: Path) -> list[Path]:

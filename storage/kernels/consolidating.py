@@ -8,10 +8,10 @@ rows are sorted depends on how many they are (kernels/sorting.py). No input is w
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, put_word, word
-from storage.kernels.grouping import GROUPED, SOME, SORTED, goes_at_once, group_rows, take_place
-from storage.kernels.packing import join_words, pack_words, rows_equal
-from storage.kernels.sorting import (
+from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.grouping import GROUPED, SOME, SORTED, goes_at_once, group_rows, take_place
+from vernier.storage.kernels.packing import join_words, pack_words, rows_equal
+from vernier.storage.kernels.sorting import (
     COARSE,
     DIGITS_FROM,
     DIGITS_TO,
@@ -24,7 +24,7 @@ from storage.kernels.sorting import (
     sort_digits,
     spread,
 )
-from storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.status import OVERFLOW
 
 
 @njit(cache=True)

@@ -8,15 +8,15 @@ the caches: beside the steps and the trie there is never more than a piece.
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, put_word, word
-from storage.kernels.consolidating import consolidate
-from storage.kernels.cursors import seek
-from storage.kernels.growing import N, append_piece, begin_trie, finish_trie
-from storage.kernels.hashing import mix
-from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import (
+from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.consolidating import consolidate
+from vernier.storage.kernels.cursors import seek
+from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_trie
+from vernier.storage.kernels.hashing import mix
+from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.tries import (
     FLAT,
     HASH_STRIDE,
     HASHES,

@@ -7,9 +7,9 @@ their times do, rows go to their places at once.
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put_word, word
-from storage.kernels.packing import row_less
-from storage.kernels.sorting import DIGITS_FROM, FEW, merge_sort
+from vernier.storage.kernels.cells import cell, put_word, word
+from vernier.storage.kernels.packing import row_less
+from vernier.storage.kernels.sorting import DIGITS_FROM, FEW, merge_sort
 
 _GROUPS = 1 << 13
 """First words, if they are few, up to which a table of them stays in the cache."""

@@ -7,9 +7,9 @@ when it no longer is.
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, put_word
-from storage.kernels.consolidating import consolidate
-from storage.kernels.tries import describe
+from vernier.storage.kernels.cells import cell, put, put_word
+from vernier.storage.kernels.consolidating import consolidate
+from vernier.storage.kernels.tries import describe
 
 NK, NV, N, COUNTS = range(4)
 """What a growing trie has so far: keys, vals, updates."""

@@ -7,7 +7,7 @@ invertible.
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, word
+from vernier.storage.kernels.cells import cell, word
 
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)

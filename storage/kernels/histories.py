@@ -7,12 +7,12 @@ and the next call merges in what steps have brought since: a call costs what is 
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, more_rows, put, put_word, word
-from storage.kernels.cursors import advance, place, read_entries
-from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import (
+from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
+from vernier.storage.kernels.cursors import advance, place, read_entries
+from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.tries import (
     FLAT,
     HASH_STRIDE,
     HASHES,

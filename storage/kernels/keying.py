@@ -3,13 +3,13 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, put_word, word
-from storage.kernels.consolidating import add_up, sort_packed
-from storage.kernels.grouping import goes_at_once, group_rows, number_words, place_groups, take_place
-from storage.kernels.hashing import hash_row
-from storage.kernels.packing import pack_columns, pack_words
-from storage.kernels.sorting import DIGITS_FROM
-from storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.consolidating import add_up, sort_packed
+from vernier.storage.kernels.grouping import goes_at_once, group_rows, number_words, place_groups, take_place
+from vernier.storage.kernels.hashing import hash_row
+from vernier.storage.kernels.packing import pack_columns, pack_words
+from vernier.storage.kernels.sorting import DIGITS_FROM
+from vernier.storage.kernels.status import OVERFLOW
 
 _SAMPLE = 64
 """Places at which rows are looked at to guess whether they are few."""

@@ -28,8 +28,8 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.targetconfig import TargetConfig
 
-from storage.kernels import listing
-from storage.kernels.names import OURS
+from vernier.storage.kernels import listing
+from vernier.storage.kernels.names import OURS
 
 # Untyped
 caching: Any = numba.core.caching

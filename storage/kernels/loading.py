@@ -7,9 +7,9 @@ and added up inside the caches, and appended to the trie. So beside the updates 
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, word
-from storage.kernels.growing import N, append_piece, begin_trie, finish_trie
-from storage.kernels.hashing import hash_row, unmix
+from vernier.storage.kernels.cells import cell, put, word
+from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_trie
+from vernier.storage.kernels.hashing import hash_row, unmix
 
 MOST = 1 << 32
 """Rows that positions can tell apart."""

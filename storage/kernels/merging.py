@@ -8,11 +8,11 @@ to nothing is left out with its val and its key.
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, put_word, word
-from storage.kernels.pointers import load
-from storage.kernels.sorting import add_checked
-from storage.kernels.status import OVERFLOW
-from storage.kernels.tries import (
+from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.sorting import add_checked
+from vernier.storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.tries import (
     DIFF_STRIDE,
     DIFFS,
     HASHES,

@@ -28,7 +28,7 @@ analysis: Any = numba.core.analysis
 ir: Any = numba.core.ir
 ir_utils: Any = numba.core.ir_utils
 
-OURS = ("storage.kernels.", "operators.kernels.", "service.kernels.")
+OURS = ("vernier.storage.kernels.", "vernier.operators.kernels.", "vernier.service.kernels.")
 """Where the kernels are that get the pass."""
 
 

@@ -7,7 +7,7 @@ val, rounds and time of one slice mostly fit another.
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put_word, word
+from vernier.storage.kernels.cells import cell, put_word, word
 
 _BLOCK = 1 << 10
 """Rows at a time whose columns are packed."""

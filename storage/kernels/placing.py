@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, put_word, word
-from storage.kernels.hashing import hash_row, owner
+from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.hashing import hash_row, owner
 
 
 @njit(cache=True)

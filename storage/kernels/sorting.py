@@ -9,8 +9,8 @@ words are sorted digit by digit.
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell, put, put_word, word
-from storage.kernels.packing import bits, row_less
+from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.packing import bits, row_less
 
 FEW = 24
 """Rows up to which insertion is the fastest."""

@@ -9,8 +9,8 @@ Source of the hash: MurmurHash3_x64_128 (Austin Appleby, public domain), with se
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import more_rows
-from storage.kernels.pointers import copy_bytes, load, load_byte, load_unaligned
+from vernier.storage.kernels.cells import more_rows
+from vernier.storage.kernels.pointers import copy_bytes, load, load_byte, load_unaligned
 
 SHORT = 15
 """Bytes that the prefix holds; longer texts have a hash."""

@@ -7,9 +7,9 @@ time) and free of duplicates, keyed rows and a trie are two forms of one thing: 
 import numpy as np
 from numba import njit
 
-from storage.kernels.cells import cell
-from storage.kernels.hashing import unmix
-from storage.kernels.pointers import load
+from vernier.storage.kernels.cells import cell
+from vernier.storage.kernels.hashing import unmix
+from vernier.storage.kernels.pointers import load
 
 # Columns of a layer's row in the table of addresses that kernels walk. Strides count words, and are 0 where a column is
 # constant; an offsets address of 0 means that they count 0, 1, 2 … A FLAT layer is a sorted matrix of keyed rows: each

@@ -11,16 +11,16 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from storage.blob.segment import Entry, Segment
-from storage.errors import EpochGone, ManifestMissing, StorageError
-from storage.kernels.hashing import key_rows, owner
-from storage.kernels.texts import H0, encode
-from storage.state.manifest import HIGHEST, LOWEST, NO_EPOCH, LayerRef, Manifest, TraceEntry
-from storage.state.reshard import NotThatLayer, open_layer
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import Texts
-from storage.trace.batch import Layer
-from storage.updates import Ints
+from vernier.storage.blob.segment import Entry, Segment
+from vernier.storage.errors import EpochGone, ManifestMissing, StorageError
+from vernier.storage.kernels.hashing import key_rows, owner
+from vernier.storage.kernels.texts import H0, encode
+from vernier.storage.state.manifest import HIGHEST, LOWEST, NO_EPOCH, LayerRef, Manifest, TraceEntry
+from vernier.storage.state.reshard import NotThatLayer, open_layer
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import Texts
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import Ints
 
 Flags = npt.NDArray[np.bool_]
 

@@ -16,12 +16,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage.blob.segment import Entry, segment_file
-from storage.errors import StorageError
-from storage.state.manifest import LayerRef
-from storage.state.state import StateDirectory
-from storage.trace.batch import Layer
-from storage.trace.spine import Trace
+from vernier.storage.blob.segment import Entry, segment_file
+from vernier.storage.errors import StorageError
+from vernier.storage.state.manifest import LayerRef
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.spine import Trace
 
 _log = logging.getLogger("vernier.storage")
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from storage.blob.segment import FOLDER, segment_file
-from storage.errors import CallerError, FileMissing
-from storage.state.manifest import Manifest, manifest_file
-from storage.state.state import FOLDERS, StateDirectory
+from vernier.storage.blob.segment import FOLDER, segment_file
+from vernier.storage.errors import CallerError, FileMissing
+from vernier.storage.state.manifest import Manifest, manifest_file
+from vernier.storage.state.state import FOLDERS, StateDirectory
 
 
 class NotEmpty(CallerError):

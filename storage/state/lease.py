@@ -5,7 +5,7 @@ reader is gone, however it went, or in an object store by a claim that runs out.
 itself, and whoever looks next removes it. The process id in the name is for people.
 """
 
-from storage.blob.blob import Blob, Held
+from vernier.storage.blob.blob import Blob, Held
 
 FOLDER = "leases"
 

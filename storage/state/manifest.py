@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from storage.blob.segment import FOLDER, checksum
-from storage.errors import Damaged, UnknownFormat
+from vernier.storage.blob.segment import FOLDER, checksum
+from vernier.storage.errors import Damaged, UnknownFormat
 
 FORMAT = 2
 """2: references to a part of a layer."""

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from storage.blob.segment import Segment
-from storage.errors import InvariantError
-from storage.state.manifest import HIGHEST, LOWEST, LayerRef
-from storage.trace.batch import Layer
-from storage.updates import Ints
+from vernier.storage.blob.segment import Segment
+from vernier.storage.errors import InvariantError
+from vernier.storage.state.manifest import HIGHEST, LOWEST, LayerRef
+from vernier.storage.trace.batch import Layer
+from vernier.storage.updates import Ints
 
 _HALF = 1 << 32
 _SIGN = 1 << 63
@@ -34,7 +34,7 @@ class NotThatLayer(InvariantError):
 
 
 def hash_range(index: int, workers: int) -> tuple[int, int]:
-    """The least and the greatest hash that a worker owns; see `storage.kernels.hashing.owner`."""
+    """The least and the greatest hash that a worker owns; see `vernier.storage.kernels.hashing.owner`."""
     first, following = (-(-_HALF * i // workers) for i in (index, index + 1))
     return (first << 32) - _SIGN, (following << 32) - 1 - _SIGN
 

@@ -20,11 +20,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from storage.blob import segment
-from storage.blob.blob import TEMPORARY, Blob, Held, Owner
-from storage.blob.location import Place
-from storage.blob.segment import Entry, Segment, checksum, open_segment, segment_file, segment_name, write_segment
-from storage.errors import (
+from vernier.storage.blob import segment
+from vernier.storage.blob.blob import TEMPORARY, Blob, Held, Owner
+from vernier.storage.blob.location import Place
+from vernier.storage.blob.segment import (
+    Entry,
+    Segment,
+    checksum,
+    open_segment,
+    segment_file,
+    segment_name,
+    write_segment,
+)
+from vernier.storage.errors import (
     Damaged,
     EpochConflict,
     EpochGone,
@@ -38,9 +46,9 @@ from storage.errors import (
     StorageError,
     UnknownFormat,
 )
-from storage.state import lease
-from storage.state.lease import Lease, Leases
-from storage.state.manifest import (
+from vernier.storage.state import lease
+from vernier.storage.state.lease import Lease, Leases
+from vernier.storage.state.manifest import (
     EPOCH_DIGITS,
     NO_EPOCH,
     LayerRef,

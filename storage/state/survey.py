@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.blob.segment import Segment
-from storage.errors import Damaged
-from storage.state.manifest import TraceEntry
-from storage.state.reshard import open_layer
-from storage.state.state import ReadLease, StateDirectory
+from vernier.storage.blob.segment import Segment
+from vernier.storage.errors import Damaged
+from vernier.storage.state.manifest import TraceEntry
+from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.state import ReadLease, StateDirectory
 
 
 @dataclass(frozen=True)

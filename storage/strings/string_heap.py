@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import InvariantError
-from storage.kernels import texts as kernels
-from storage.strings.contents import Contents
-from storage.updates import Ints, Updates, order_rows
+from vernier.storage.errors import InvariantError
+from vernier.storage.kernels import texts as kernels
+from vernier.storage.strings.contents import Contents
+from vernier.storage.updates import Ints, Updates, order_rows
 
 Bytes = npt.NDArray[np.uint8]
 

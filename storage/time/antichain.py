@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import CountUnderflow, DepthMismatch
-from storage.time.lattice import Flags, Times, advance_by, join, lower_bound, minimal, reached
+from vernier.storage.errors import CountUnderflow, DepthMismatch
+from vernier.storage.time.lattice import Flags, Times, advance_by, join, lower_bound, minimal, reached
 
 Time = tuple[int, ...]
 

@@ -9,7 +9,7 @@ once, as int64[n, d]. Source: seed 000, "Compaction".
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import DepthMismatch
+from vernier.storage.errors import DepthMismatch
 
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

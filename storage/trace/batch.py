@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from storage.errors import DiffOverflow
-from storage.kernels import tries
-from storage.kernels.keying import consolidate_keyed
-from storage.kernels.loading import MOST, load_keyed, unmix_words
-from storage.strings.string_heap import Heap, Texts, unite
-from storage.updates import Ints, Updates, sort_columns
+from vernier.storage.errors import DiffOverflow
+from vernier.storage.kernels import tries
+from vernier.storage.kernels.keying import consolidate_keyed
+from vernier.storage.kernels.loading import MOST, load_keyed, unmix_words
+from vernier.storage.strings.string_heap import Heap, Texts, unite
+from vernier.storage.updates import Ints, Updates, sort_columns
 
 COLUMNS = ("hashes", "keys", "key_offsets", "vals", "val_offsets", "times", "rounds", "diffs")
 """The names of a layer's columns, in the order in which kernels give them."""

@@ -6,9 +6,9 @@ the general form, for layers whose readers hold any antichain of product times. 
 
 import numpy as np
 
-from storage.time.antichain import Antichain
-from storage.trace.batch import Layer, keyed_rows
-from storage.updates import Updates
+from vernier.storage.time.antichain import Antichain
+from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.updates import Updates
 
 
 def compact(layer: Layer, frontier: Antichain) -> Layer:

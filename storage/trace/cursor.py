@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from storage.errors import DiffOverflow
-from storage.kernels import tries
-from storage.kernels.cursors import seek
-from storage.trace.batch import Layer, keyed_columns
-from storage.trace.history_cache import Selection, select_once
-from storage.updates import Ints, consolidate_rows
+from vernier.storage.errors import DiffOverflow
+from vernier.storage.kernels import tries
+from vernier.storage.kernels.cursors import seek
+from vernier.storage.trace.batch import Layer, keyed_columns
+from vernier.storage.trace.history_cache import Selection, select_once
+from vernier.storage.updates import Ints, consolidate_rows
 
 
 class Cursor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.kernels.histories import (
+from vernier.storage.kernels.histories import (
     AS_STORED,
     COUNTS,
     GENERATIONS,
@@ -27,7 +27,7 @@ from storage.kernels.histories import (
     select_keys,
     spread_heads,
 )
-from storage.updates import Ints
+from vernier.storage.updates import Ints
 
 __all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
 

@@ -7,8 +7,8 @@ Source: seed 000, constraint 2 ("union together the frontiers with MutableAntich
 
 from __future__ import annotations
 
-from storage.errors import HoldWentBack
-from storage.time.antichain import Antichain, MutableAntichain
+from vernier.storage.errors import HoldWentBack
+from vernier.storage.time.antichain import Antichain, MutableAntichain
 
 
 class Holds:

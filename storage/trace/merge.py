@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from storage.errors import DiffOverflow
-from storage.kernels.merging import (
+from vernier.storage.errors import DiffOverflow
+from vernier.storage.kernels.merging import (
     DONE,
     MANY_DIFFS,
     MANY_ROUNDS,
@@ -24,10 +24,10 @@ from storage.kernels.merging import (
     STATE_WORDS,
     merge_piece,
 )
-from storage.kernels.tries import KEYS, VAL_COUNT
-from storage.trace import spill
-from storage.trace.batch import COLUMNS, Layer
-from storage.updates import Ints
+from vernier.storage.kernels.tries import KEYS, VAL_COUNT
+from vernier.storage.trace import spill
+from vernier.storage.trace.batch import COLUMNS, Layer
+from vernier.storage.updates import Ints
 
 _ALL = 2**62
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from storage.blob.segment import Segment
-from storage.trace.batch import COLUMNS, Layer
-from storage.updates import Ints
+from vernier.storage.blob.segment import Segment
+from vernier.storage.trace.batch import COLUMNS, Layer
+from vernier.storage.updates import Ints
 
 LARGE = 1 << 20
 """Bytes from which a column gets pages of a file, where there is a folder for them."""

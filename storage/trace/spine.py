@@ -28,16 +28,16 @@ import itertools
 
 import numpy as np
 
-from storage.errors import CutLost, DiffOverflow, HoldTooEarly
-from storage.kernels import tries
-from storage.kernels.folding import MANY, close_layers, close_steps
-from storage.time.antichain import Antichain
-from storage.trace.batch import Layer, keyed_columns
-from storage.trace.cursor import Cursor
-from storage.trace.history_cache import Histories, Selection
-from storage.trace.holds import Hold, Holds
-from storage.trace.merge import Merge
-from storage.updates import MIN_TIME, Ints
+from vernier.storage.errors import CutLost, DiffOverflow, HoldTooEarly
+from vernier.storage.kernels import tries
+from vernier.storage.kernels.folding import MANY, close_layers, close_steps
+from vernier.storage.time.antichain import Antichain
+from vernier.storage.trace.batch import Layer, keyed_columns
+from vernier.storage.trace.cursor import Cursor
+from vernier.storage.trace.history_cache import Histories, Selection
+from vernier.storage.trace.holds import Hold, Holds
+from vernier.storage.trace.merge import Merge
+from vernier.storage.updates import MIN_TIME, Ints
 
 __all__ = ["FUEL", "LARGE", "LEAST", "Selection", "Trace"]
 

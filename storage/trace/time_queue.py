@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from storage.strings.string_heap import Heap, Texts
-from storage.updates import Ints, consolidate_rows, sort_columns
+from vernier.storage.strings.string_heap import Heap, Texts
+from vernier.storage.updates import Ints, consolidate_rows, sort_columns
 
 
 class Run:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Date, Float64, Int64, TimestampNs
-from operators.language.types.schema import Schema
-from operators.language.types.texts import Binary, List, String
 from tests.attack.hostile_binary import AVRO, records, streams
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Date, Float64, Int64, TimestampNs
+from vernier.operators.language.types.schema import Schema
+from vernier.operators.language.types.texts import Binary, List, String
 
 __all__ = ["AVRO", "FORMATS", "KEY", "Hostile", "hostile_messages"]
 

@@ -15,9 +15,9 @@ import psutil
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.kafka.transactions import Transactions
 from tests.sinks.topic import committed
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.transactions import Transactions
 
 PARTITIONS = 3
 RECORDS = 40

@@ -17,18 +17,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.formats.apart import UNFORESEEN
-from service.ingest.formats.judge import load
-from service.ingest.ingestion import Door
-from service.ingest.rejects import REASONS, Refusal
-from service.sidecar.writes.parse import BadBody, Target, read_body
-from service.views.json_rows import encode_value
-from storage.errors import CallerError
-from storage.strings.string_heap import Heap
 from tests.attack.hostile import AVRO, FORMATS, KEY, Hostile, Message, hostile_messages
 from tests.attack.mutations import mutate_arrow, mutate_avro, mutate_json, mutate_value, tokens
 from tests.door.log import SCHEMA
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.formats.apart import UNFORESEEN
+from vernier.service.ingest.formats.judge import load
+from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.rejects import REASONS, Refusal
+from vernier.service.sidecar.writes.parse import BadBody, Target, read_body
+from vernier.service.views.json_rows import encode_value
+from vernier.storage.errors import CallerError
+from vernier.storage.strings.string_heap import Heap
 
 SEEDS = Path(__file__).with_name("seeds")
 TARGETS = (*FORMATS, "debezium_by_key", "body_lines", "body_array", "body_arrow", "where")

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.errors import BadValue
-from service.codec.instants import BadInstant, InstantOutOfRange, parse_day
-from service.sidecar.writes.parse import BadBody, BadSubmission, BodyTooLarge, Target, read_body
-from service.views.json_rows import encode_value
-from storage.errors import CallerError
-from storage.strings.string_heap import Heap
 from tests.attack.hostile import Hostile, hostile_messages
 from tests.attack.hostile_binary import bomb, stream
+from vernier.operators.errors import BadValue
+from vernier.service.codec.instants import BadInstant, InstantOutOfRange, parse_day
+from vernier.service.sidecar.writes.parse import BadBody, BadSubmission, BodyTooLarge, Target, read_body
+from vernier.service.views.json_rows import encode_value
+from vernier.storage.errors import CallerError
+from vernier.storage.strings.string_heap import Heap
 
 LINES, ARRAY, ARROW = "application/x-ndjson", "application/json", "application/vnd.apache.arrow.stream"
 DEEP = "[" * 3_000 + "]" * 3_000
@@ -82,7 +82,7 @@ def test_a_diff_beyond_its_range_is_named() -> None:
 
 
 def test_what_is_not_foreseen_is_a_bad_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    from service.sidecar.writes import parse
+    from vernier.service.sidecar.writes import parse
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("of all things")

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 
-from service.sidecar.app import build
-from service.sidecar.options import Options
 from tests.attack.clients import Hostile
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS
 from tests.sidecar.process import SidecarProcess, running
+from vernier.service.sidecar.app import build
+from vernier.service.sidecar.options import Options
 
 PLAN = {"app": "test", "sources": {"edges": [["src", "Int64"], ["dst", "Int64"]]}, "arrangements": []}
 SETTINGS = [

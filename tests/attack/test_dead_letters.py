@@ -14,16 +14,16 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
-from service.cli.main import run
-from service.config.settings import heartbeat_topic, load
-from service.coordinator.dead_letter_sender import Letters
-from service.ingest.rejects import DeadLetter
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.kafka.transactions import Transactions
-from service.views.recent_dead_letters import RecentLetters
-from storage.state.state import StateDirectory
 from tests.service.test_letters import commit
 from tests.sinks.topic import committed
+from vernier.service.cli.main import run
+from vernier.service.config.settings import heartbeat_topic, load
+from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.ingest.rejects import DeadLetter
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.transactions import Transactions
+from vernier.service.views.recent_dead_letters import RecentLetters
+from vernier.storage.state.state import StateDirectory
 
 _NUMBER = itertools.count()
 

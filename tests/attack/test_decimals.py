@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.errors import BadValue
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import RowType
-from service.ingest.formats import make_format
-from service.views.json_rows import encode_value
 from tests.attack.hostile_binary import stream
 from tests.door.log import values
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.formats import make_format
+from vernier.service.views.json_rows import encode_value
 
 MONEY = Decimal(15, 2)
 ROW = RowType([("id", Int64(), False), ("m", MONEY, False)])
@@ -87,8 +87,8 @@ def test_no_scale_of_arrow_reads_other_memory() -> None:
     """Each in one process, which lives."""
     code = """
 import pyarrow as pa
-from operators.errors import BadValue
-from operators.language.types.decimals import Decimal
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.decimals import Decimal
 taken = 0
 for source in (pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256):
     size = {pa.decimal32: 4, pa.decimal64: 8, pa.decimal128: 16, pa.decimal256: 32}[source]

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from service.config.settings import BadSettings, load
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.ingestion import Decoded, Door
-from service.ingest.rejects import Reason
-from service.ingest.watermarks import NS_PER_MS
-from service.sidecar.options import Options
-from service.sidecar.readiness import laggards
-from service.sinks.history import History
-from service.views.snapshot_reader import Reader
-from storage.state.state import StateDirectory
-from storage.updates import CLOSED, MIN_TIME
 from tests.crash.machines import WHERE
 from tests.crash.test_change import World
 from tests.door.log import EDGES, Record, batch
 from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import Service
 from tests.sidecar.builder import StateBuilder, row_type
+from vernier.service.config.settings import BadSettings, load
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.ingestion import Decoded, Door
+from vernier.service.ingest.rejects import Reason
+from vernier.service.ingest.watermarks import NS_PER_MS
+from vernier.service.sidecar.options import Options
+from vernier.service.sidecar.readiness import laggards
+from vernier.service.sinks.history import History
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 HOUR = 3_600_000_000_000
 NOW_MS = 1_800_000_000_000

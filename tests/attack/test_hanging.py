@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators.language.expr.running_calls import RUNNING, Call, running
-from service.cluster.call_watch import Watch
-from service.coordinator.stuck_workers import program_frame
 from vernier import col
+from vernier.operators.language.expr.running_calls import RUNNING, Call, running
+from vernier.service.cluster.call_watch import Watch
+from vernier.service.coordinator.stuck_workers import program_frame
 
 HERE = Path(__file__).name
 

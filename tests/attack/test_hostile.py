@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import RowType
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.formats.apart import UNFORESEEN
-from service.ingest.ingestion import Decoded, Door
-from service.ingest.rejects import REASONS
-from storage.strings.string_heap import Heap
 from tests.attack.hostile import AVRO, FORMATS, KEY, Hostile, Message, hostile_messages
 from tests.attack.hostile_binary import stream
 from tests.door.log import Record, Service, Topics, batch
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.formats.apart import UNFORESEEN
+from vernier.service.ingest.ingestion import Decoded, Door
+from vernier.service.ingest.rejects import REASONS
+from vernier.storage.strings.string_heap import Heap
 
 GOOD: dict[str, Message] = {
     "vernier": (None, b'{"v":1,"t":0,"u":[[{"id":1},1,1]]}'),
@@ -115,7 +115,7 @@ def test_an_upsert_that_is_too_long_leaves_its_row_alone() -> None:
 
 def test_what_no_format_foresees_is_one_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect of a format's own refuses the messages that it fails on, of a whole epoch none else."""
-    from service.ingest.formats import json_lines
+    from vernier.service.ingest.formats import json_lines
 
     judged = json_lines.judge_row
 

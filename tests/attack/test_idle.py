@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import httpx
 
-from service.cli.display import status_text
-from service.coordinator.committer import partition_state
-from storage.updates import MIN_TIME
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served, builder, serve  # noqa: F401
+from vernier.service.cli.display import status_text
+from vernier.service.coordinator.committer import partition_state
+from vernier.storage.updates import MIN_TIME
 
 
 def test_a_partition_that_gives_way_is_idle_where_it_was() -> None:

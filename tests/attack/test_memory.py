@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators.engine.local import LocalEngine
-from operators.failures import EpochTooLarge, MachineFull
-from operators.language.plan import tables
-from operators.physical import half_join, join
-from operators.planning.planner import compile_app
-from operators.runtime import budget
-from operators.runtime.budget import Budget
-from storage.memory import private_bytes
-from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.operators.test_pieces import _answers
 from vernier import col
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.failures import EpochTooLarge, MachineFull
+from vernier.operators.language.plan import tables
+from vernier.operators.physical import half_join, join
+from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime import budget
+from vernier.operators.runtime.budget import Budget
+from vernier.storage.memory import private_bytes
+from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
 SPARE = 192 << 20
 """Bytes that a dataflow may take here, beside what the process of the tests has already."""

@@ -10,22 +10,22 @@ import pyarrow as pa
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import RowType
-from service.cluster.shard import read_letters
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.formats import FORMATS
-from service.ingest.formats.native import Native
-from service.ingest.ingestion import Door
-from service.ingest.rejects import DeadLetter
-from service.kafka.embedded_broker import EmbeddedBroker
-from storage.state.state import StateDirectory
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE
 from tests.crash.test_change import SENT, World, sums
 from tests.door.log import Record, batch
 from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import PROGRAM, Service
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import RowType
+from vernier.service.cluster.shard import read_letters
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.formats import FORMATS
+from vernier.service.ingest.formats.native import Native
+from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.rejects import DeadLetter
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.storage.state.state import StateDirectory
 
 POISON = b"poison"
 KEPT = {key: list(values) for key, values in sums(20).items()}
@@ -156,8 +156,8 @@ def test_what_is_hidden_from_a_format_says_nothing() -> None:
 KILLER = (
     """
 import ctypes
-from service import formats
-from service.ingest.formats.native import Native
+from vernier.service.ingest import formats
+from vernier.service.ingest.formats.native import Native
 
 class Planted(Native):
     def decode(self, values, heap=None):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.ingest.quarantine import CHUNK, QuarantineBroken, convict
+from vernier.service.ingest.quarantine import CHUNK, QuarantineBroken, convict
 
 KILLS, EXITS, LOOPS, SLEEPS, RAISES = b"kill", b"exit", b"loop", b"sleep", b"raise"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from service.coordinator.session import LONGEST_SOCKET_FOLDER
+from vernier.service.coordinator.session import LONGEST_SOCKET_FOLDER
 
 _SESSION = """
 import sys
 from pathlib import Path
-from service.config.settings import load
-from service.coordinator.session import start_session
+from vernier.service.config.settings import load
+from vernier.service.coordinator.session import start_session
 
 spark = start_session(load(None, {"workers": 1}, {}).settings, "folders", Path(sys.argv[1]))
 print("enabled:", spark.conf.get("spark.python.unix.domain.socket.enabled"))

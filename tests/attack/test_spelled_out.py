@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import RowType
-from service.config.settings import load as load_settings
-from service.ingest.bounds import MOST_BYTES
-from service.ingest.formats import make_format
-from service.ingest.formats.avro import read_schema
-from service.ingest.formats.ipc import TooLarge, read_stream
-from service.ingest.formats.sieve import doubtful
-from storage.strings.string_heap import Heap
 from tests.attack.hostile import Hostile
 from tests.attack.hostile_binary import bomb, stream
 from tests.attack.test_hostile import decoded
 from tests.door.log import values
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import RowType
+from vernier.service.config.settings import load as load_settings
+from vernier.service.ingest.bounds import MOST_BYTES
+from vernier.service.ingest.formats import make_format
+from vernier.service.ingest.formats.avro import read_schema
+from vernier.service.ingest.formats.ipc import TooLarge, read_stream
+from vernier.service.ingest.formats.sieve import doubtful
+from vernier.storage.strings.string_heap import Heap
 
 ROW = RowType([("id", Int64(), False)])
 
@@ -50,7 +50,7 @@ def test_it_is_not_even_made() -> None:
     code = """
 import numpy as np
 import pyarrow as pa
-from service.ingest.formats.ipc import TooLarge, read_stream
+from vernier.service.ingest.formats.ipc import TooLarge, read_stream
 from tests.attack.hostile_binary import stream
 small = stream({"id": pa.array(np.zeros(500, np.int64))}, "zstd")
 claims = small.replace((4_000).to_bytes(8, "little"), (2 << 30).to_bytes(8, "little"))

@@ -12,16 +12,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.cli.main import run
-from service.config.settings import BadSettings, load
-from service.coordinator.driver import Driver
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.kafka.reach import REACH_MS
 from tests.cli.test_programs import TEXT as PROGRAM
 from tests.service.test_ingest import prepare
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served, builder, serve
 from tests.sinks.topic import committed
+from vernier.service.cli.main import run
+from vernier.service.config.settings import BadSettings, load
+from vernier.service.coordinator.driver import Driver
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.reach import REACH_MS
 
 __all__ = ["builder", "serve"]  # fixtures
 LINE = '{"input":"edges","data":[1,2],"time":17}\n'

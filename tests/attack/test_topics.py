@@ -10,12 +10,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.status import trouble
-from service.status.trouble import STOPPED
-from storage.blob.blob import LocalBlob
 from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import PATIENCE, Service
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.status import trouble
+from vernier.service.status.trouble import STOPPED
+from vernier.storage.blob.blob import LocalBlob
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -12,14 +12,6 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
-from service.coordinator.dead_letter_sender import Letters
-from service.errors import LettersNotSent
-from service.kafka.clients import Producer
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.kafka.transactions import Fenced, Transactions
-from service.sinks.publisher import Publisher
-from service.status import publisher as told
-from storage.state.state import StateDirectory
 from tests.attack import numbers
 from tests.attack.numbers import Numbers, attack, bare
 from tests.crash.machines import DiskMachine
@@ -28,6 +20,14 @@ from tests.service.test_letters import LETTERS, commit, received
 from tests.service.test_letters import service as letters_service
 from tests.sinks.test_publisher import state
 from tests.sinks.topic import changes, committed, publish, settings
+from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.errors import LettersNotSent
+from vernier.service.kafka.clients import Producer
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.transactions import Fenced, Transactions
+from vernier.service.sinks.publisher import Publisher
+from vernier.service.status import publisher as told
+from vernier.storage.state.state import StateDirectory
 
 
 @pytest.fixture(scope="module")

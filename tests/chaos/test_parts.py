@@ -18,8 +18,8 @@ from bench.chaos.poison import MESSAGES
 from bench.chaos.sources import HOSTILE, SETTINGS, Record
 from bench.chaos.truth import VIEWS, Rows, Truth
 from bench.chaos.verify import APP, Findings, check, check_audits, check_letters, moved_up, updates_of
-from service.sinks.audit import Difference, TopicAudit
 from tests.live.service import ROLES
+from vernier.service.sinks.audit import Difference, TopicAudit
 
 MS = 1_700_000_000_000
 

@@ -5,10 +5,10 @@ import pytest
 from bench.chaos.poison import MESSAGES
 from bench.chaos.program import app
 from bench.chaos.sources import SETTINGS, resolved
-from service.config.settings import load
-from service.ingest.config import DoorConfig
-from service.ingest.ingestion import Door
 from tests.door.log import Service, Topics
+from vernier.service.config.settings import load
+from vernier.service.ingest.config import DoorConfig
+from vernier.service.ingest.ingestion import Door
 
 
 def doors(source: str) -> Service:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-VERNIER = (sys.executable, "-m", "service.cli.main")
+VERNIER = (sys.executable, "-m", "vernier.service.cli.main")
 PATIENCE = 800
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from operators.engine.local import LocalEngine
-from operators.language.collection.app import App
-from operators.language.collection.collection import Collection, union
-from operators.language.collection.fixpoint import fixpoint
-from operators.language.expr.builders import concat
-from operators.language.expr.expression import col, lit
-from operators.language.plan.aggregates import arg_min, collect_list, count, max, median, min, mode, sum
-from operators.language.types.scalars import Float64, Int64
-from operators.language.types.schema import RowType, Schema
-from operators.language.types.texts import List, String
-from operators.planning.planner import compile_app
-from service.cluster.exchange.shared_ring import warm_rings
-from service.ingest.formats import FORMATS
-from service.views.view import changes_between, sum_until
-from storage.strings.string_heap import Heap, order, unite
-from storage.trace.batch import Layer, keyed_rows
-from storage.trace.spine import SMALL_LAYERS, Trace
-from storage.updates import CLOSED, MIN_TIME, Ints, Updates
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.language.collection.app import App
+from vernier.operators.language.collection.collection import Collection, union
+from vernier.operators.language.collection.fixpoint import fixpoint
+from vernier.operators.language.expr.builders import concat
+from vernier.operators.language.expr.expression import col, lit
+from vernier.operators.language.plan.aggregates import arg_min, collect_list, count, max, median, min, mode, sum
+from vernier.operators.language.types.scalars import Float64, Int64
+from vernier.operators.language.types.schema import RowType, Schema
+from vernier.operators.language.types.texts import List, String
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cluster.exchange.shared_ring import warm_rings
+from vernier.service.ingest.formats import FORMATS
+from vernier.service.views.view import changes_between, sum_until
+from vernier.storage.strings.string_heap import Heap, order, unite
+from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.spine import SMALL_LAYERS, Trace
+from vernier.storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 _MESSAGES = {
     "vernier": b'{"v":1,"t":"1","input":"a","u":[[[1,"s"],"2",1],[{"x":1,"s":"s"},3,-1]]}',

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.language.types.scalars import Type
-from operators.language.types.schema import RowType
-from service.codec.arrowjson import json_texts
-from storage.strings.string_heap import Heap
 from tests.dsl.test_types import VALUES
+from vernier.operators.language.types.scalars import Type
+from vernier.operators.language.types.schema import RowType
+from vernier.service.codec.arrowjson import json_texts
+from vernier.storage.strings.string_heap import Heap
 
 
 def plain(value: Any) -> Any:

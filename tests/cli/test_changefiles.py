@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
-from operators.language.types.schema import RowType
-from service.files.changefiles import CannotWrite, ChangeFile
-from storage.updates import Updates
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from vernier.operators.language.types.schema import RowType
+from vernier.service.files.changefiles import CannotWrite, ChangeFile
+from vernier.storage.updates import Updates
 
 NUMBER = RowType([("n", Int64(), False)])
 EVERY = RowType(
@@ -90,7 +90,7 @@ def test_any_epochs_write_the_same_consolidated_sorted_lines(
     tmp_path_factory: pytest.TempPathFactory, made: list[Change], cuts: set[int], wait: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.files.changefiles._WAITING", wait)
+        patch.setattr("vernier.service.files.changefiles._WAITING", wait)
         edges = [0, *sorted(cuts), 10]
         epochs = [
             {

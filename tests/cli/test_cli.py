@@ -18,8 +18,8 @@ BFS = ROOT / "tests/programs/bfs.py"
 
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     script = (
-        "import sys, service.cli.main\n"
-        "status = service.cli.main.run(['replay', '--help'])\n"
+        "import sys, vernier.service.cli.main\n"
+        "status = vernier.service.cli.main.run(['replay', '--help'])\n"
         "heavy = {'numpy', 'numba', 'pyarrow', 'pyspark', 'pandas', 'httpx', 'kafka', 'rich', 'fastapi', 'pydantic'}\n"
         "print(sorted(heavy & set(sys.modules)), status)\n"
     )

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.main import run as command
-from service.config.programs import Program, Registry
-from storage.blob.location import Place
 from tests.cli.command import ROOT, Done, vernier
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.conftest import VIEWS
+from vernier.service.cli.main import run as command
+from vernier.service.config.programs import Program, Registry
+from vernier.storage.blob.location import Place
 
 TEXT = """
 import vernier as vn
@@ -99,7 +99,7 @@ def test_add_can_wait_until_its_views_are_there(
     def refuse(_: float) -> None:
         registry.refuse(registry.joined()[0], "it needs the past")
 
-    monkeypatch.setattr("service.config.programs.time.sleep", refuse)
+    monkeypatch.setattr("vernier.service.config.programs.time.sleep", refuse)
     assert command(["programs", "add", str(program), *where, "60"]) == 1
     assert capsys.readouterr().err == "vernier: program 'degrees' cannot join: it needs the past\n"
 
@@ -108,7 +108,7 @@ def test_add_can_wait_until_its_views_are_there(
         builder.traces["degrees"], builder.since["degrees"] = [[]], 0
         builder.commit(20)
 
-    monkeypatch.setattr("service.config.programs.time.sleep", join)
+    monkeypatch.setattr("vernier.service.config.programs.time.sleep", join)
     assert command(["programs", "add", str(program), *where, "60"]) == 0
     assert capsys.readouterr().out == "degrees has joined with epoch 2\n"
     builder.close()

@@ -16,7 +16,7 @@ COUNT, FEW = 20_000, 60
 BFS = ROOT / "tests/programs/bfs.py"
 IN_ONE_PROCESS = """
 import json, sys
-from service.cli.main import run
+from vernier.service.cli.main import run
 statuses = [run(words) for words in json.load(sys.stdin)]
 raise SystemExit(max(statuses))
 """

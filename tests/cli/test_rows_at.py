@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from service.replay.replay import Account, Request, replay
 from tests.cli import graphs
 from tests.cli.command import ROOT, vernier
+from vernier.service.replay.replay import Account, Request, replay
 
 TEXTS = """
 import vernier as vn

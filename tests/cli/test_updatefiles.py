@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
-from operators.language.types.schema import RowType
-from service.files.updatefiles import read_updates
-from service.files.updatefiles.problems import BadUpdate, BadUpdateFile
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from vernier.operators.language.types.schema import RowType
+from vernier.service.files.updatefiles import read_updates
+from vernier.service.files.updatefiles.problems import BadUpdate, BadUpdateFile
 
 GRAPH = {
     "edges": RowType([("src", Int64(), False), ("dst", Int64(), False)]),
@@ -80,7 +80,7 @@ def test_carriage_returns_and_spaces(tmp_path: Path) -> None:
 
 
 def test_a_file_longer_than_a_piece_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.files.updatefiles.lines._BLOCK", 37)
+    monkeypatch.setattr("vernier.service.files.updatefiles.lines._BLOCK", 37)
     file = tmp_path / "u.jsonl"
     file.write_text(text(LINES * 3))
     expected = {name: [update for update in rows for _ in range(3)] for name, rows in READ.items()}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from service.cluster.precompile import warm
-from storage.kernels import listing
+from vernier.service.cluster.precompile import warm
+from vernier.storage.kernels import listing
 
 warm()
 
@@ -25,7 +25,7 @@ def versions():
 
 def kernels():
     found = {}
-    for package in ("storage.kernels", "operators.kernels", "service.kernels"):
+    for package in ("vernier.storage.kernels", "vernier.operators.kernels", "vernier.service.kernels"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             for value in vars(importlib.import_module(f"{package}.{module.name}")).values():
                 if isinstance(value, Dispatcher) and value.stats.cache_path is not None:
@@ -42,12 +42,12 @@ assert not any(compiled().values()), compiled()
 before = versions()
 assert len(before) == len(list(listing.kernels())) > 50, len(before)
 
-from operators.language.collection.app import load_program
-from operators.engine.local import LocalEngine
-from operators.planning.planner import compile_app
-from service.files.changefiles import ChangeFile
-from service.replay.replay import epochs_of
-from service.files.updatefiles import read_updates
+from vernier.operators.language.collection.app import load_program
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.planning.planner import compile_app
+from vernier.service.files.changefiles import ChangeFile
+from vernier.service.replay.replay import epochs_of
+from vernier.service.files.updatefiles import read_updates
 
 for program in json.loads(sys.argv[1]):
     plan = compile_app(load_program(Path(program)))
@@ -147,6 +147,6 @@ def test_nothing_is_compiled_after_warming(tmp_path: Path) -> None:
 
 
 def _sources(program: Path) -> set[str]:
-    from operators.language.collection.app import load_program
+    from vernier.operators.language.collection.app import load_program
 
     return set(load_program(program).sources)

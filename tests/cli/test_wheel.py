@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.toolchain import first_use, jars
 from tests.live.service import free_port, wait_for
+from vernier.service.toolchain import first_use, jars
 
 FOLDERS = ("storage", "operators", "service")
-FILES = ("pyproject.toml", "README.md", "LICENSE", "vernier.py")
+FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "vernier.py")
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,11 @@ def environment(installed: Path, root: Path, tmp_path: Path) -> dict[str, str]:
 def test_the_wheel_runs_without_the_checkout(installed: Path, environment: dict[str, str], tmp_path: Path) -> None:
     vernier, work = str(installed / "bin" / "vernier"), tmp_path / "work"
     work.mkdir()
-    where = run([str(installed / "bin" / "python"), "-c", "import service; print(service.__file__)"], cwd=work)
+    where = run([str(installed / "bin" / "python"), "-c", "import vernier.service as s; print(s.__file__)"], cwd=work)
     assert where.startswith(str(installed))
+    (site,) = installed.glob("lib/python3*/site-packages")
+    assert {path.name.partition("-")[0] for path in site.iterdir()} == {"dependencies.pth", "vernier"}
+    assert (site / "vernier" / "py.typed").exists()
 
     run([vernier, "new", "totals"], cwd=work, env=environment)
     replay = [vernier, "replay", "totals.py", "--updates", "totals.jsonl", "--out", "changes.jsonl"]

@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from storage.state.manifest import Manifest
-from storage.state.state import StateDirectory
 from tests.container.provisioned import RULES, queries
 from tests.container.watched import MINUTE, Watched
 from tests.live.service import wait_for
+from vernier.storage.state.manifest import Manifest
+from vernier.storage.state.state import StateDirectory
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 

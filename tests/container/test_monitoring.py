@@ -12,9 +12,9 @@ from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard as GrafanaDashboard
 
-from service.observability.metrics import CATALOGUE
 from tests.container.provisioned import DASHBOARD, DOCKER, RULES, panels, queries
 from tests.container.watched import program
+from vernier.service.observability.metrics import CATALOGUE
 
 
 def test_the_rules_and_the_configuration_pass_prometheus_own_check() -> None:

@@ -24,8 +24,8 @@ PARTITIONS = 2
 MINUTE = 60_000_000_000
 PLANTED = """
 import ctypes
-from service import formats
-from service.ingest.formats.native import Native
+from vernier.service.ingest import formats
+from vernier.service.ingest.formats.native import Native
 
 class Planted(Native):
     def decode(self, values, heap=None):

@@ -12,8 +12,8 @@ import signal
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from storage.blob.blob import Buffer, Disk, Held
-from storage.blob.object_store import Store
+from vernier.storage.blob.blob import Buffer, Disk, Held
+from vernier.storage.blob.object_store import Store
 
 Result = TypeVar("Result")
 

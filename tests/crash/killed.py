@@ -9,9 +9,9 @@ commit had returned.
 import os
 import sys
 
-from storage.blob.blob import LocalBlob, OsDisk
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.workload import EPOCHS, Service
+from vernier.storage.blob.blob import LocalBlob, OsDisk
 
 
 def main(folder: str, calls: int) -> None:

@@ -7,12 +7,12 @@ import itertools
 import random
 from typing import NamedTuple, Protocol
 
-from storage.blob.blob import Blob, LocalBlob
-from storage.blob.leases import BEATS, TTL_MS
-from storage.blob.object_store import ObjectBlob
 from tests.crash.faults import Fault, Faults, FaultyDisk, FaultyStore
 from tests.crash.simdisk import SimDisk
 from tests.crash.simstore import SimStore
+from vernier.storage.blob.blob import Blob, LocalBlob
+from vernier.storage.blob.leases import BEATS, TTL_MS
+from vernier.storage.blob.object_store import ObjectBlob
 
 WHERE = "/state"
 

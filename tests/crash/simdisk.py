@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from storage.blob.blob import Buffer, Held
+from vernier.storage.blob.blob import Buffer, Held
 
 
 class Inode:
@@ -41,7 +41,7 @@ class SimLock:
 
 
 class SimDisk:
-    """All calls of `storage.blob.blob.Disk`. A process that dies gives its locks back; `cut_power` ends all of them."""
+    """All calls of `Disk` in storage/blob. A process that dies releases its locks; `cut_power` ends all of them."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

@@ -15,27 +15,27 @@ import pyarrow as pa
 from greenlet import GreenletExit, getcurrent, greenlet
 
 import vernier as vn
-from operators.planning.planner import compile_app
-from operators.runtime.exchange import Round, least
-from service.cluster.credentials import Keys
-from service.cluster.messages import Assign, Hot, Poisoned, Report
-from service.cluster.rendezvous import Attempt, Rendezvous
-from service.cluster.shard import read_letters
-from service.cluster.worker import Job, Process, work
-from service.config.settings import load
-from service.coordinator.committer import Epochs
-from service.coordinator.runner import Runner
-from service.errors import LettersNotSent, SparkFailed
-from service.ingest.rejects import DeadLetter
-from storage.blob.location import Place
-from storage.errors import StorageError
-from storage.state.background_writer import Apart
-from storage.state.manifest import Manifest
-from storage.state.state import StateDirectory
-from storage.updates import Ints
 from tests.crash.faults import Crash
 from tests.crash.machines import WHERE, Machine
 from tests.crash.machines import Process as MachineProcess
+from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime.exchange import Round, least
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.messages import Assign, Hot, Poisoned, Report
+from vernier.service.cluster.rendezvous import Attempt, Rendezvous
+from vernier.service.cluster.shard import read_letters
+from vernier.service.cluster.worker import Job, Process, work
+from vernier.service.config.settings import load
+from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.runner import Runner
+from vernier.service.errors import LettersNotSent, SparkFailed
+from vernier.service.ingest.rejects import DeadLetter
+from vernier.storage.blob.location import Place
+from vernier.storage.errors import StorageError
+from vernier.storage.state.background_writer import Apart
+from vernier.storage.state.manifest import Manifest
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import Ints
 
 TOPIC = "pairs"
 PARTITIONS = 2

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class SimStore:
-    """All calls of `storage.blob.object_store.Store`. objects: what is in it, by name."""
+    """All calls of `vernier.storage.blob.object_store.Store`. objects: what is in it, by name."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}

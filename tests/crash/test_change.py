@@ -3,12 +3,12 @@
 import pytest
 
 import vernier as vn
-from service.errors import ProgramChanged
-from service.views.snapshot_reader import Reader
-from storage.state.audit import audit
-from storage.state.state import StateDirectory
 from tests.crash.machines import WHERE, DiskMachine
 from tests.crash.simservice import Log, Pair, SimService
+from vernier.service.errors import ProgramChanged
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.state.audit import audit
+from vernier.storage.state.state import StateDirectory
 
 SENT = [(key % 5, key % 3, key, 1) for key in range(1, 60)]
 
@@ -95,7 +95,7 @@ def test_views_come_and_go_with_other_numbers_of_workers() -> None:
 
 
 def test_collection_may_run_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.coordinator.committer.GC_EVERY", 2)
+    monkeypatch.setattr("vernier.service.coordinator.committer.GC_EVERY", 2)
     world = World()
     world.start("s", collect_beside=True)
     for until in range(5, 60, 5):

@@ -4,13 +4,13 @@ import contextlib
 
 import pytest
 
-from storage.blob.segment import segment_file
-from storage.errors import DiskFull, EpochGone, StorageError
-from storage.state.manifest import manifest_file
-from storage.state.state import ReadLease, StateDirectory
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, Process, StoreMachine
 from tests.crash.workload import Service, files, rows_in, rows_until
+from vernier.storage.blob.segment import segment_file
+from vernier.storage.errors import DiskFull, EpochGone, StorageError
+from vernier.storage.state.manifest import manifest_file
+from vernier.storage.state.state import ReadLease, StateDirectory
 
 FAULTS = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_REPLY, Fault.DISK_FULL]
 LAST = 6

@@ -11,16 +11,16 @@ from typing import TypeVar
 
 import pytest
 
-from storage.blob.blob import Blob, LocalBlob, OsDisk
-from storage.blob.segment import segment_file
-from storage.errors import DiskFull, StorageError
-from storage.state import state as state_module
-from storage.state.manifest import manifest_file
-from storage.state.state import StateDirectory
 from tests.crash.faults import Crash, Fault, FaultyDisk
 from tests.crash.machines import DiskMachine, Machine, Process, StoreMachine
 from tests.crash.workload import EPOCHS, KEEP, Service, files, rows_in, rows_until, shape
 from tests.profiles import shorter
+from vernier.storage.blob.blob import Blob, LocalBlob, OsDisk
+from vernier.storage.blob.segment import segment_file
+from vernier.storage.errors import DiskFull, StorageError
+from vernier.storage.state import state as state_module
+from vernier.storage.state.manifest import manifest_file
+from vernier.storage.state.state import StateDirectory
 
 Result = TypeVar("Result")
 

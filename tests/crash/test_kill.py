@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from storage.blob.blob import LocalBlob
-from storage.state.state import StateDirectory
 from tests.crash.machines import DiskMachine
 from tests.crash.test_commit import check_and_finish, unbroken
 from tests.crash.workload import Service, rows_in, rows_until
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.state.state import StateDirectory
 
 
 def test_killed_at_every_call(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_killed_at_every_call(tmp_path: Path) -> None:
 
 READER = """
 import sys
-from storage.state.state import StateDirectory
+from vernier.storage.state.state import StateDirectory
 from tests.crash.workload import rows_in, rows_until
 
 state, last, seen, known = StateDirectory(sys.argv[1]), int(sys.argv[2]), 0, 0

@@ -12,27 +12,27 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import pytest
 
-from service.cluster import shard
-from service.coordinator import committer as epochs_module
-from service.errors import EpochFailed
-from service.ingest import records
-from service.ingest.stash import Held
-from service.views.snapshot_reader import Reader
-from service.views.view import ViewState
-from storage.errors import EpochConflict, OwnershipLost, StorageError
-from storage.state import reshard
-from storage.state.audit import audit
-from storage.state.manifest import HIGHEST, LOWEST, Manifest
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import TextMissing, Texts
-from storage.trace import merge as merge_module
-from storage.trace import spine as trace_module
-from storage.trace.spine import Trace
-from storage.updates import MIN_TIME
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
 from tests.crash.simservice import DELAY, NAME, PARTITIONS, TOPIC, Log, SimService, program
 from tests.profiles import shorter
+from vernier.service.cluster import shard
+from vernier.service.coordinator import committer as epochs_module
+from vernier.service.errors import EpochFailed
+from vernier.service.ingest import records
+from vernier.service.ingest.stash import Held
+from vernier.service.views.snapshot_reader import Reader
+from vernier.service.views.view import ViewState
+from vernier.storage.errors import EpochConflict, OwnershipLost, StorageError
+from vernier.storage.state import reshard
+from vernier.storage.state.audit import audit
+from vernier.storage.state.manifest import HIGHEST, LOWEST, Manifest
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import TextMissing, Texts
+from vernier.storage.trace import merge as merge_module
+from vernier.storage.trace import spine as trace_module
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import MIN_TIME
 
 STEPS = 30
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)

@@ -12,15 +12,23 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from storage.blob.blob import LocalBlob
-from storage.blob.leases import TTL_MS, Claim, Claims
-from storage.errors import DiskFull, EpochGone, FileFailed, NothingCommitted, OwnershipLost, StateInUse, StorageError
-from storage.state.lease import Leases
-from storage.state.state import ReadLease, StateDirectory
 from tests.crash.faults import Crash, Fault, Faults
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
 from tests.crash.workload import Rows, Service, add_rows, rows_in, updates_of
 from tests.profiles import shorter
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.leases import TTL_MS, Claim, Claims
+from vernier.storage.errors import (
+    DiskFull,
+    EpochGone,
+    FileFailed,
+    NothingCommitted,
+    OwnershipLost,
+    StateInUse,
+    StorageError,
+)
+from vernier.storage.state.lease import Leases
+from vernier.storage.state.state import ReadLease, StateDirectory
 
 STEPS = 40
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)

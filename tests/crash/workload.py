@@ -10,13 +10,13 @@ from collections import Counter
 
 import numpy as np
 
-from storage.blob.blob import Blob
-from storage.blob.segment import Entry
-from storage.state.manifest import LayerRef, Manifest, TraceEntry
-from storage.state.state import StateDirectory
-from storage.trace.batch import Layer, keyed_rows
-from storage.trace.spine import Trace
-from storage.updates import MIN_TIME, Updates
+from vernier.storage.blob.blob import Blob
+from vernier.storage.blob.segment import Entry
+from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import MIN_TIME, Updates
 
 EPOCHS = 6
 KEEP = 2

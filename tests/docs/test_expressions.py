@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from operators.language.expr.expression import Expr, lit
-from operators.language.expr.methods import Methods
 from tests.dsl.values import row_type, values
+from vernier.operators.language.expr.expression import Expr, lit
+from vernier.operators.language.expr.methods import Methods
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "expressions.md").read_text("utf-8")
 ROWS = re.findall(r"^\|.*\| `(.+)` \| `(.+)` \|$", PAGE, re.MULTILINE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.language.collection.collection import Collection
+from vernier.operators.language.collection.collection import Collection
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operators.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

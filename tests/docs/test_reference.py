@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import vernier as vn
-from operators.language.collection.collection import Collection
-from service.cli.main import run
-from service.config.reference import settings_reference
 from tools.reference import PAGES
+from vernier.operators.language.collection.collection import Collection
+from vernier.service.cli.main import run
+from vernier.service.config.reference import settings_reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 

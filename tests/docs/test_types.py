@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import vernier as vn
-from operators.language.types.scalars import Type, parse
+from vernier.operators.language.types.scalars import Type, parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text("utf-8")
 

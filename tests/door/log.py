@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import RowType
-from service.ingest.ingestion import Admitted, Advanced, Door
-from service.ingest.rejects import DeadLetter
-from service.ingest.stash import Held
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.ingestion import Admitted, Advanced, Door
+from vernier.service.ingest.rejects import DeadLetter
+from vernier.service.ingest.stash import Held
 
 EDGES = RowType([("src", Int64(), False), ("dst", Int64(), False)])
 ROOTS = RowType([("node", Int64(), False)])

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.ingest.watermarks import (
+from vernier.service.ingest.watermarks import (
     Fact,
     PartitionClock,
     advance_arrival,
@@ -17,7 +17,7 @@ from service.ingest.watermarks import (
     share_times,
     stamp,
 )
-from storage.updates import CLOSED, MIN_TIME
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 MS = 1_000_000
 times = st.integers(MIN_TIME, CLOSED - 1)

@@ -8,10 +8,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.ingestion import Door
-from storage.updates import MIN_TIME
 from tests.door.log import EDGES, ROOTS, Entry, Service, Topics, native, progress
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.ingestion import Door
+from vernier.storage.updates import MIN_TIME
 
 BEAT = "app.heartbeat"
 

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
-from service.ingest.ingestion import Door
-from service.ingest.partition_report import PartitionTwice
-from storage.updates import CLOSED, MIN_TIME
 from tests.door.log import EDGES, ROOTS, SCHEMA, Record, Service, Topics, batch, native, progress
+from vernier.service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
+from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.partition_report import PartitionTwice
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 MS = 1_000_000
 BEAT = "app.heartbeat"

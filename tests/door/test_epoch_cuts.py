@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.ingestion import Door
 from tests.door.log import EDGES, ROOTS, Entry, Record, Service, Topics, native, progress, refusals
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.ingestion import Door
 
 MS = 1_000_000
 BEAT = "app.heartbeat"

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.ingest.stash import Held, retain
-from storage.updates import Updates
+from vernier.service.ingest.stash import Held, retain
+from vernier.storage.updates import Updates
 
 
 def held(times: list[int], mark: int = 0) -> Held:

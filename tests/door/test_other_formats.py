@@ -15,21 +15,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.collection.app import App
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Date, Int64, TimestampNs
-from operators.language.types.schema import RowType, Schema
-from operators.language.types.texts import List, String
-from service.config.settings import BadSettings, load
-from service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
-from service.ingest.formats import make_format
-from service.ingest.formats.messages import NO_TIME, Parsed, Progress
-from service.ingest.formats.upsert import Upserts
-from service.ingest.ingestion import Door
-from service.ingest.rejects import REASONS
-from storage.strings.string_heap import Heap
-from storage.updates import MIN_TIME
 from tests.door.log import EDGES, ROOTS, Service, Topics, values
+from vernier.operators.language.collection.app import App
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Date, Int64, TimestampNs
+from vernier.operators.language.types.schema import RowType, Schema
+from vernier.operators.language.types.texts import List, String
+from vernier.service.config.settings import BadSettings, load
+from vernier.service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
+from vernier.service.ingest.formats import make_format
+from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Progress
+from vernier.service.ingest.formats.upsert import Upserts
+from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.rejects import REASONS
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import MIN_TIME
 
 EDGE = {
     "type": "record",

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
-from operators.language.types.schema import RowType
-from operators.language.types.structs import Struct
-from operators.language.types.texts import Binary, List, String
-from service.codec.instants import format_instant, parse_instant
-from service.ingest.formats import FORMATS, json_lines, native
-from service.ingest.formats.messages import Format, Parsed
-from service.kernels import json_values
-from storage.strings.string_heap import Heap
 from tests.door.log import EDGES, ROOTS, values
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import Binary, List, String
+from vernier.service.codec.instants import format_instant, parse_instant
+from vernier.service.ingest.formats import FORMATS, json_lines, native
+from vernier.service.ingest.formats.messages import Format, Parsed
+from vernier.service.kernels import json_values
+from vernier.storage.strings.string_heap import Heap
 
 MIXED = RowType(
     [
@@ -267,7 +267,7 @@ def test_doubles_are_exact_or_left(number: float) -> None:
 
 def test_chunks_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches are scanned in chunks of bytes; messages keep their numbers and their order across them."""
-    monkeypatch.setattr("service.ingest.formats.scan._CHUNK_BYTES", 100)
+    monkeypatch.setattr("vernier.service.ingest.formats.scan._CHUNK_BYTES", 100)
     texts = [f'{{"v":1,"t":"0","u":[[[{k},2],"{k}",1]]}}' for k in range(50)]
     texts[20], texts[31] = "oops", '{"u":[[[31,2],"31",1]],"\\u0076":1,"t":"0"}'
     texts[40] = '{"v":1,"t":"0","u":[' + ",".join(f'[[40,{k}],"40",1]' for k in range(30)) + "]}"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.errors import ArithmeticOverflow, BadValue, UnknownColumn, WrongType
-from operators.language.expr.evaluate import bind, evaluate, predicate, project
-from operators.language.expr.expression import Binary, Column, Expr, Nullability, Unary, col, lit, when
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
-from operators.language.types.schema import RowType
+from vernier.operators.errors import ArithmeticOverflow, BadValue, UnknownColumn, WrongType
+from vernier.operators.language.expr.evaluate import bind, evaluate, predicate, project
+from vernier.operators.language.expr.expression import Binary, Column, Expr, Nullability, Unary, col, lit, when
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from vernier.operators.language.types.schema import RowType
 
 ROW = RowType(
     [

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Expr, col
-from storage.strings.string_heap import Heap
 from tests.dsl.test_expressions_spark import CASES, ROW, ROWS
 from tests.dsl.values import row_type, values
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr, col
+from vernier.storage.strings.string_heap import Heap
 
 EXPRS = [expr for expr, _ in CASES]
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.errors import ArithmeticOverflow, DecimalOverflow, WrongType
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Expr, col, lit
 from tests.dsl.values import row_type, values
+from vernier.operators.errors import ArithmeticOverflow, DecimalOverflow, WrongType
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr, col, lit
 
 S = row_type(s=vn.String | None)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

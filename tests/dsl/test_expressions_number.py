@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.errors import ArithmeticOverflow, DecimalOverflow, WrongType
-from operators.language.expr.compute.decimals import adjusted, result_type
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Expr, col, lit
-from operators.language.types.decimals import Decimal
 from tests.dsl.values import FEW, row_type, values
+from vernier.operators.errors import ArithmeticOverflow, DecimalOverflow, WrongType
+from vernier.operators.language.expr.compute.decimals import adjusted, result_type
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr, col, lit
+from vernier.operators.language.types.decimals import Decimal
 
 D = decimal.Decimal
 EXACT = decimal.Context(prec=700, rounding=decimal.ROUND_HALF_UP)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Expr, col, lit
 from tests.dsl.values import row_type, values
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr, col, lit
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

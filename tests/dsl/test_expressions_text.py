@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.errors import BadValue, WrongType
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Expr, col, lit
-from storage.strings.string_heap import Heap, TextMissing
 from tests.dsl.values import FEW, row_type, values
+from vernier.operators.errors import BadValue, WrongType
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr, col, lit
+from vernier.storage.strings.string_heap import Heap, TextMissing
 
 ROW = row_type(s=vn.String | None, t=vn.String, n=vn.Int64 | None, b=vn.Binary | None)
 # Letters whose cases have other lengths, composed and astral ones, what patterns and Java take for special.

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from operators.errors import BadLoop
-from operators.failures import LoopDidNotSettle
-from operators.language.plan.logical import LoopResult, Variable
 from vernier import col
+from vernier.operators.errors import BadLoop
+from vernier.operators.failures import LoopDidNotSettle
+from vernier.operators.language.plan.logical import LoopResult, Variable
 
 
 class Edge(vn.Schema):

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.language.expr.functions import NotDeterministic, check_function, function_key
 from tests.dsl.named import named
+from vernier.operators.language.expr.functions import NotDeterministic, check_function, function_key
 
 FACTOR = 3
 
@@ -185,7 +185,7 @@ def test_what_a_closure_holds_counts() -> None:
 
 def test_keys_are_the_same_in_every_process(root: Path) -> None:
     code = (
-        "from operators.language.expr.functions import function_key\n"
+        "from vernier.operators.language.expr.functions import function_key\n"
         "K = {'a', 'b', 'c', 'd'}\n"
         "def g(x):\n    return x in {'p', 'q', 'r', 's'}\n"
         "def f(x):\n    return x in K and g(x)\n"

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.language.collection.matching import HOW
-from operators.planning.planner import compile_app
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection
 from tests.profiles import examples
 from vernier import col
+from vernier.operators.language.collection.matching import HOW
+from vernier.operators.planning.planner import compile_app
 
 Pairs = list[tuple[tuple[Any, ...], int]]
 

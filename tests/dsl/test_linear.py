@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.engine.worker import Worker
-from operators.failures import SeriesTooLong, UserCodeFailed
-from operators.language.expr.functions import function_key
-from operators.physical.stages import compile_stage
-from operators.planning.plan import LinearOp
-from operators.planning.planner import compile_app
-from storage.diff import multiply
-from storage.errors import DiffOverflow
 from vernier import col
+from vernier.operators.engine.worker import Worker
+from vernier.operators.failures import SeriesTooLong, UserCodeFailed
+from vernier.operators.language.expr.functions import function_key
+from vernier.operators.physical.stages import compile_stage
+from vernier.operators.planning.plan import LinearOp
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.diff import multiply
+from vernier.storage.errors import DiffOverflow
 
 Update = tuple[tuple[Any, ...], int, int]
 

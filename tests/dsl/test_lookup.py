@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numba import njit
 
 import vernier as vn
-from operators.failures import JoinOverflow
-from operators.kernels.joining import multiply
 from vernier import col
+from vernier.operators.failures import JoinOverflow
+from vernier.operators.kernels.joining import multiply
 
 Update = tuple[tuple[Any, ...], int, int]
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.failures import AggregateOverflow, TooManyCopies
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection
 from tests.profiles import examples
 from vernier import col
+from vernier.operators.failures import AggregateOverflow, TooManyCopies
 
 Row = tuple[Any, ...]
 Answered = Iterable[tuple[Row, int]]

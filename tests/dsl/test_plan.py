@@ -9,11 +9,21 @@ from pathlib import Path
 import pytest
 
 import vernier as vn
-from operators.errors import BadLoop
-from operators.language.plan.logical import ROOT, Aggregate, Filter, Join, LoopResult, Project, Union, Variable, walk
-from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
 from vernier import col
+from vernier.operators.errors import BadLoop
+from vernier.operators.language.plan.logical import (
+    ROOT,
+    Aggregate,
+    Filter,
+    Join,
+    LoopResult,
+    Project,
+    Union,
+    Variable,
+    walk,
+)
+from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.planner import compile_app
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
 

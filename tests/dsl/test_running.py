@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from operators.errors import BadValue, ProgramError, UnknownName
 from vernier import col, when
+from vernier.operators.errors import BadValue, ProgramError, UnknownName
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
 Update = tuple[tuple[Any, ...], int, int]

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 import vernier as vn
-from operators.failures import NotEmpty, UserCodeFailed
-from operators.planning.plan import ArrangeOp
-from operators.planning.planner import compile_app
-from storage.updates import CLOSED, MIN_TIME
 from vernier import col
+from vernier.operators.failures import NotEmpty, UserCodeFailed
+from vernier.operators.planning.plan import ArrangeOp
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 
 class Pair(vn.Schema):

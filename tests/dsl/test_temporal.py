@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.failures import TimeOverflow
-from operators.planning.plan import HoldOp
-from operators.planning.planner import compile_app
 from vernier import col
+from vernier.operators.failures import TimeOverflow
+from vernier.operators.planning.plan import HoldOp
+from vernier.operators.planning.planner import compile_app
 
 Update = tuple[tuple[Any, ...], int, int]
 Cuts = Sequence[int]

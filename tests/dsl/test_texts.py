@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.engine.local import LocalEngine
-from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
-from operators.runtime.exchange import Threads
-from operators.runtime.string_exchange import swap_parcels
-from storage.strings.contents import Contents
-from storage.strings.string_heap import Heap
-from storage.updates import Updates
 from vernier import col
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime.exchange import Threads
+from vernier.operators.runtime.string_exchange import swap_parcels
+from vernier.storage.strings.contents import Contents
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import Updates
 
 # Short ones, long ones, and long ones that words alone do not put in order.
 NAMES = ["", "a", "n" * 15, "n" * 16, "n" * 15 + "z", *(f"a node of the graph, number {i}" for i in range(5))]

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.errors import BadValue
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, parse, spell
-from operators.language.types.schema import RowType
-from storage.strings.string_heap import Heap
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, parse, spell
+from vernier.operators.language.types.schema import RowType
+from vernier.storage.strings.string_heap import Heap
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 # Near the fifteen bytes that words hold, and with equal beginnings.

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.errors import WrongType
-from operators.failures import UserCodeFailed
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import col, lit
-from operators.language.expr.functions import NotDeterministic
 from tests.dsl.named import named
 from tests.dsl.values import row_type, values
+from vernier.operators.errors import WrongType
+from vernier.operators.failures import UserCodeFailed
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import col, lit
+from vernier.operators.language.expr.functions import NotDeterministic
 
 ROW = row_type(a=vn.Int64, b=vn.Int64 | None, s=vn.String | None, f=vn.Float64)
 INTS = st.integers(-1000, 1000)

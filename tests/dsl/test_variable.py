@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 import vernier as vn
-from operators.engine.local import LocalEngine
-from operators.failures import DelayedCycleDidNotSettle
-from operators.planning.planner import compile_app
-from service.cli.explain import as_mermaid, as_text
-from storage.updates import CLOSED, MIN_TIME, Updates
 from vernier import col
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.failures import DelayedCycleDidNotSettle
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cli.explain import as_mermaid, as_text
+from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
 
 class Reading(vn.Schema):

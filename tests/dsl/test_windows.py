@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.errors import ArithmeticOverflow, ProgramError
 from tests.dsl.recompute import check, cuts, updates
 from tests.oracle.model import Change, Collection
 from tests.profiles import examples
+from vernier.operators.errors import ArithmeticOverflow, ProgramError
 
 Answered = Iterable[tuple[tuple[Any, ...], int]]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from hypothesis import settings
 
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Expr
-from operators.language.types.scalars import as_type
-from operators.language.types.schema import RowType
-from storage.strings.string_heap import Heap
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.types.scalars import as_type
+from vernier.operators.language.types.schema import RowType
+from vernier.storage.strings.string_heap import Heap
 
 FEW = settings(max_examples=max(10, settings().max_examples // 5))
 """For tests that are many because there is one for each function."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.main import run
+from vernier.service.cli.main import run
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE.parent / "programs"

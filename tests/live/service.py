@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 NODES, EDGES = 60, 110
 ROLES = ("worker", "daemon", "driver", "jvm", "sidecar", "publisher", "broker", "supervisor")
 _MODULES = {
-    "service.coordinator.driver": "driver",
-    "service.sidecar": "sidecar",
-    "service.sinks": "publisher",
+    "vernier.service.coordinator.driver": "driver",
+    "vernier.service.sidecar": "sidecar",
+    "vernier.service.sinks": "publisher",
     "kafka.Kafka": "broker",
 }
 _TAG = "SERVICE_UNDER_TEST"
@@ -284,7 +284,7 @@ class Service:
 
 def _role(process: psutil.Process) -> str:
     line = process.cmdline()
-    if "service.cluster.daemon" in line:
+    if "vernier.service.cluster.daemon" in line:
         # The daemon's children, forked from it, are the workers, which may outlive it; the daemon itself is the JVM's.
         parent = process.parent()
         return "daemon" if parent is not None and parent.name() == "java" else "worker"

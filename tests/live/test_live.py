@@ -10,10 +10,10 @@ import httpx
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from service.client.client import ServerError, connect
 from tests.live.service import PATIENCE, Feeder, Service, wait_for
 from tests.live.truth import Truth
 from tests.profiles import shorter
+from vernier.service.client.client import ServerError, connect
 
 KILLS = shorter(10, 1)
 """Of each of the four kinds of process."""

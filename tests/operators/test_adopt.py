@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 import vernier as vn
-from operators.engine.local import LocalEngine
-from operators.engine.migrate import plan_adoption
-from operators.failures import NeedsHistory
-from operators.language.collection.bundle import bundle
-from operators.planning.planner import compile_app
-from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.oracle.model import Change, collection_at
 from tests.programs.snapshots import graph
 from vernier import col
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.engine.migrate import plan_adoption
+from vernier.operators.failures import NeedsHistory
+from vernier.operators.language.collection.bundle import bundle
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
 
 class Edge(vn.Schema):

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators.failures import AggregateOverflow, ListTooLong, UserCodeFailed
-from operators.physical import reduce_batched
-from operators.planning.plan import FollowOp, KeyedOp, ReduceOp, WaveOp
-from operators.planning.planner import compile_app
+from vernier.operators.failures import AggregateOverflow, ListTooLong, UserCodeFailed
+from vernier.operators.physical import reduce_batched
+from vernier.operators.planning.plan import FollowOp, KeyedOp, ReduceOp, WaveOp
+from vernier.operators.planning.planner import compile_app
 
 LONG = ["long text with one prefix " + end for end in ("a", "b", "ab", "é", "")]
 VALUES: dict[str, tuple[Any, list[Any]]] = {

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from operators.kernels.exact import (
+from vernier.operators.kernels.exact import (
     DECIMAL_WORDS,
     FLOAT_WORDS,
     add_decimal,
@@ -18,7 +18,7 @@ from operators.kernels.exact import (
     read_decimal,
     read_float,
 )
-from operators.language.types.scalars import Float64
+from vernier.operators.language.types.scalars import Float64
 
 EDGES = (
     5e-324,

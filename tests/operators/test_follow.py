@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 import vernier as vn
-from operators.engine.local import LocalEngine
-from operators.failures import AggregateOverflow
-from operators.planning.planner import compile_app
-from storage.updates import CLOSED, MIN_TIME, Updates
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.failures import AggregateOverflow
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
 Changes = dict[tuple[int, int, int], int]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.runtime import slice_sizing
-from operators.runtime.exchange import Single, Threads
-from operators.runtime.slice_sizing import FIRST, LEAST, LEAST_ROWS, MOST, MOST_ROWS, Pace
-from operators.runtime.slices import Interval, cut_by_count
+from vernier.operators.runtime import slice_sizing
+from vernier.operators.runtime.exchange import Single, Threads
+from vernier.operators.runtime.slice_sizing import FIRST, LEAST, LEAST_ROWS, MOST, MOST_ROWS, Pace
+from vernier.operators.runtime.slices import Interval, cut_by_count
 
 
 def updates(times: list[int]) -> dict[str, np.ndarray]:

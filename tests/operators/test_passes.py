@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.engine.worker import Worker
-from operators.errors import ArithmeticOverflow
-from operators.language.expr.expression import Expr
-from operators.physical.stage_compiler import Pass, passes
-from operators.physical.stages import compile_chain, compile_stage
-from operators.planning.plan import LinearOp, Stage
-from operators.planning.planner import compile_app
-from storage.errors import VernierError
 from vernier import col, lit
+from vernier.operators.engine.worker import Worker
+from vernier.operators.errors import ArithmeticOverflow
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.physical.stage_compiler import Pass, passes
+from vernier.operators.physical.stages import compile_chain, compile_stage
+from vernier.operators.planning.plan import LinearOp, Stage
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.errors import VernierError
 
 MOST = 2**63 - 1
 

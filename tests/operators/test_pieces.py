@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from bench.programs import program
-from operators.engine import worker
-from operators.engine.local import LocalEngine
-from operators.planning.planner import compile_app
-from operators.runtime import chunking
-from storage.trace import history_cache, spine
-from storage.updates import MIN_TIME, Ints, Updates
+from vernier.operators.engine import worker
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime import chunking
+from vernier.storage.trace import history_cache, spine
+from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 
 def _answers(name: str) -> list[bytes]:

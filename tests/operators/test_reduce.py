@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators.failures import UserCodeFailed
 from vernier import col
+from vernier.operators.failures import UserCodeFailed
 
 
 class Triple(vn.Schema):

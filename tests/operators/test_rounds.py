@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.kernels.rounds import visited_keys
-from storage.kernels.hashing import key_rows
-from storage.updates import Ints
+from vernier.operators.kernels.rounds import visited_keys
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.updates import Ints
 
 Key = tuple[int, int]
 keys = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2)), max_size=12)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.engine.local import LocalEngine
-from operators.failures import NeedsHistory
-from operators.planning.planner import compile_app
-from storage.updates import Updates
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.failures import NeedsHistory
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import Updates
 
 Row = tuple[str | None, int, str, int]
 Upserted = tuple[Row, int, bool]
@@ -137,7 +137,7 @@ def test_another_program_takes_over(workers: int) -> None:
 
 
 def _dear(app: vn.App) -> vn.Collection:
-    from operators.language.collection.collection import Collection
+    from vernier.operators.language.collection.collection import Collection
 
     return Collection(app.sources["items"]).filter(vn.col("price") > 5).select("id", "price")
 

@@ -10,18 +10,18 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.group_functions.rows import ReduceRows
-from operators.language.collection import grouping
-from operators.physical import reduce_batched
-from operators.planning.plan import WaveOp
-from operators.planning.planner import compile_app
-from storage.errors import CallerError
 from tests.profiles import examples
 from tests.properties import plans
 from tests.properties.engine import run
 from tests.properties.plans import GROUPS, InVernier, LoopStep, Steps, build
 from tests.properties.test_plans import Case, cases, in_engine, last
 from vernier import col
+from vernier.operators.group_functions.rows import ReduceRows
+from vernier.operators.language.collection import grouping
+from vernier.operators.physical import reduce_batched
+from vernier.operators.planning.plan import WaveOp
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.errors import CallerError
 
 Rows = list[tuple[tuple[Any, ...], int]]
 

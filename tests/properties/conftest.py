@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operators.runtime import slice_sizing
+from vernier.operators.runtime import slice_sizing
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -8,16 +8,16 @@ from typing import Literal
 import numpy as np
 
 import vernier as vn
-from operators.engine.local import LocalEngine
-from operators.engine.worker import Worker, WorkerState
-from operators.planning.planner import compile_app
-from storage.strings.string_heap import Heap
-from storage.trace.batch import Layer
-from storage.trace.spine import Trace
-from storage.trace.time_queue import Queue, Run
-from storage.updates import CLOSED, MIN_TIME, Updates
 from tests.oracle.model import Change, collection_at, consolidate
 from tests.oracle.values import canonical
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.engine.worker import Worker, WorkerState
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.spine import Trace
+from vernier.storage.trace.time_queue import Queue, Run
+from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
 Between = Literal["go on", "reopen", "repeat"]
 """What happens at an epoch: nothing but it; the workers start again from the layers' arrays; it is tried twice."""

@@ -10,14 +10,14 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.failures import LoopDidNotSettle
-from storage.updates import MIN_TIME
 from tests.oracle.model import Change, NotSettled, TooLarge, changes_of
 from tests.profiles import examples
 from tests.properties import plans
 from tests.properties.engine import Between, run
 from tests.properties.plans import InOracle, InVernier, LoopStep, Step, Steps, build
 from tests.properties.time_variants import NOW
+from vernier.operators.failures import LoopDidNotSettle
+from vernier.storage.updates import MIN_TIME
 
 N = TypeVar("N")
 OFFSETS = (0, 0, -5, MIN_TIME, NOW, 2**63 - 20)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 import vernier as vn
-from operators.planning.plan import ArrangeOp, ReduceOp
-from operators.planning.planner import compile_app
 from tests.oracle.model import Change, accumulate, changes
 from tests.properties.engine import run
 from tests.properties.programs import KNOWN, Edge, Root, known_programs
 from vernier import col
+from vernier.operators.planning.plan import ArrangeOp, ReduceOp
+from vernier.operators.planning.planner import compile_app
 
 
 class Wide(vn.Schema):

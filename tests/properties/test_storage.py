@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import DiffOverflow
-from storage.kernels.hashing import key_rows, mix, owner, partition_rows, unmix
-from storage.kernels.placing import split_rows
-from storage.trace.batch import Layer, keyed_rows
-from storage.trace.merge import merge_layers
-from storage.trace.spine import SMALL_LAYERS, Trace
-from storage.updates import MIN_TIME, Ints, Updates
+from vernier.storage.errors import DiffOverflow
+from vernier.storage.kernels.hashing import key_rows, mix, owner, partition_rows, unmix
+from vernier.storage.kernels.placing import split_rows
+from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.merge import merge_layers
+from vernier.storage.trace.spine import SMALL_LAYERS, Trace
+from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 Words = tuple[int, ...]
 Entry = tuple[Words, int, Words, int]

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from operators.failures import DelayedCycleDidNotSettle
 from tests.oracle.model import Change, StillMoving, changes, changes_of
 from tests.oracle.plan import (
     Aggregate,
@@ -32,6 +31,7 @@ from tests.profiles import examples
 from tests.properties.engine import run
 from tests.properties.programs import Edge
 from vernier import col
+from vernier.operators.failures import DelayedCycleDidNotSettle
 
 # Edges that only come: what is retracted from edges that go may differ from one moment to the next for ever.
 edge = st.tuples(st.integers(0, 2), st.integers(0, 4))

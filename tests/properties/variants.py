@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import vernier as vn
-from operators.language.expr.expression import Expr, Nullability
 from tests.oracle.plan import Filter, Node, Row
 from vernier import col
+from vernier.operators.language.expr.expression import Expr, Nullability
 
 LOW, HIGH = -3, 6
 """Computed values outside of this range are filtered out."""

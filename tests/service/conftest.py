@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.kafka.embedded_broker import EmbeddedBroker
 from tests.service.driven import Service
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture

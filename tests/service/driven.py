@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 from kafka import KafkaProducer
 
-from service.kafka.embedded_broker import EmbeddedBroker, create_topics
-from service.supervision.parent_watch import command
-from service.views.snapshot_reader import Reader
-from storage.updates import MIN_TIME
+from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.supervision.parent_watch import command
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.updates import MIN_TIME
 
 PATIENCE = 420
 PROGRAM = """
@@ -60,7 +60,7 @@ class Service:
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                command("service.coordinator.driver", flags),
+                command("vernier.service.coordinator.driver", flags),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -139,6 +139,6 @@ class Service:
         found = []
         for one in psutil.Process(self.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if "service.cluster.daemon" in one.cmdline():
+                if "vernier.service.cluster.daemon" in one.cmdline():
                     found.append(one)
         return [one for one in found if any(one.ppid() == other.pid for other in found)]

@@ -12,18 +12,18 @@ from collections import Counter
 import numpy as np
 
 import vernier as vn
-from operators.engine.worker import Worker
-from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
-from operators.runtime.exchange import Single
-from service.cluster.shard import Shard, store
-from service.cluster.worker import report
-from service.coordinator.committer import Epochs
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.ingestion import Admitted, Advanced
-from storage.state.state import StateDirectory
-from storage.updates import MIN_TIME, Updates
 from vernier import col
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime.exchange import Single
+from vernier.service.cluster.shard import Shard, store
+from vernier.service.cluster.worker import report
+from vernier.service.coordinator.committer import Epochs
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.ingestion import Admitted, Advanced
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import MIN_TIME, Updates
 
 EPOCHS = 12
 SPAN = 10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.coordinator.rate_limiter import Admission
+from vernier.service.coordinator.rate_limiter import Admission
 
 
 def settle(admission: Admission, cost: float, fixed: float = 0.2, epochs: int = 40, comes: int = 10**9) -> list[int]:

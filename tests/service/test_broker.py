@@ -12,7 +12,7 @@ import psutil
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from service.kafka.embedded_broker import BrokerError, EmbeddedBroker, PortTaken, create_topics
+from vernier.service.kafka.embedded_broker import BrokerError, EmbeddedBroker, PortTaken, create_topics
 
 pytestmark = pytest.mark.broker
 
@@ -159,7 +159,7 @@ def test_damaged_data_say_so_in_one_line(own: EmbeddedBroker) -> None:
 
 PARENT = """
 import os, signal, sys, threading
-from service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
 broker = EmbeddedBroker(sys.argv[1])
 starter = threading.Thread(target=broker.start)  # a broker outlives the thread that started it
 starter.start()

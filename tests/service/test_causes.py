@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.coordinator.session import cause_of
+from vernier.service.coordinator.session import cause_of
 
 ABORTED = (
     "An error occurred while calling o94.count.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "

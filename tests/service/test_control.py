@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from service.coordinator.intake_controller import Steering
-from service.status import intake
-from service.status.intake import Standing
-from storage.blob.blob import LocalBlob
-from storage.errors import StorageError
+from vernier.service.coordinator.intake_controller import Steering
+from vernier.service.status import intake
+from vernier.service.status.intake import Standing
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.errors import StorageError
 
 ENDS = {"t": {0: 10, 1: 4}}
 

@@ -7,15 +7,15 @@ import psutil
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from service.config.programs import Program, Registry
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.status import trouble
-from storage.blob.blob import LocalBlob
-from storage.blob.location import Place
-from storage.blob.segment import segment_file
-from storage.state.state import StateDirectory
 from tests.service.driven import PATIENCE, PROGRAM, Service
 from tests.sidecar.test_damage import flip
+from vernier.service.config.programs import Program, Registry
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.status import trouble
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.location import Place
+from vernier.storage.blob.segment import segment_file
+from vernier.storage.state.state import StateDirectory
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -11,14 +11,14 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from service.cluster.messages import Report
-from service.cluster.rendezvous import Attempt
-from service.config.sections import Otel
-from service.coordinator.epoch_log import EpochLog, describe
-from service.coordinator.tracing import Spans
-from service.observability import logs
-from storage.state.manifest import Manifest
 from tests.service.test_rendezvous import START, report
+from vernier.service.cluster.messages import Report
+from vernier.service.cluster.rendezvous import Attempt
+from vernier.service.config.sections import Otel
+from vernier.service.coordinator.epoch_log import EpochLog, describe
+from vernier.service.coordinator.tracing import Spans
+from vernier.service.observability import logs
+from vernier.storage.state.manifest import Manifest
 
 PHASES = {"read": 0.001, "admit": 0.004, "dataflow": 0.02, "persist": 0.002, "exchange": 0.003}
 WHOLE = {"read": 1.0, "admit": 4.0, "dataflow": 40.0, "persist": 2.0, "exchange": 3.0}

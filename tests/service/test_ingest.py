@@ -14,15 +14,15 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from service.cli.main import run
-from service.client.client import Client, NotVisible, ServerError, connect
-from service.config.settings import load
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.sidecar.writes.read_tokens import Receipt
 from tests.attack.hostile_binary import bomb
 from tests.service.test_send import read
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served, builder, serve
+from vernier.service.cli.main import run
+from vernier.service.client.client import Client, NotVisible, ServerError, connect
+from vernier.service.config.settings import load
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.sidecar.writes.read_tokens import Receipt
 
 __all__ = ["builder", "serve"]  # fixtures
 _NUMBER = itertools.count()
@@ -165,7 +165,7 @@ def test_too_many_at_once(builder: StateBuilder, serve: Callable[..., Served], m
         assert go_on.wait(60)
         return {0: 1}
 
-    monkeypatch.setattr("service.sidecar.writes.delivery.Delivery.deliver", stuck)
+    monkeypatch.setattr("vernier.service.sidecar.writes.delivery.Delivery.deliver", stuck)
     url = serve(builder.path, service=load(None, {}, {}).settings, max_ingests=1).url
     first = threading.Thread(target=lambda: connect(url).send("edges", [{"data": [1, 2], "time": 20}]))
     first.start()

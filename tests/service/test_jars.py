@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.toolchain import jars, java
+from vernier.service.toolchain import jars, java
 
 
 class FakeIvy:
@@ -232,7 +232,7 @@ def test_the_version_is_read_from_a_program_that_runs(tmp_path: Path) -> None:
 
 def test_java_is_found_without_any_installed_package(root: Path) -> None:
     """Set-up looks for Java before .venv exists, so service/toolchain/java.py must need the standard library only."""
-    script = "import sys; sys.path.insert(0, sys.argv[1]); from service.toolchain import java; print(java.find_java())"
+    script = "import sys; sys.path.insert(0, sys.argv[1]); from vernier.service.toolchain import java; java.find_java()"
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script, str(root)], capture_output=True, text=True, env=dict(os.environ)
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.config.settings import load
-from service.toolchain import jvm
+from vernier.service.config.settings import load
+from vernier.service.toolchain import jvm
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_command_line_that_is_wrong_launches_nothing() -> None:
 
 @pytest.mark.spark
 def test_the_jvm_has_what_spark_wants_of_java(tmp_path: Path) -> None:
-    from service.coordinator.session import start_session
+    from vernier.service.coordinator.session import start_session
 
     session = start_session(load(None, {"state.path": str(tmp_path)}, {}).settings, "options", tmp_path)
     java = session.sparkContext._jvm

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from operators.language.collection.app import App
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import Schema
-from operators.planning.planner import compile_app
-from service.cluster.shard import Shard, read_letters, store
-from service.config.settings import Settings, heartbeat_topic, load
-from service.coordinator.dead_letter_sender import Letters
-from service.ingest.rejects import DeadLetter
-from service.kafka.embedded_broker import EmbeddedBroker, create_topics
-from storage.state.manifest import Manifest, ViewEntry
-from storage.state.state import StateDirectory
-from storage.updates import MIN_TIME
+from vernier.operators.language.collection.app import App
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import Schema
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cluster.shard import Shard, read_letters, store
+from vernier.service.config.settings import Settings, heartbeat_topic, load
+from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.ingest.rejects import DeadLetter
+from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.storage.state.manifest import Manifest, ViewEntry
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import MIN_TIME
 
 LETTERS = [
     DeadLetter("decode", "no JSON: é", "graph", 1, 7, MIN_TIME, None, b"\x00key", b"{", (("h", b"\xff"), ("n", None))),

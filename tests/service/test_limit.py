@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCRIPT = textwrap.dedent("""
     import json, os, sys, threading
     from pathlib import Path
-    from service.config.settings import load
-    from service.ingest.config import DoorConfig
-    from service.coordinator.streaming_query import Query
-    from service.coordinator.session import start_session
+    from vernier.service.config.settings import load
+    from vernier.service.ingest.config import DoorConfig
+    from vernier.service.coordinator.streaming_query import Query
+    from vernier.service.coordinator.session import start_session
 
     bootstrap, topic, folder = sys.argv[1:]
     settings = load(None, {"kafka.bootstrap": bootstrap, "workers": 2}, {}).settings

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from service.status import intake
-from service.status.intake import Standing, Wanted
-from service.views.snapshot_reader import Reader
-from storage.blob.blob import LocalBlob
 from tests.service.driven import Service
+from vernier.service.status import intake
+from vernier.service.status.intake import Standing, Wanted
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.blob.blob import LocalBlob
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from service.cluster import precompile
-from storage.kernels import listing
-from storage.kernels.listing import Listed
+from vernier.service.cluster import precompile
+from vernier.storage.kernels import listing
+from vernier.storage.kernels.listing import Listed
 
 SCRIPT = """
 import sys
-from service import warm
-from storage.kernels import listing
+from vernier.service.cluster import precompile as warm
+from vernier.storage.kernels import listing
 
 few = [kernel for kernel in listing.kernels() if kernel.name in sys.argv[1].split(",")]
 assert len(few) == len(sys.argv[1].split(","))
@@ -24,9 +24,9 @@ print("lacking", *(kernel.name for kernel in lacking), flush=True)
 warm.compile_all(lacking, lambda what: print(what, flush=True), workers=1)
 """
 FEW = (
-    "storage.kernels.histories.forget_blocks",
-    "storage.kernels.tries.describe_rows",
-    "storage.kernels.histories.lay_out",
+    "vernier.storage.kernels.histories.forget_blocks",
+    "vernier.storage.kernels.tries.describe_rows",
+    "vernier.storage.kernels.histories.lay_out",
 )
 
 

@@ -13,15 +13,15 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from service.cluster.connection import Link
-from service.cluster.credentials import Keys
-from service.cluster.exchange.all_to_all import Exchange
-from service.cluster.exchange.transport import Mailbox
-from service.cluster.messages import Hot
-from service.cluster.tls import Identity
-from service.config.settings import BadSettings, load
-from service.errors import DriverGone
 from tests.service.test_rendezvous import PATIENCE, START, Office, joined, report, together
+from vernier.service.cluster.connection import Link
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.exchange.all_to_all import Exchange
+from vernier.service.cluster.exchange.transport import Mailbox
+from vernier.service.cluster.messages import Hot
+from vernier.service.cluster.tls import Identity
+from vernier.service.config.settings import BadSettings, load
+from vernier.service.errors import DriverGone
 
 SECRET = b"what nobody else may read"
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import KafkaProducer
 
-from service.config.settings import load
-from service.kafka.embedded_broker import EmbeddedBroker, create_topics
-from service.supervision.demo_producer import ROOTS, MovingGraph, Position, messages, recover
+from vernier.service.config.settings import load
+from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.supervision.demo_producer import ROOTS, MovingGraph, Position, messages, recover
 
 GRAPH = MovingGraph(nodes=20, edges=30, seed=3)
 Sent = list[tuple[int, bytes, bytes]]

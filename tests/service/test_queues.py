@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 
 import vernier as vn
-from operators.planning.planner import compile_app
-from service.cluster.shard import Shard
-from service.coordinator.committer import Epochs
-from service.coordinator.runner import SOON_SECONDS, beat_in
-from service.ingest.config import DoorConfig, SourceConfig
-from storage.state.audit import audit
-from storage.state.state import StateDirectory
-from storage.trace.batch import Layer
 from tests.service.queued import EPOCHS, SPAN, epoch, program, updates_of
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cluster.shard import Shard
+from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.runner import SOON_SECONDS, beat_in
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.storage.state.audit import audit
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.trace.batch import Layer
 
 Change = tuple[str, tuple[int, ...], int, int]
 
@@ -96,7 +96,7 @@ def test_a_beat_is_early_when_it_is_needed() -> None:
 
 
 def test_a_queue_that_is_read_back_is_the_same(tmp_path: Path) -> None:
-    from storage.trace.time_queue import Queue, Run
+    from vernier.storage.trace.time_queue import Queue, Run
 
     queue = Queue("q", 1, 1)
     queue.put(np.array([[7, 50, 2, 1], [8, 20, 1, 1], [7, 50, 2, 1]], np.int64))

@@ -5,8 +5,8 @@ import os
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from service.coordinator.topic_check import TopicsTrimmed, check_whole
-from service.kafka.embedded_broker import BrokerError, EmbeddedBroker, create_topics
+from vernier.service.coordinator.topic_check import TopicsTrimmed, check_whole
+from vernier.service.kafka.embedded_broker import BrokerError, EmbeddedBroker, create_topics
 
 pytestmark = pytest.mark.broker
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.runtime.exchange import Threads
-from service.cluster.connection import Link
-from service.cluster.credentials import Keys
-from service.cluster.exchange.all_to_all import Exchange
-from service.cluster.exchange.transport import Mailbox
-from service.cluster.messages import Assign, Hot, Report, Start
-from service.cluster.rendezvous import Attempt, Rendezvous, place
-from service.errors import AttemptCancelled, DeadlinePassed, DriverGone
+from vernier.operators.runtime.exchange import Threads
+from vernier.service.cluster.connection import Link
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.exchange.all_to_all import Exchange
+from vernier.service.cluster.exchange.transport import Mailbox
+from vernier.service.cluster.messages import Assign, Hot, Report, Start
+from vernier.service.cluster.rendezvous import Attempt, Rendezvous, place
+from vernier.service.errors import AttemptCancelled, DeadlinePassed, DriverGone
 
 START = Start(epoch=5, base="good", door={"a": 1}, offsets={"t": {0: 7}})
 PATIENCE = 30

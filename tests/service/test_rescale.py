@@ -7,12 +7,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.views.snapshot_reader import Reader
-from storage.blob.location import Place
-from storage.state.audit import audit
-from storage.state.state import StateDirectory
 from tests.service.driven import PATIENCE, Service
 from tests.storage.s3 import BUCKET, s3_server
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.blob.location import Place
+from vernier.storage.state.audit import audit
+from vernier.storage.state.state import StateDirectory
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -13,12 +13,12 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-from service.cluster.credentials import Keys
-from service.cluster.exchange import all_to_all as exchange_module
-from service.cluster.exchange.all_to_all import Exchange
-from service.cluster.exchange.shared_ring import WORDS, Ring
-from service.cluster.exchange.transport import Mailbox
-from service.kernels.rings import CORE, FULL, WAKE, WRITTEN, await_any, fall_asleep, watch_any
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.exchange import all_to_all as exchange_module
+from vernier.service.cluster.exchange.all_to_all import Exchange
+from vernier.service.cluster.exchange.shared_ring import WORDS, Ring
+from vernier.service.cluster.exchange.transport import Mailbox
+from vernier.service.kernels.rings import CORE, FULL, WAKE, WRITTEN, await_any, fall_asleep, watch_any
 
 PATIENCE = 30.0
 

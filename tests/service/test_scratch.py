@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from service.files.scratch import Scratch
+from vernier.service.files.scratch import Scratch
 
 HOLDER = """
 import sys
 from pathlib import Path
-from service.files.scratch import Scratch
+from vernier.service.files.scratch import Scratch
 scratch = Scratch(Path(sys.argv[1]))
 (scratch.path / "file").touch()
 print(scratch.path, flush=True)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from service.coordinator import scrub as scrub_module
-from service.coordinator.scrub import Scrub
-from service.errors import StateDamaged
-from storage.blob.segment import read_and_verify, segment_file
-from storage.errors import Damaged, StorageError
-from storage.state.manifest import LayerRef
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.test_damage import flip
+from vernier.service.coordinator import scrub as scrub_module
+from vernier.service.coordinator.scrub import Scrub
+from vernier.service.errors import StateDamaged
+from vernier.storage.blob.segment import read_and_verify, segment_file
+from vernier.storage.errors import Damaged, StorageError
+from vernier.storage.state.manifest import LayerRef
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_file_cut_short_under_the_scrub_is_damage_and_not_the_end_of_the_proce
     builder: StateBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # SIGBUS would end the whole process, which is what a mapped file did.
-    monkeypatch.setattr("storage.blob.segment._PIECE", 1 << 12)
+    monkeypatch.setattr("vernier.storage.blob.segment._PIECE", 1 << 12)
     builder.commit(20, {"v": [((node,), 13, 1) for node in range(4_000)]})
     file = builder.path / segment_file(ref_of(builder).segment)
     pieces = read_and_verify(builder.state.blob, ref_of(builder).segment)

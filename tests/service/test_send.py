@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from service.cli.main import run
-from service.kafka.embedded_broker import EmbeddedBroker
 from tests.cli.command import PATIENCE, start
 from tests.sinks.topic import committed
+from vernier.service.cli.main import run
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = pytest.mark.broker
 _NUMBER = itertools.count()

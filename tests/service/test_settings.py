@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from operators.language.collection.app import App
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import Schema
-from service.config.redaction import MASK
-from service.config.settings import BadSettings, Settings, load, masked
-from storage.blob.location import Place
+from vernier.operators.language.collection.app import App
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import Schema
+from vernier.service.config.redaction import MASK
+from vernier.service.config.settings import BadSettings, Settings, load, masked
+from vernier.storage.blob.location import Place
 
 
 class Row(Schema):

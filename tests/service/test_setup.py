@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service.toolchain import install, packages, setup
+from vernier.service.toolchain import install, packages, setup
 
 
 def lock(folder: Path, *lines: str) -> Path:
@@ -65,7 +65,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "storage" / "plain.py").write_text("# numba is only spoken of\n")
     monkeypatch.setattr(setup, "ROOT", tmp_path)
     monkeypatch.setattr(setup, "STAMP", tmp_path / ".make" / "kernels")
-    warm = types.ModuleType("service.cluster.precompile")
+    warm = types.ModuleType("vernier.service.cluster.precompile")
 
     def prepare(report: Callable[[str], None]) -> int:
         report("all")
@@ -74,7 +74,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return 1
 
     warm.__dict__["prepare"] = prepare
-    monkeypatch.setitem(sys.modules, "service.cluster.precompile", warm)
+    monkeypatch.setitem(sys.modules, "vernier.service.cluster.precompile", warm)
     return tmp_path
 
 
@@ -107,7 +107,7 @@ def test_kernels_that_do_not_compile_are_tried_again(tree: Path, monkeypatch: py
     def broken(report: Callable[[str], None]) -> int:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(sys.modules["service.cluster.precompile"], "prepare", broken)
+    monkeypatch.setattr(sys.modules["vernier.service.cluster.precompile"], "prepare", broken)
     for _ in range(2):
         with pytest.raises(RuntimeError):
             setup.kernels()
@@ -138,7 +138,7 @@ def test_no_java_is_one_line(root: Path, tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from service import java; java.HOMES = (); sys.exit(java.main())",
+            "import sys; from vernier.service.toolchain import java; java.HOMES = (); sys.exit(java.main())",
         ],
         capture_output=True,
         text=True,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from service.config.memory_shares import LEAST_WORKER, MB, divide
-from service.config.sections import java_bytes
-from service.config.settings import BadSettings, load
+from vernier.service.config.memory_shares import LEAST_WORKER, MB, divide
+from vernier.service.config.sections import java_bytes
+from vernier.service.config.settings import BadSettings, load
 
 GB = 1 << 30
 

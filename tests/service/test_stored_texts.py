@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 import vernier as vn
-from operators.engine.worker import Worker
-from operators.planning.plan import Plan
-from operators.planning.planner import compile_app
-from operators.runtime.exchange import Exchange, Single, Threads
-from service.cluster.messages import Report
-from service.cluster.shard import Shard, store
-from service.cluster.worker import report
-from service.coordinator.committer import Epochs
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.ingestion import Admitted, Advanced
-from service.ingest.stash import Held
-from storage.state.audit import audit
-from storage.state.reshard import open_layer
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import Heap
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime.exchange import Exchange, Single, Threads
+from vernier.service.cluster.messages import Report
+from vernier.service.cluster.shard import Shard, store
+from vernier.service.cluster.worker import report
+from vernier.service.coordinator.committer import Epochs
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.ingestion import Admitted, Advanced
+from vernier.service.ingest.stash import Held
+from vernier.storage.state.audit import audit
+from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import MIN_TIME, Updates
 
 SPAN, EPOCHS = 10, 9
 Change = tuple[tuple[Any, ...], int, int]

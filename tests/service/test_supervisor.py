@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.config.settings import load
-from service.errors import NoRoom, ProcessFailed, TakenPort
-from service.supervision.parent_watch import PATIENCE_SECONDS, command
-from service.supervision.supervisor import STOP_SECONDS, Child, Supervisor, check_port, up
-from storage.errors import StateInUse, VernierError
-from storage.state.state import StateDirectory
+from vernier.service.config.settings import load
+from vernier.service.errors import NoRoom, ProcessFailed, TakenPort
+from vernier.service.supervision.parent_watch import PATIENCE_SECONDS, command
+from vernier.service.supervision.supervisor import STOP_SECONDS, Child, Supervisor, check_port, up
+from vernier.storage.errors import StateInUse, VernierError
+from vernier.storage.state.state import StateDirectory
 
 PATIENCE = 60
 SLEEPER = """
@@ -103,7 +103,7 @@ def test_what_was_never_ready_stops_all_with_its_own_line(modules: Path) -> None
 def test_a_second_wish_to_stop_ends_at_once_what_does_not_stop(
     stubborn: Child, tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.supervision.supervisor.STOP_SECONDS", 3600)
+    monkeypatch.setattr("vernier.service.supervision.supervisor.STOP_SECONDS", 3600)
     flags = {"state.path": str(tmp_path / "state"), "program": str(root / "configs" / "demo.py")}
     supervisor = Supervisor(load(None, flags, {}), None, flags, say=lambda line: None)
     supervisor.children = [stubborn]
@@ -165,7 +165,7 @@ def test_what_can_be_said_before_anything_starts(tmp_path: Path, flags: dict[str
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.supervision.supervisor.LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr("vernier.service.supervision.supervisor.LEAST_FREE_BYTES", 1 << 60)
     flags = {"state.path": str(tmp_path / "state"), "program": str(root / "configs" / "demo.py")}
     with pytest.raises(NoRoom, match="disk full"):
         Supervisor(load(None, flags, {}), None, flags).run()

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from service.status import trouble
-from service.status.trouble import Troubles
-from storage.blob.blob import LocalBlob
-from storage.errors import StorageError
+from vernier.service.status import trouble
+from vernier.service.status.trouble import Troubles
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.errors import StorageError
 
 TOLD = trouble.Trouble(epoch=7, reason="division by zero", program=True, tries=2, since_ns=1)
 

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from operators.language.types.scalars import parse
-from operators.language.types.schema import RowType
-from service.observability.metrics import Stats
-from service.views.view import ViewState
-from storage.blob.location import Place
-from storage.blob.segment import Entry
-from storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import Heap
-from storage.trace.batch import Layer
-from storage.trace.merge import merge_layers
-from storage.updates import MIN_TIME, Updates
+from vernier.operators.language.types.scalars import parse
+from vernier.operators.language.types.schema import RowType
+from vernier.service.observability.metrics import Stats
+from vernier.service.views.view import ViewState
+from vernier.storage.blob.location import Place
+from vernier.storage.blob.segment import Entry
+from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.merge import merge_layers
+from vernier.storage.updates import MIN_TIME, Updates
 
 Change = tuple[tuple[Any, ...], int, int]
 """A row in the program's column order, its data time, its diff."""

@@ -13,11 +13,11 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser
 
-from service.sidecar.app import build
-from service.sidecar.context import Context
-from service.sidecar.options import Options
 from tests import chromium
 from tests.sidecar.builder import StateBuilder, row_type
+from vernier.service.sidecar.app import build
+from vernier.service.sidecar.context import Context
+from vernier.service.sidecar.options import Options
 
 VIEWS = {
     "reach": (row_type(node="Int64"), ["node"]),

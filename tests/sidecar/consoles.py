@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
-from operators.language.collection.app import load_program
-from operators.planning.planner import compile_app
-from storage.blob.segment import Entry
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.process import ROOT
+from vernier.operators.language.collection.app import load_program
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.blob.segment import Entry
 
 expect.set_options(timeout=30_000)  # a busy machine is no failure
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.blob.location import Place
+from vernier.storage.blob.location import Place
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class SidecarProcess:
-    """A running `python -m service.sidecar`; `url` once it accepts."""
+    """A running `python -m vernier.service.sidecar`; `url` once it accepts."""
 
     def __init__(self, state: Path | Place, *arguments: str, port: int = 0) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "service.sidecar", "--state", str(state), "--port", str(port), *arguments],
+            [sys.executable, "-m", "vernier.service.sidecar", "--state", str(state), "--port", str(port), *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

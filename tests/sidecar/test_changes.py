@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.sidecar.changes import ChangeStreams
-from service.sidecar.follower import Follower
-from service.sidecar.options import Options
-from service.views.answers import Answers
-from service.views.snapshot_reader import Reader
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from tests.sidecar.conftest import Served
+from vernier.service.sidecar.changes import ChangeStreams
+from vernier.service.sidecar.follower import Follower
+from vernier.service.sidecar.options import Options
+from vernier.service.views.answers import Answers
+from vernier.service.views.snapshot_reader import Reader
 
 NODE = {"v": (row_type(node="Int64"), ["node"])}
 

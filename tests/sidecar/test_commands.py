@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from service.cli.display import instant
-from service.cli.main import run
-from storage.updates import CLOSED, MIN_TIME
 from tests.cli.command import PATIENCE, VERNIER, environment, start
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
+from vernier.service.cli.display import instant
+from vernier.service.cli.main import run
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 DAY = date(2026, 2, 3)
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from service.config.settings import load
-from service.sidecar.app import STATIC
-from service.sidecar.auth import Access
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.consoles import SECOND, Console, begin, opened
+from vernier.service.config.settings import load
+from vernier.service.sidecar.app import STATIC
+from vernier.service.sidecar.auth import Access
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.cli.main import run
-from service.client.client import connect
-from service.coordinator.intake_controller import Steering
-from service.sidecar.options import Options
-from service.sidecar.readiness import laggards
-from service.status import intake as control
-from service.views.snapshot_reader import Reader
-from storage.blob.blob import LocalBlob
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
+from vernier.service.cli.main import run
+from vernier.service.client.client import connect
+from vernier.service.coordinator.intake_controller import Steering
+from vernier.service.sidecar.options import Options
+from vernier.service.sidecar.readiness import laggards
+from vernier.service.status import intake as control
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.blob.blob import LocalBlob
 
 
 @pytest.fixture

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.sidecar.app import build
-from service.sidecar.options import Options
-from service.views.snapshot_reader import Reader
-from storage.blob import segment
-from storage.blob.blob import LocalBlob
-from storage.blob.segment import Entry, open_segment, segment_file
-from storage.errors import Damaged
-from storage.state.manifest import LayerRef
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.conftest import Served
+from vernier.service.sidecar.app import build
+from vernier.service.sidecar.options import Options
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.blob import segment
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.segment import Entry, open_segment, segment_file
+from vernier.storage.errors import Damaged
+from vernier.storage.state.manifest import LayerRef
 
 VIEWS = {
     "reach": (row_type(node="Int64"), ["node"]),
@@ -175,7 +175,7 @@ def flip(state: Path, ref: LayerRef, array: str = "hashes") -> Path:
 def test_a_damaged_view_leaves_the_others_and_comes_back_when_its_file_does(
     tmp_path: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.views.snapshot_reader._AGAIN_NS", 0)
+    monkeypatch.setattr("vernier.service.views.snapshot_reader._AGAIN_NS", 0)
     builder = StateBuilder(tmp_path / "state", VIEWS)
     builder.commit(10, {"reach": [((node,), 1, 1) for node in range(50)]})
     (kept,) = builder.traces["reach"][0]

@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.cli.main import run
-from service.views.snapshot_reader import Reader
-from storage.blob.location import Place
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.process import running
 from tests.storage.s3 import BUCKET, s3_server
+from vernier.service.cli.main import run
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.blob.location import Place
 
 VIEWS = {"reach": (row_type(node="Int64"), ["node"])}
 

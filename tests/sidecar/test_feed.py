@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from service.sidecar.changes import ChangeStreams
-from service.sidecar.feed import Feed
-from service.sidecar.follower import Follower
-from service.sidecar.negotiate import Format
-from service.sidecar.options import Options
-from service.views.answers import Answers
-from service.views.snapshot_reader import Reader
-from service.views.view import Interval, ViewState
-from storage.updates import MIN_TIME
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
+from vernier.service.sidecar.changes import ChangeStreams
+from vernier.service.sidecar.feed import Feed
+from vernier.service.sidecar.follower import Follower
+from vernier.service.sidecar.negotiate import Format
+from vernier.service.sidecar.options import Options
+from vernier.service.views.answers import Answers
+from vernier.service.views.snapshot_reader import Reader
+from vernier.service.views.view import Interval, ViewState
+from vernier.storage.updates import MIN_TIME
 
 NODE = {"v": (row_type(node="Int64"), ["node"])}
 Stream = AsyncGenerator[bytes]

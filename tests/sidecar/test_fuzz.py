@@ -24,12 +24,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from service.config.settings import load
-from service.sidecar.app import build
-from service.sidecar.options import Options
-from storage.blob.segment import Entry
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
+from vernier.service.config.settings import load
+from vernier.service.sidecar.app import build
+from vernier.service.sidecar.options import Options
+from vernier.storage.blob.segment import Entry
 
 CHECKS = [
     not_a_server_error,
@@ -96,7 +96,7 @@ fuzzed = settings(
 def url(builder: StateBuilder, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> str:
     """A sidecar over twenty rows, sources, letters and a plan, whose Kafka takes everything."""
     monkeypatch.setattr(
-        "service.sidecar.writes.delivery.Delivery.deliver",
+        "vernier.service.sidecar.writes.delivery.Delivery.deliver",
         lambda _, topic, messages: {place: 1 for place, value in messages(2) if isinstance(value, bytes)},
     )
     (builder.path / "plan.json").write_text(json.dumps(PLAN))

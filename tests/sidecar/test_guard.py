@@ -17,16 +17,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from service.cli.main import run
-from service.client.client import ServerError, connect
-from service.config.settings import load
-from service.sidecar.auth import Access, BadTokens, OpenToOthers
-from service.sidecar.guard import needed
-from service.sidecar.health_probe import BadCertificate, alive, check_certificate
-from service.views.deadline import Deadline, TooSlow
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from tests.sidecar.process import running
+from vernier.service.cli.main import run
+from vernier.service.client.client import ServerError, connect
+from vernier.service.config.settings import load
+from vernier.service.sidecar.auth import Access, BadTokens, OpenToOthers
+from vernier.service.sidecar.guard import needed
+from vernier.service.sidecar.health_probe import BadCertificate, alive, check_certificate
+from vernier.service.views.deadline import Deadline, TooSlow
 
 READ, OTHER, ADMIN = "read-token-of-sixteen", "another-token-to-read", "admin-token-of-sixteen"
 ENVIRONMENT = {"VERNIER_HTTP__READ_TOKENS": f"{READ}, {OTHER}", "VERNIER_HTTP__ADMIN_TOKENS": ADMIN}

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.types.scalars import TimestampNs
-from operators.language.types.schema import RowType
-from operators.language.types.texts import List
-from service.codec.instants import BadInstant, InstantOutOfRange, NoZone, format_instant, parse_instant
-from service.config.settings import BadSettings, load
-from service.ingest.formats.judge import judge_row, judge_time
-from service.ingest.rejects import Refusal
-from storage.updates import CLOSED, MIN_TIME
+from vernier.operators.language.types.scalars import TimestampNs
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.language.types.texts import List
+from vernier.service.codec.instants import BadInstant, InstantOutOfRange, NoZone, format_instant, parse_instant
+from vernier.service.config.settings import BadSettings, load
+from vernier.service.ingest.formats.judge import judge_row, judge_time
+from vernier.service.ingest.rejects import Refusal
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 
 @pytest.mark.parametrize(

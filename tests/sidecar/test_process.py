@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.sidecar.__main__ import main
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS
 from tests.sidecar.process import ROOT, running
+from vernier.service.sidecar.__main__ import main
 
 
 def test_starts_before_there_is_a_state_and_ends_at_once_with_open_streams(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
         command = [
             sys.executable,
             "-m",
-            "service.sidecar",
+            "vernier.service.sidecar",
             "--state",
             str(tmp_path),
             "--port",

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.types.schema import RowType
-from service.views.answers import key_words
-from service.views.multiset import RowSet
-from service.views.snapshot_reader import Reader
-from service.views.view import Compacted, NotYetFinal, ViewState
-from storage.blob.segment import segment_file
-from storage.updates import MIN_TIME
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, by_time_and_row, row_type
+from vernier.operators.language.types.schema import RowType
+from vernier.service.views.answers import key_words
+from vernier.service.views.multiset import RowSet
+from vernier.service.views.snapshot_reader import Reader
+from vernier.service.views.view import Compacted, NotYetFinal, ViewState
+from vernier.storage.blob.segment import segment_file
+from vernier.storage.updates import MIN_TIME
 
 SCHEMA = row_type(label="Int64 | None", node="Int64", day="Date")
 """Wider than one word, with the key in the middle: stored rows are in another order than the program's."""

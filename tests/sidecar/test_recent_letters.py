@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.views.recent_dead_letters import MOST, RecentLetters
+from vernier.service.views.recent_dead_letters import MOST, RecentLetters
 
 
 def test_newest_first_and_bounded_by_number_and_bytes() -> None:

@@ -13,9 +13,9 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from service.sidecar.problems import MEDIA_TYPE
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
+from vernier.service.sidecar.problems import MEDIA_TYPE
 
 DAY = date(2026, 2, 3)
 BIG = 2**63 - 1

@@ -16,23 +16,23 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 import vernier as vn
-from operators.planning.planner import compile_app
-from service.cli.display import status_text
-from service.client.client import connect
-from service.observability.metrics import CATALOGUE, Histogram, Stats, UnknownMetric
-from service.observability.recent_latency import followed, recent
-from service.sidecar.options import Options
-from service.sidecar.readiness import laggards
-from service.status import publisher as told
-from service.status import trouble
-from service.status.trouble import Trouble
-from service.views.snapshot_reader import Reader
-from storage.blob.blob import LocalBlob
-from storage.blob.segment import Entry, segment_file
-from storage.state.state import FOLDERS
-from storage.updates import CLOSED, MIN_TIME
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS, Served
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cli.display import status_text
+from vernier.service.client.client import connect
+from vernier.service.observability.metrics import CATALOGUE, Histogram, Stats, UnknownMetric
+from vernier.service.observability.recent_latency import followed, recent
+from vernier.service.sidecar.options import Options
+from vernier.service.sidecar.readiness import laggards
+from vernier.service.status import publisher as told
+from vernier.service.status import trouble
+from vernier.service.status.trouble import Trouble
+from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.segment import Entry, segment_file
+from vernier.storage.state.state import FOLDERS
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 SOURCES = {
     "edges": {

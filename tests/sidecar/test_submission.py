@@ -11,10 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.ingest.formats import FORMATS
-from service.sidecar.writes.parse import BadBody, BadSubmission, Submission, Target, of_array, of_arrow, of_lines
-from storage.strings.string_heap import Heap
 from tests.sidecar.builder import row_type
+from vernier.service.ingest.formats import FORMATS
+from vernier.service.sidecar.writes.parse import (
+    BadBody,
+    BadSubmission,
+    Submission,
+    Target,
+    of_array,
+    of_arrow,
+    of_lines,
+)
+from vernier.storage.strings.string_heap import Heap
 
 SCHEMA = row_type(
     n="Int64", at="TimestampNs | None", note="String", amount="Decimal(10, 2)", tags="List(Int64)", raw="Binary | None"

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from service.cli.main import run
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.sinks.audit import TopicAudit, audit_topics
-from service.sinks.publisher import Publisher
-from storage.state.state import StateDirectory
 from tests.sidecar.builder import Change, row_type
 from tests.sinks.test_publisher import Named, state
 from tests.sinks.topic import publish, settings
+from vernier.service.cli.main import run
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.sinks.audit import TopicAudit, audit_topics
+from vernier.service.sinks.publisher import Publisher
+from vernier.storage.state.state import StateDirectory
 
 pytestmark = pytest.mark.broker
 PAIRS = {"pairs": (row_type(key="Int64", note="String", weight="Float64 | None"), ["key"])}

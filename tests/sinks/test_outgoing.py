@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.language.types.schema import RowType
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.formats.native import Native
-from service.ingest.ingestion import Door
-from service.sinks.history import History, Step
-from service.sinks.outgoing import NotOneRow, Outgoing
-from storage.state.state import StateDirectory
-from storage.strings.string_heap import Heap
-from storage.updates import MIN_TIME
 from tests.door.log import Service, Topics, values
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.formats.native import Native
+from vernier.service.ingest.ingestion import Door
+from vernier.service.sinks.history import History, Step
+from vernier.service.sinks.outgoing import NotOneRow, Outgoing
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import MIN_TIME
 
 LONG = 'a text that is too long to be whole in its words, "quoted"\n'
 PLACES = row_type(name="String | None", node="Int64", weight="Float64 | None", paid="Decimal(9, 2)")

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from service.errors import PublisherFenced
-from service.ingest.config import DoorConfig, SourceConfig
-from service.ingest.ingestion import Door
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.sinks.publisher import Publisher
-from service.status import publisher
-from storage.state.state import StateDirectory
-from storage.updates import MIN_TIME
 from tests.door.log import Record, Service
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from tests.sinks.topic import Breaking, changes, committed, header, publish, settings
+from vernier.service.errors import PublisherFenced
+from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.ingestion import Door
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.sinks.publisher import Publisher
+from vernier.service.status import publisher
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import MIN_TIME
 
 pytestmark = pytest.mark.broker
 REACH = {"reach": (row_type(node="Int64"), ["node"])}
@@ -150,7 +150,7 @@ def test_killed_for_good_again_and_again(broker: EmbeddedBroker, tmp_path: Path)
     builder = state(tmp_path / "state", app)
     builder.grow(chance)
     flags = [f"kafka.bootstrap={broker.bootstrap}", f"state.path={builder.path}", "publish.commit_ms=1"]
-    command = [sys.executable, "-m", "service.sinks", *(word for flag in flags for word in ("--set", flag))]
+    command = [sys.executable, "-m", "vernier.service.sinks", *(word for flag in flags for word in ("--set", flag))]
     blob = StateDirectory(builder.path).blob
 
     def run(until: Any) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from service.config.settings import Settings, load
-from service.kafka.embedded_broker import EmbeddedBroker
-from service.kafka.reading import CommittedReader
-from service.sinks.publisher import Publisher
-from storage.state.state import StateDirectory
+from vernier.service.config.settings import Settings, load
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.reading import CommittedReader
+from vernier.service.sinks.publisher import Publisher
+from vernier.storage.state.state import StateDirectory
 
 
 def committed(bootstrap: str, topic: str, level: str = "read_committed") -> list[Any]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.blob.segment import Entry
-from storage.state.manifest import LayerRef, Manifest, TraceEntry
-from storage.state.state import StateDirectory
+from vernier.storage.blob.segment import Entry
+from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.state import StateDirectory
 
 SPAN = {"updates": 1, "lower": 0, "upper": 1, "since": 0}
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import CountUnderflow, DepthMismatch
-from storage.time.antichain import Antichain, MutableAntichain
-from storage.time.lattice import TOP
+from vernier.storage.errors import CountUnderflow, DepthMismatch
+from vernier.storage.time.antichain import Antichain, MutableAntichain
+from vernier.storage.time.lattice import TOP
 
 GRID = np.array(list(itertools.product(range(4), repeat=2)), np.int64)
 frontiers = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4).map(lambda t: Antichain(t, 2))

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.blob.blob import PIECE, LocalBlob, OsDisk
-from storage.blob.segment import Entry, open_segment, segment_file, write_segment
-from storage.errors import DiskFull
-from storage.state.background_writer import Apart
-from storage.state.manifest import LayerRef, Manifest, TraceEntry
-from storage.state.state import StateDirectory
-from storage.trace import merge as merge_module
-from storage.trace import spine as trace_module
-from storage.trace.batch import Layer, keyed_rows
-from storage.trace.spine import Trace
-from storage.updates import Updates
+from vernier.storage.blob.blob import PIECE, LocalBlob, OsDisk
+from vernier.storage.blob.segment import Entry, open_segment, segment_file, write_segment
+from vernier.storage.errors import DiskFull
+from vernier.storage.state.background_writer import Apart
+from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.trace import merge as merge_module
+from vernier.storage.trace import spine as trace_module
+from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import Updates
 
 
 @pytest.fixture(autouse=True)

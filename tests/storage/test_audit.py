@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.blob.segment import Entry, segment_file
-from storage.errors import NothingCommitted
-from storage.kernels.hashing import owner
-from storage.state.audit import audit, layer_problems
-from storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry, manifest_file
-from storage.state.state import StateDirectory
-from storage.state.survey import survey
-from storage.strings.contents import Contents
-from storage.strings.string_heap import Heap
-from storage.trace.batch import Layer
-from storage.trace.merge import merge_layers
-from storage.updates import Updates
+from vernier.storage.blob.segment import Entry, segment_file
+from vernier.storage.errors import NothingCommitted
+from vernier.storage.kernels.hashing import owner
+from vernier.storage.state.audit import audit, layer_problems
+from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry, manifest_file
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.state.survey import survey
+from vernier.storage.strings.contents import Contents
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.merge import merge_layers
+from vernier.storage.updates import Updates
 
 
 def build(rows: np.ndarray, key_width: int, depth: int = 0, lower: int = 0, upper: int = 10) -> Layer:

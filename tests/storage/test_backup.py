@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import NothingCommitted
-from storage.state.audit import audit
-from storage.state.backup import NotEmpty, copy_newest
-from storage.state.state import StateDirectory
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS
+from vernier.storage.errors import NothingCommitted
+from vernier.storage.state.audit import audit
+from vernier.storage.state.backup import NotEmpty, copy_newest
+from vernier.storage.state.state import StateDirectory
 
 
 def test_the_newest_epoch_is_copied_whole(tmp_path: Path) -> None:

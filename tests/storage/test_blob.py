@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.blob.blob import MAX_VECTORS, Buffer, LocalBlob, OsDisk, Owner, storage_error
-from storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.simdisk import SimDisk
+from vernier.storage.blob.blob import MAX_VECTORS, Buffer, LocalBlob, OsDisk, Owner, storage_error
+from vernier.storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
 
 
 @pytest.fixture

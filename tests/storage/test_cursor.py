@@ -8,10 +8,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from storage.kernels.hashing import key_rows
-from storage.trace.batch import Layer, keyed_columns
-from storage.trace.cursor import Cursor
-from storage.updates import Ints, Updates, order_rows
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.trace.batch import Layer, keyed_columns
+from vernier.storage.trace.cursor import Cursor
+from vernier.storage.updates import Ints, Updates, order_rows
 
 Histories = dict[tuple[int, ...], Counter[tuple[int, ...]]]
 

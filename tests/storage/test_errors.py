@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from storage import errors
-from storage.errors import (
+from vernier.storage import errors
+from vernier.storage.errors import (
     CallerError,
     CreateUnknown,
     EpochConflict,

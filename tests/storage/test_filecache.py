@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.blob.filecache import FileCache
-from storage.errors import CacheUnsafe
+from vernier.storage.blob.filecache import FileCache
+from vernier.storage.errors import CacheUnsafe
 
 
 class Far:

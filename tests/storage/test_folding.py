@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from storage.errors import DiffOverflow
-from storage.trace import spine as trace_module
-from storage.trace.batch import COLUMNS, Layer, key_layer, keyed_rows
-from storage.trace.spine import Trace
-from storage.updates import Updates
+from vernier.storage.errors import DiffOverflow
+from vernier.storage.trace import spine as trace_module
+from vernier.storage.trace.batch import COLUMNS, Layer, key_layer, keyed_rows
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import Updates
 
 ROWS = 60_000
 """Of each of the steps: together more than go by pieces."""

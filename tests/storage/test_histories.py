@@ -7,14 +7,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from storage.kernels import histories as kernels
-from storage.kernels.hashing import key_rows, mix
-from storage.kernels.loading import unmix_words
-from storage.trace import history_cache as histories_module
-from storage.trace import spine as trace_module
-from storage.trace.batch import keyed_rows
-from storage.trace.spine import Trace
-from storage.updates import Ints, Updates
+from vernier.storage.kernels import histories as kernels
+from vernier.storage.kernels.hashing import key_rows, mix
+from vernier.storage.kernels.loading import unmix_words
+from vernier.storage.trace import history_cache as histories_module
+from vernier.storage.trace import spine as trace_module
+from vernier.storage.trace.batch import keyed_rows
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import Ints, Updates
 
 
 def asked(keys: Ints) -> Ints:

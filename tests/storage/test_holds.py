@@ -9,15 +9,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from storage.errors import CutLost, HoldTooEarly, HoldWentBack
-from storage.time.antichain import Antichain
-from storage.time.lattice import less_equal
-from storage.trace import spine as trace_module
-from storage.trace.batch import Layer, keyed_rows
-from storage.trace.compaction import compact
-from storage.trace.holds import Holds
-from storage.trace.spine import Trace
-from storage.updates import MIN_TIME, Updates
+from vernier.storage.errors import CutLost, HoldTooEarly, HoldWentBack
+from vernier.storage.time.antichain import Antichain
+from vernier.storage.time.lattice import less_equal
+from vernier.storage.trace import spine as trace_module
+from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.compaction import compact
+from vernier.storage.trace.holds import Holds
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import MIN_TIME, Updates
 
 
 @pytest.fixture(autouse=True)

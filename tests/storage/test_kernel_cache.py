@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import storage.kernels.cache
+import vernier.storage.kernels.cache
 
-KERNELS = Path(storage.kernels.cache.__file__).parent
+KERNELS = Path(vernier.storage.kernels.cache.__file__).parent
 CALLEE = """from numba import njit
 
 FACTOR = {factor}
@@ -20,7 +20,7 @@ def scale(x):
 """
 CALLER = """from numba import njit
 
-from storage.kernels.callee import scale
+from vernier.storage.kernels.callee import scale
 
 
 @njit(cache=True)
@@ -28,7 +28,7 @@ def scaled_twice(x):
     return scale(scale(x))
 
 
-if __name__ == "storage.kernels.caller":
+if __name__ == "vernier.storage.kernels.caller":
     print(scaled_twice(1), sum(scaled_twice.stats.cache_hits.values()))
 """
 
@@ -36,7 +36,7 @@ if __name__ == "storage.kernels.caller":
 def run(root: Path, **environment: str) -> tuple[int, bool]:
     """What the caller computes in a new process, and whether it was in the cache."""
     done = subprocess.run(
-        [sys.executable, "-c", "import storage.kernels.caller"],
+        [sys.executable, "-c", "import vernier.storage.kernels.caller"],
         cwd=root,
         env={**os.environ, "KERNEL_LIST": "", **environment},
         capture_output=True,
@@ -51,6 +51,7 @@ def test_an_edit_in_a_kernel_that_a_kernel_imports_compiles_it_again(tmp_path: P
     folder = tmp_path / "storage" / "kernels"
     folder.mkdir(parents=True)
     (tmp_path / "storage" / "__init__.py").touch()
+    shutil.copy(KERNELS.parents[1] / "vernier.py", tmp_path)
     for name in ("__init__", "cache", "linking", "listing", "names", "processor"):
         shutil.copy(KERNELS / f"{name}.py", folder)
     (folder / "caller.py").write_text(CALLER)
@@ -71,24 +72,25 @@ def test_an_edit_in_a_kernel_that_a_kernel_imports_compiles_it_again(tmp_path: P
 
 
 def test_sources_are_followed_through_imports() -> None:
-    root = Path(storage.kernels.cache.__file__).parents[2]
-    found = storage.kernels.cache.kernel_sources(root / "operators" / "kernels" / "reducing.py")
+    root = Path(vernier.storage.kernels.cache.__file__).parents[2]
+    found = vernier.storage.kernels.cache.kernel_sources(root / "operators" / "kernels" / "reducing.py")
     names = {str(path.relative_to(root)) for path in found}
     assert {"operators/kernels/reducing.py", "storage/kernels/sorting.py", "storage/kernels/status.py"} <= names
 
 
 def test_kernels_import_kernels_alone() -> None:
     # What else a kernel imported would be compiled into it, unseen by the stamp.
-    root = Path(storage.kernels.cache.__file__).parents[2]
+    root = Path(vernier.storage.kernels.cache.__file__).parents[2]
     for path in root.glob("*/kernels/*.py"):
         if path.parts[len(root.parts)] in ("storage", "operators", "service"):
             for line in path.read_text().splitlines():
-                if line.startswith(("from storage", "from operators", "from service", "import storage")):
+                if line.startswith(("from vernier", "import vernier")):
                     assert ".kernels" in line, f"{path}: {line}"
 
 
 def test_functions_of_one_name_from_two_processes_are_told_apart() -> None:
-    script = "import storage.kernels; from numba.core.bytecode import FunctionIdentity as f; print(next(f._unique_ids))"
+    ids = "from numba.core.bytecode import FunctionIdentity as f; print(next(f._unique_ids))"
+    script = f"import vernier.storage.kernels; {ids}"
     first, second = (
         int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
         for _ in range(2)

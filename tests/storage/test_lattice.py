@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from storage.errors import DepthMismatch
-from storage.time.lattice import TOP, Times, advance_by, join, less_equal, lower_bound, meet, minimal, reached
+from vernier.storage.errors import DepthMismatch
+from vernier.storage.time.lattice import TOP, Times, advance_by, join, less_equal, lower_bound, meet, minimal, reached
 
 SEED_TIMES = np.array([(0, 0), (0, 1), (1, 0), (1, 1)], np.int64)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numba import config, njit
 
-from storage.kernels import linking, listing
+from vernier.storage.kernels import linking, listing
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")  # type: ignore[attr-defined]
 
@@ -89,7 +89,7 @@ def test_errors_and_threads_as_numba_has_them() -> None:
 
 def test_only_kernels_that_python_calls_are_kept(tmp_path: Path) -> None:
     (tmp_path / "pair.py").write_text(
-        "from numba import njit\n\nimport storage.kernels\n\n\n"
+        "from numba import njit\n\nimport vernier.storage.kernels\n\n\n"
         "@njit(cache=True)\ndef inner(x):\n    return x + 1\n\n\n"
         "@njit(cache=True)\ndef outer(x):\n    return inner(x) * 2\n"
     )
@@ -107,14 +107,17 @@ def test_only_kernels_that_python_calls_are_kept(tmp_path: Path) -> None:
 def test_a_kernel_that_python_and_kernels_call_is_loaded_behind_its_caller(tmp_path: Path) -> None:
     # What Python needs of its array's type came with the caller, from before there was a way to call it from Python.
     folder = tmp_path / "storage" / "kernels"
-    shutil.copytree(Path(linking.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    folder_of_kernels = Path(linking.__file__).parent
+    shutil.copytree(folder_of_kernels, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "storage" / "__init__.py").touch()
+    shutil.copy(folder_of_kernels.parents[1] / "vernier.py", tmp_path)
     (folder / "pair.py").write_text(
         "import numpy as np\nfrom numba import njit\n\n\n"
         "@njit(cache=True)\ndef inner(n):\n    return np.zeros(n, np.int64)\n\n\n"
         "@njit(cache=True)\ndef outer(n):\n    return inner(n + 1)\n"
     )
-    script = "from storage.kernels.pair import *; print(len(outer(3)), len(inner(5)), inner.stats.cache_hits.total())"
+    called = "print(len(outer(3)), len(inner(5)), inner.stats.cache_hits.total())"
+    script = f"from vernier.storage.kernels.pair import *; {called}"
     for hits in (0, 1):
         environment = {**os.environ, "KERNEL_LIST": ""}
         done = subprocess.run(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from storage.blob.segment import checksum
-from storage.errors import Damaged, UnknownFormat, VernierError
-from storage.state.manifest import (
+from vernier.storage.blob.segment import checksum
+from vernier.storage.errors import Damaged, UnknownFormat, VernierError
+from vernier.storage.state.manifest import (
     LayerRef,
     Manifest,
     TraceEntry,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import memory
-from storage.memory import available_bytes, private_bytes, resident_bytes, usable_bytes
+from vernier.storage import memory
+from vernier.storage.memory import available_bytes, private_bytes, resident_bytes, usable_bytes
 
 GB = 1 << 30
 

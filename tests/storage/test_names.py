@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numba import config, njit
 from numba.core import runtime
 
-import storage.kernels.names
-from storage.kernels.cells import cell, more_rows
+import vernier.storage.kernels.names
+from vernier.storage.kernels.cells import cell, more_rows
 
 _runtime: Any = runtime
 compiled_alone = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")  # type: ignore[attr-defined]
@@ -20,7 +20,7 @@ compiled_alone = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compi
 
 def kernel(function: Callable[..., Any]) -> Any:
     """The function, compiled as those in our packages of kernels are."""
-    function.__module__ = storage.kernels.names.__name__
+    function.__module__ = vernier.storage.kernels.names.__name__
     return njit(function)
 
 

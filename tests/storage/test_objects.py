@@ -10,12 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.blob.blob import Blob, Owner
-from storage.blob.filecache import FileCache
-from storage.blob.leases import MARGIN_MS, TTL_MS
-from storage.blob.location import Place
-from storage.blob.object_store import FsspecStore, ObjectBlob
-from storage.errors import (
+from tests.crash.faults import Fault, FaultyStore
+from tests.crash.simstore import SimStore
+from tests.storage.epochs import commit, entry, manifest, numbers
+from tests.storage.s3 import BUCKET, s3_server
+from vernier.storage.blob.blob import Blob, Owner
+from vernier.storage.blob.filecache import FileCache
+from vernier.storage.blob.leases import MARGIN_MS, TTL_MS
+from vernier.storage.blob.location import Place
+from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
+from vernier.storage.errors import (
     CreateUnknown,
     EpochConflict,
     FileExists,
@@ -25,12 +29,8 @@ from storage.errors import (
     OwnershipLost,
     StateInUse,
 )
-from storage.state.manifest import manifest_file
-from storage.state.state import StateDirectory
-from tests.crash.faults import Fault, FaultyStore
-from tests.crash.simstore import SimStore
-from tests.storage.epochs import commit, entry, manifest, numbers
-from tests.storage.s3 import BUCKET, s3_server
+from vernier.storage.state.manifest import manifest_file
+from vernier.storage.state.state import StateDirectory
 
 
 class Clock:
@@ -341,7 +341,7 @@ def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: P
     """A process that is killed holds the lock for a while, and then no more; nobody else's epochs suffer."""
     program = (
         "import os, sys\n"
-        "from storage.state.state import StateDirectory\n"
+        "from vernier.storage.state.state import StateDirectory\n"
         "from tests.storage.epochs import commit\n"
         "state = StateDirectory(sys.argv[1])\n"
         "state.acquire()\n"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.kernels.processor import LEVELS, flags, settle
+from vernier.storage.kernels.processor import LEVELS, flags, settle
 
 V3 = LEVELS["x86-64-v3"]
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from storage.blob.blob import LocalBlob
-from storage.blob.segment import segment_file
-from storage.errors import (
+from tests.storage.epochs import commit, names, numbers, start
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.segment import segment_file
+from vernier.storage.errors import (
     Damaged,
     EpochGone,
     NoIntactManifest,
     NothingCommitted,
     UnknownFormat,
 )
-from storage.state.manifest import LayerRef, manifest_file
-from storage.state.state import HEAD, StateDirectory
-from tests.storage.epochs import commit, names, numbers, start
+from vernier.storage.state.manifest import LayerRef, manifest_file
+from vernier.storage.state.state import HEAD, StateDirectory
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_lease_keeps_an_epoch_and_only_that(owner: StateDirectory, tmp_path: P
 
 READER = """
 import sys
-from storage.state.state import StateDirectory
+from vernier.storage.state.state import StateDirectory
 lease = StateDirectory(sys.argv[1]).lease()
 print("held", flush=True)
 sys.stdin.read()

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.blob.segment import Entry
-from storage.kernels.hashing import owner
-from storage.state.audit import audit, layer_problems
-from storage.state.manifest import HIGHEST, LOWEST, LayerRef, Manifest, TraceEntry
-from storage.state.reshard import NotThatLayer, hash_range, open_layer, recut
-from storage.state.state import StateDirectory
-from storage.trace.batch import Layer
-from storage.trace.merge import merge_layers
-from storage.trace.spine import Trace
-from storage.updates import Updates
 from tests.profiles import examples
+from vernier.storage.blob.segment import Entry
+from vernier.storage.kernels.hashing import owner
+from vernier.storage.state.audit import audit, layer_problems
+from vernier.storage.state.manifest import HIGHEST, LOWEST, LayerRef, Manifest, TraceEntry
+from vernier.storage.state.reshard import NotThatLayer, hash_range, open_layer, recut
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.merge import merge_layers
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import Updates
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 7, 64, 1000])

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.blob.blob import LocalBlob
-from storage.blob.segment import Entry, Segment, segment_file, write_segment
-from storage.kernels.hashing import key_rows
-from storage.trace import spill
-from storage.trace.batch import Layer
-from storage.trace.merge import Merge
-from storage.trace.spine import Trace
-from storage.updates import MIN_TIME, Updates
+from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.segment import Entry, Segment, segment_file, write_segment
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.trace import spill
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.merge import Merge
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import MIN_TIME, Updates
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +100,7 @@ def test_what_was_released_takes_no_memory(small: Path, monkeypatch: pytest.Monk
 _AGAIN = """
 import resource
 import numpy as np
-from storage import room
+from vernier.storage.trace import spill as room
 
 told = room.keep()
 

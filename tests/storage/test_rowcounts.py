@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from storage.kernels.cursors import count_rows, key_runs
-from storage.trace.batch import keyed_rows
-from storage.trace.spine import Trace
-from storage.updates import MIN_TIME, Updates
+from vernier.storage.kernels.cursors import count_rows, key_runs
+from vernier.storage.trace.batch import keyed_rows
+from vernier.storage.trace.spine import Trace
+from vernier.storage.updates import MIN_TIME, Updates
 
 
 @pytest.mark.parametrize("key_width", [1, 2])

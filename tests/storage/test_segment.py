@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from storage.blob import segment as segment_module
-from storage.blob.blob import LocalBlob, OsDisk
-from storage.blob.segment import (
+from tests.crash.faults import Fault, FaultyDisk
+from tests.crash.simdisk import SimDisk
+from vernier.storage.blob import segment as segment_module
+from vernier.storage.blob.blob import LocalBlob, OsDisk
+from vernier.storage.blob.segment import (
     ALIGNMENT,
     Entry,
     Segment,
@@ -21,9 +23,7 @@ from storage.blob.segment import (
     segment_name,
     write_segment,
 )
-from storage.errors import Damaged, DiskFull, EntryMissing, FileMissing, UnknownFormat
-from tests.crash.faults import Fault, FaultyDisk
-from tests.crash.simdisk import SimDisk
+from vernier.storage.errors import Damaged, DiskFull, EntryMissing, FileMissing, UnknownFormat
 
 ENTRIES = [
     Entry("rows/0", {"updates": 3, "name": "köln"}, {"hashes": np.arange(10), "vals": np.ones((4, 3), np.int64)}),

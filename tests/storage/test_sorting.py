@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from storage.kernels.consolidating import consolidate, sort_order
-from storage.kernels.hashing import key_rows
-from storage.trace.batch import key_updates, keyed_columns, keyed_rows
-from storage.updates import Ints, Updates, consolidate_rows
+from vernier.storage.kernels.consolidating import consolidate, sort_order
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.trace.batch import key_updates, keyed_columns, keyed_rows
+from vernier.storage.updates import Ints, Updates, consolidate_rows
 
 _FAR = 2**62
 

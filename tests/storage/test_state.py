@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.blob.blob import Blob, LocalBlob, OsDisk
-from storage.errors import (
+from tests.crash.faults import Fault, FaultyDisk
+from tests.storage.epochs import commit, entry, manifest, names, numbers, start
+from vernier.storage.blob.blob import Blob, LocalBlob, OsDisk
+from vernier.storage.errors import (
     DiskFull,
     EpochConflict,
     EpochGone,
@@ -20,11 +22,9 @@ from storage.errors import (
     StorageError,
     SyncFailed,
 )
-from storage.state import state as state_module
-from storage.state.manifest import LayerRef, manifest_file
-from storage.state.state import StateDirectory
-from tests.crash.faults import Fault, FaultyDisk
-from tests.storage.epochs import commit, entry, manifest, names, numbers, start
+from vernier.storage.state import state as state_module
+from vernier.storage.state.manifest import LayerRef, manifest_file
+from vernier.storage.state.state import StateDirectory
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_second_owner_is_refused_with_the_pid_of_the_first(owner: StateDirecto
 
 HOLDER = """
 import sys
-from storage.state.state import StateDirectory
+from vernier.storage.state.state import StateDirectory
 state = StateDirectory(sys.argv[1])
 state.acquire()
 print("held", flush=True)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.kernels import texts as kernels
-from storage.strings.contents import Contents
-from storage.strings.string_heap import Heap, TextMissing, Texts, TextsCollide, decode, encode, order, unite
-from storage.trace.batch import Layer
-from storage.trace.merge import Merge
-from storage.updates import Ints, Updates
+from vernier.storage.kernels import texts as kernels
+from vernier.storage.strings.contents import Contents
+from vernier.storage.strings.string_heap import Heap, TextMissing, Texts, TextsCollide, decode, encode, order, unite
+from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.merge import Merge
+from vernier.storage.updates import Ints, Updates
 
 # Near the boundary of what a prefix holds, with equal prefixes and bytes that padding could be taken for.
 TEXTS = st.one_of(

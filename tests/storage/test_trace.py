@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.kernels.hashing import key_rows
-from storage.trace import spine as trace_module
-from storage.trace.batch import Layer, keyed_rows
-from storage.trace.merge import Merge, merge_layers
-from storage.trace.spine import FUEL, SMALL, Trace
-from storage.updates import Updates
+from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.trace import spine as trace_module
+from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.merge import Merge, merge_layers
+from vernier.storage.trace.spine import FUEL, SMALL, Trace
+from vernier.storage.updates import Updates
 
 Fact = tuple[int, int, int]
 """Key, val, round."""

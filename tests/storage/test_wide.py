@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from storage.kernels.wide import add_wide, fits, multiply_wide
+from vernier.storage.kernels.wide import add_wide, fits, multiply_wide
 
 EDGES = [0, 1, -1, 2**63 - 1, -(2**63), 2**32, -(2**32), 2**31 - 1]
 words = st.sampled_from(EDGES) | st.integers(-(2**63), 2**63 - 1)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import xxhash
 
-from operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed, meant
-from operators.language.collection.collection import Collection
-from operators.language.collection.variable import Delayed, delayed_below
-from operators.language.expr.arguments import checked_methods
-from operators.language.plan.logical import ROOT, Node, Source, walk
-from operators.language.plan.owners import own
-from operators.language.types.duration import nanoseconds
-from operators.language.types.schema import Schema
-from operators.location import NOWHERE, Location, at_frame, here
+from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed, meant
+from vernier.operators.language.collection.collection import Collection
+from vernier.operators.language.collection.variable import Delayed, delayed_below
+from vernier.operators.language.expr.arguments import checked_methods
+from vernier.operators.language.plan.logical import ROOT, Node, Source, walk
+from vernier.operators.language.plan.owners import own
+from vernier.operators.language.types.duration import nanoseconds
+from vernier.operators.language.types.schema import Schema
+from vernier.operators.location import NOWHERE, Location, at_frame, here
 
 ON_LATE = ("dead_letter", "advance")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")

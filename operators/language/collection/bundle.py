@@ -5,8 +5,8 @@ Sources of one name are one source and must have the same columns; views keep th
 
 from collections.abc import Sequence
 
-from operators.errors import NameClash, WrongType, listed
-from operators.language.collection.app import App
+from vernier.operators.errors import NameClash, WrongType, listed
+from vernier.operators.language.collection.app import App
 
 
 def bundle(apps: Sequence[App]) -> App:

@@ -6,10 +6,10 @@ methods is a file: linear.py, grouping.py, joins.py, ordering.py, windows.py,
 timejoins.py, prefix.py.
 """
 
-from operators.language.collection.lookup import Lookups
-from operators.language.collection.prefix import Prefixes
-from operators.language.collection.rows import check_collection
-from operators.language.collection.structure import Structure
+from vernier.operators.language.collection.lookup import Lookups
+from vernier.operators.language.collection.prefix import Prefixes
+from vernier.operators.language.collection.rows import check_collection
+from vernier.operators.language.collection.structure import Structure
 
 
 class Collection(Prefixes, Lookups, Structure):

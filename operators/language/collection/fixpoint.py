@@ -12,11 +12,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, overload
 
-from operators.errors import BadLoop, WrongType, listed
-from operators.language.collection.collection import Collection
-from operators.language.collection.rows import conform
-from operators.language.plan.logical import ROOT, Loop, LoopResult, Node, Scope, Variable
-from operators.location import here
+from vernier.operators.errors import BadLoop, WrongType, listed
+from vernier.operators.language.collection.collection import Collection
+from vernier.operators.language.collection.rows import conform
+from vernier.operators.language.plan.logical import ROOT, Loop, LoopResult, Node, Scope, Variable
+from vernier.operators.location import here
 
 DEFAULT_ROUNDS = 100_000
 

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from operators.errors import NameClash, ProgramError, UnknownName, WrongType
-from operators.group_functions.multiplicities import Multiplicities
-from operators.group_functions.rows import ReduceRows, RowFunction
-from operators.language.collection.linear import Linear
-from operators.language.collection.multiplicities import is_set
-from operators.language.collection.reductions import Reduce, Threshold
-from operators.language.expr.arguments import checked_methods
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Column, Expr, ExprLike, Literal, named
-from operators.language.expr.functions import check_function
-from operators.language.plan.logical import Aggregate, Aggregation, Distinct, Node, Project
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import Schema, check_name
+from vernier.operators.errors import NameClash, ProgramError, UnknownName, WrongType
+from vernier.operators.group_functions.multiplicities import Multiplicities
+from vernier.operators.group_functions.rows import ReduceRows, RowFunction
+from vernier.operators.language.collection.linear import Linear
+from vernier.operators.language.collection.multiplicities import is_set
+from vernier.operators.language.collection.reductions import Reduce, Threshold
+from vernier.operators.language.expr.arguments import checked_methods
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Column, Expr, ExprLike, Literal, named
+from vernier.operators.language.expr.functions import check_function
+from vernier.operators.language.plan.logical import Aggregate, Aggregation, Distinct, Node, Project
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import Schema, check_name
 
 C = TypeVar("C", bound=Linear)
 

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Self
 
-from operators.errors import NameClash, ProgramError, WrongType, listed, meant
-from operators.language.collection.grouping import Grouping
-from operators.language.collection.matching import HOW, Sides, once, same_rows
-from operators.language.collection.names import JOIN_SPELLINGS
-from operators.language.collection.reductions import Copies
-from operators.language.collection.rows import Rows, check_collection, column_name, conform
-from operators.language.expr.expression import Column, ExprLike, as_expr
-from operators.language.plan.logical import Negate, Node, Union
-from operators.language.types.schema import RowType
+from vernier.operators.errors import NameClash, ProgramError, WrongType, listed, meant
+from vernier.operators.language.collection.grouping import Grouping
+from vernier.operators.language.collection.matching import HOW, Sides, once, same_rows
+from vernier.operators.language.collection.names import JOIN_SPELLINGS
+from vernier.operators.language.collection.reductions import Copies
+from vernier.operators.language.collection.rows import Rows, check_collection, column_name, conform
+from vernier.operators.language.expr.expression import Column, ExprLike, as_expr
+from vernier.operators.language.plan.logical import Negate, Node, Union
+from vernier.operators.language.types.schema import RowType
 
 
 class Joins(Grouping):

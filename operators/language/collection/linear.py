@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
-from operators.errors import ProgramError, WrongType, listed
-from operators.language.collection.rows import Rows, check_collection, column_name, conform
-from operators.language.collection.temporal import Temporal
-from operators.language.expr.expression import Column, Expr, ExprLike, as_expr, named
-from operators.language.plan.explode import Explode
-from operators.language.plan.linear_nodes import Expand
-from operators.language.plan.logical import Filter, Negate, Union
-from operators.language.plan.rowcode import RowFunction
-from operators.language.plan.tables import TableFunction, repeat_row
-from operators.language.types.schema import RowType, Schema
-from operators.location import here
+from vernier.operators.errors import ProgramError, WrongType, listed
+from vernier.operators.language.collection.rows import Rows, check_collection, column_name, conform
+from vernier.operators.language.collection.temporal import Temporal
+from vernier.operators.language.expr.expression import Column, Expr, ExprLike, as_expr, named
+from vernier.operators.language.plan.explode import Explode
+from vernier.operators.language.plan.linear_nodes import Expand
+from vernier.operators.language.plan.logical import Filter, Negate, Union
+from vernier.operators.language.plan.rowcode import RowFunction
+from vernier.operators.language.plan.tables import TableFunction, repeat_row
+from vernier.operators.language.types.schema import RowType, Schema
+from vernier.operators.location import here
 
 
 class Linear(Temporal):

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from operators.errors import BadLoop, NameClash, listed
-from operators.language.collection.joins import Joins, join_keys
-from operators.language.collection.matching import without_nulls
-from operators.language.collection.rows import Rows, check_collection
-from operators.language.plan.logical import ROOT, Join, Node, Params
-from operators.language.types.schema import RowType
+from vernier.operators.errors import BadLoop, NameClash, listed
+from vernier.operators.language.collection.joins import Joins, join_keys
+from vernier.operators.language.collection.matching import without_nulls
+from vernier.operators.language.collection.rows import Rows, check_collection
+from vernier.operators.language.plan.logical import ROOT, Join, Node, Params
+from vernier.operators.language.types.schema import RowType
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,21 @@ left side minus those, outer joins the pairs and, padded with nulls, the rows th
 
 from typing import NamedTuple
 
-from operators.language.collection.multiplicities import is_positive, is_set, is_unique
-from operators.language.collection.rows import conform
-from operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
-from operators.language.plan.logical import Aggregate, Distinct, Filter, Join, Negate, Node, Present, Project, Union
-from operators.language.types.schema import RowType
+from vernier.operators.language.collection.multiplicities import is_positive, is_set, is_unique
+from vernier.operators.language.collection.rows import conform
+from vernier.operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
+from vernier.operators.language.plan.logical import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Negate,
+    Node,
+    Present,
+    Project,
+    Union,
+)
+from vernier.operators.language.types.schema import RowType
 
 HOW = ("inner", "left", "right", "full", "semi", "anti")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from operators.language.collection.reductions import Copies, Reduce, Threshold
-from operators.language.expr.expression import Nullability
-from operators.language.plan.linear_nodes import Expand, Later
-from operators.language.plan.logical import (
+from vernier.operators.language.collection.reductions import Copies, Reduce, Threshold
+from vernier.operators.language.expr.expression import Nullability
+from vernier.operators.language.plan.linear_nodes import Expand, Later
+from vernier.operators.language.plan.logical import (
     Aggregate,
     Distinct,
     Filter,

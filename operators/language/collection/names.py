@@ -6,9 +6,9 @@ the nearest name there is.
 
 from collections.abc import Iterable
 
-from operators.errors import ProgramError, UnknownName, listed, meant
-from operators.language.expr.expression_names import function_hint
-from operators.language.expr.methods import Methods
+from vernier.operators.errors import ProgramError, UnknownName, listed, meant
+from vernier.operators.language.expr.expression_names import function_hint
+from vernier.operators.language.expr.methods import Methods
 
 JOIN_SPELLINGS = {
     "outer": "full",

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from operators.errors import ProgramError, WrongType
-from operators.group_functions.logic import LogicSpec
-from operators.group_functions.ordered import DenseRank, Rank, RowNumber, Shift, TopK
-from operators.group_functions.running import RunningSum
-from operators.language.collection.joins import Joins
-from operators.language.collection.reductions import Reduce
-from operators.language.collection.rows import column_name
-from operators.language.expr.evaluate import bind
-from operators.language.expr.expression import Call, Cast, Column, Expr, Literal, as_expr
-from operators.language.expr.order import Order, Orders
-from operators.language.plan.logical import Node, Project
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import RowType, check_name
+from vernier.operators.errors import ProgramError, WrongType
+from vernier.operators.group_functions.logic import LogicSpec
+from vernier.operators.group_functions.ordered import DenseRank, Rank, RowNumber, Shift, TopK
+from vernier.operators.group_functions.running import RunningSum
+from vernier.operators.language.collection.joins import Joins
+from vernier.operators.language.collection.reductions import Reduce
+from vernier.operators.language.collection.rows import column_name
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Call, Cast, Column, Expr, Literal, as_expr
+from vernier.operators.language.expr.order import Order, Orders
+from vernier.operators.language.plan.logical import Node, Project
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import RowType, check_name
 
 Columns = str | Expr | Sequence[str | Expr]
 By = str | Expr | Order

@@ -10,19 +10,19 @@ from typing import Self
 
 import numpy as np
 
-from operators.errors import BadValue, NameClash, WrongType
-from operators.language.collection.matching import pick
-from operators.language.collection.ordering import Columns, keys
-from operators.language.collection.rows import Rows, check_collection, column_name
-from operators.language.collection.timejoins import TimeJoins
-from operators.language.expr.evaluate import Heap
-from operators.language.expr.expression import Column, Expr, Literal, Nullability
-from operators.language.plan.buckets import ordinal, present
-from operators.language.plan.linear_nodes import Expand
-from operators.language.plan.logical import Aggregate, Aggregation, Join, Node, Project, Union
-from operators.language.plan.tables import Expanded, Expansion, RepeatRow, TableFunction, spread
-from operators.language.types.scalars import Int64, Words, spell
-from operators.language.types.schema import RowType, check_name
+from vernier.operators.errors import BadValue, NameClash, WrongType
+from vernier.operators.language.collection.matching import pick
+from vernier.operators.language.collection.ordering import Columns, keys
+from vernier.operators.language.collection.rows import Rows, check_collection, column_name
+from vernier.operators.language.collection.timejoins import TimeJoins
+from vernier.operators.language.expr.evaluate import Heap
+from vernier.operators.language.expr.expression import Column, Expr, Literal, Nullability
+from vernier.operators.language.plan.buckets import ordinal, present
+from vernier.operators.language.plan.linear_nodes import Expand
+from vernier.operators.language.plan.logical import Aggregate, Aggregation, Join, Node, Project, Union
+from vernier.operators.language.plan.tables import Expanded, Expansion, RepeatRow, TableFunction, spread
+from vernier.operators.language.types.scalars import Int64, Words, spell
+from vernier.operators.language.types.schema import RowType, check_name
 
 _DIGIT = 4
 """Bits of a position for each level of blocks: changes cost fewer blocks with more bits, questions more of them."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from operators.group_functions.logic import LogicSpec
-from operators.language.plan.logical import Node, Params
-from operators.language.types.schema import RowType
+from vernier.operators.group_functions.logic import LogicSpec
+from vernier.operators.language.plan.logical import Node, Params
+from vernier.operators.language.types.schema import RowType
 
 
 @dataclass(frozen=True, eq=False)

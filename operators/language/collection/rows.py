@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import NoReturn, Self
 
-from operators.errors import UnknownColumn, UnknownName, WrongType
-from operators.language.collection.names import no_method
-from operators.language.expr.arguments import checked_methods
-from operators.language.expr.expression import Column, Expr, Nullability
-from operators.language.plan.logical import Node, Project
-from operators.language.types.schema import RowType, check_name
+from vernier.operators.errors import UnknownColumn, UnknownName, WrongType
+from vernier.operators.language.collection.names import no_method
+from vernier.operators.language.expr.arguments import checked_methods
+from vernier.operators.language.expr.expression import Column, Expr, Nullability
+from vernier.operators.language.plan.logical import Node, Project
+from vernier.operators.language.types.schema import RowType, check_name
 
 
 class Rows:

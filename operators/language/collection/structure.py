@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from operators.errors import BadLoop, ProgramError, WrongType
-from operators.language.collection.rows import Rows, column_name
-from operators.language.expr.functions import function_name
-from operators.language.plan.logical import ROOT, Node, Params
-from operators.language.plan.owners import owner_of
-from operators.language.plan.titles import give_name
-from storage.time.lattice import MIN_TIME
+from vernier.operators.errors import BadLoop, ProgramError, WrongType
+from vernier.operators.language.collection.rows import Rows, column_name
+from vernier.operators.language.expr.functions import function_name
+from vernier.operators.language.plan.logical import ROOT, Node, Params
+from vernier.operators.language.plan.owners import owner_of
+from vernier.operators.language.plan.titles import give_name
+from vernier.storage.time.lattice import MIN_TIME
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ class Structure(Rows):
         """The limit of `body`, applied to this collection again and again: a fixpoint of one variable, see
         vn.fixpoint."""
         # A loop's variable is a collection, so the modules need each other.
-        from operators.language.collection.fixpoint import DEFAULT_ROUNDS, fixpoint
+        from vernier.operators.language.collection.fixpoint import DEFAULT_ROUNDS, fixpoint
 
         rounds = DEFAULT_ROUNDS if max_rounds is None else max_rounds
         loop: Callable[..., Self] = fixpoint(max_rounds=rounds, on_limit=on_limit)(body)

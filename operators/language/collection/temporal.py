@@ -2,13 +2,13 @@
 
 from typing import Self
 
-from operators.errors import BadLoop, WrongType
-from operators.language.collection.rows import Rows
-from operators.language.expr.expression import ExprLike, as_column
-from operators.language.plan.linear_nodes import Expand, Later
-from operators.language.plan.logical import ROOT
-from operators.language.plan.tables import ValidBetween
-from operators.language.types.duration import nanoseconds
+from vernier.operators.errors import BadLoop, WrongType
+from vernier.operators.language.collection.rows import Rows
+from vernier.operators.language.expr.expression import ExprLike, as_column
+from vernier.operators.language.plan.linear_nodes import Expand, Later
+from vernier.operators.language.plan.logical import ROOT
+from vernier.operators.language.plan.tables import ValidBetween
+from vernier.operators.language.types.duration import nanoseconds
 
 
 class Temporal(Rows):

@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
-from operators.errors import WrongType, listed, meant
-from operators.group_functions.asof import AsOf, side_columns
-from operators.language.collection.joins import join_keys
-from operators.language.collection.matching import Sides, occurring, padded, pick, without_nulls
-from operators.language.collection.multiplicities import is_positive
-from operators.language.collection.ordering import grouped_by
-from operators.language.collection.rows import Rows, check_collection, column_name, conform
-from operators.language.collection.windows import Windowing, span
-from operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
-from operators.language.plan.buckets import Buckets, ordinal
-from operators.language.plan.linear_nodes import Expand
-from operators.language.plan.logical import Distinct, Filter, Negate, Node, Project, Union, pair_type
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import RowType
+from vernier.operators.errors import WrongType, listed, meant
+from vernier.operators.group_functions.asof import AsOf, side_columns
+from vernier.operators.language.collection.joins import join_keys
+from vernier.operators.language.collection.matching import Sides, occurring, padded, pick, without_nulls
+from vernier.operators.language.collection.multiplicities import is_positive
+from vernier.operators.language.collection.ordering import grouped_by
+from vernier.operators.language.collection.rows import Rows, check_collection, column_name, conform
+from vernier.operators.language.collection.windows import Windowing, span
+from vernier.operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
+from vernier.operators.language.plan.buckets import Buckets, ordinal
+from vernier.operators.language.plan.linear_nodes import Expand
+from vernier.operators.language.plan.logical import Distinct, Filter, Negate, Node, Project, Union, pair_type
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import RowType
 
 _HOW_AS_OF = ("inner", "left")
 _HOW_INTERVAL = ("inner", "left", "semi", "anti")

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from operators.errors import BadLoop, NameClash, ProgramError, WrongType
-from operators.language.collection.collection import Collection
-from operators.language.collection.fixpoint import open_loop
-from operators.language.collection.rows import conform
-from operators.language.plan.logical import ROOT, Node, Params, walk
-from operators.language.types.duration import nanoseconds
-from operators.language.types.schema import RowType, Schema, check_name
+from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType
+from vernier.operators.language.collection.collection import Collection
+from vernier.operators.language.collection.fixpoint import open_loop
+from vernier.operators.language.collection.rows import conform
+from vernier.operators.language.plan.logical import ROOT, Node, Params, walk
+from vernier.operators.language.types.duration import nanoseconds
+from vernier.operators.language.types.schema import RowType, Schema, check_name
 
 MAX_STEPS = 10_000
 

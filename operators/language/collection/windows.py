@@ -2,16 +2,16 @@
 
 from typing import Self, cast
 
-from operators.errors import WrongType
-from operators.group_functions.sessions import Sessions
-from operators.language.collection.ordering import Columns, Ordering, grouped_by, keys
-from operators.language.collection.rows import column_name
-from operators.language.expr.expression import Column, Expr
-from operators.language.plan.buckets import Windows, ordinal
-from operators.language.plan.linear_nodes import Expand
-from operators.language.plan.logical import Project
-from operators.language.types.duration import nanoseconds
-from operators.language.types.scalars import Date, Type
+from vernier.operators.errors import WrongType
+from vernier.operators.group_functions.sessions import Sessions
+from vernier.operators.language.collection.ordering import Columns, Ordering, grouped_by, keys
+from vernier.operators.language.collection.rows import column_name
+from vernier.operators.language.expr.expression import Column, Expr
+from vernier.operators.language.plan.buckets import Windows, ordinal
+from vernier.operators.language.plan.linear_nodes import Expand
+from vernier.operators.language.plan.logical import Project
+from vernier.operators.language.types.duration import nanoseconds
+from vernier.operators.language.types.scalars import Date, Type
 
 MOST_WINDOWS = 10_000
 """Windows around one row; more is taken for a mistake."""

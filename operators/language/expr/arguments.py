@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from operators.errors import WrongArguments, listed, meant
+from vernier.operators.errors import WrongArguments, listed, meant
 
 C = TypeVar("C", bound=type)
 

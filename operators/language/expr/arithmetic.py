@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from operators.errors import ArithmeticOverflow
-from operators.language.expr.expression import Binary, Expr
-from operators.language.types.scalars import DATE_MAX, DATE_MIN, Values
+from vernier.operators.errors import ArithmeticOverflow
+from vernier.operators.language.expr.expression import Binary, Expr
+from vernier.operators.language.types.scalars import DATE_MAX, DATE_MIN, Values
 
 Compute = Callable[[Values, Values, Values | None, Expr], Values]
 Convert = Callable[[Values, Values | None, Expr], Values]

@@ -6,8 +6,8 @@ operators such as `x + "a"` take text as it is.)
 
 from __future__ import annotations
 
-from operators.errors import WrongType
-from operators.language.expr.expression import Call, Expr, ExprLike, as_column, as_expr, named
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.expression import Call, Expr, ExprLike, as_column, as_expr, named
 
 
 def concat(*values: str | ExprLike) -> Expr:

@@ -15,16 +15,16 @@ from typing import Protocol
 
 import numpy as np
 
-from operators.errors import BadValue, WrongType
-from operators.language.expr import arithmetic
-from operators.language.expr.compute.coercion import as_kind, literal_bound
-from operators.language.expr.compute.comparison import BOOL, comparison
-from operators.language.expr.compute.conversion import conversion
-from operators.language.expr.compute.library import call
-from operators.language.expr.compute.logic import boolean, choice, connective, negated, null_test
-from operators.language.expr.compute.operations import arithmetic_of, negation
-from operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, true
-from operators.language.expr.expression import (
+from vernier.operators.errors import BadValue, WrongType
+from vernier.operators.language.expr import arithmetic
+from vernier.operators.language.expr.compute.coercion import as_kind, literal_bound
+from vernier.operators.language.expr.compute.comparison import BOOL, comparison
+from vernier.operators.language.expr.compute.conversion import conversion
+from vernier.operators.language.expr.compute.library import call
+from vernier.operators.language.expr.compute.logic import boolean, choice, connective, negated, null_test
+from vernier.operators.language.expr.compute.operations import arithmetic_of, negation
+from vernier.operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, true
+from vernier.operators.language.expr.expression import (
     Alias,
     Binary,
     Call,
@@ -37,9 +37,9 @@ from operators.language.expr.expression import (
     Nullability,
     Unary,
 )
-from operators.language.expr.udf import UserCall, user_call
-from operators.language.types.scalars import Values, Words
-from operators.language.types.schema import RowType
+from vernier.operators.language.expr.udf import UserCall, user_call
+from vernier.operators.language.types.scalars import Values, Words
+from vernier.operators.language.types.schema import RowType
 
 __all__ = ["Bound", "Heap", "RowFunction", "Vector", "bind", "evaluate", "predicate", "project"]
 

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
-from operators.errors import ProgramError, WrongType, listed
-from operators.language.expr.expression_names import no_expression_method
-from operators.language.expr.methods import Methods
-from operators.language.expr.order import Order
-from operators.language.expr.signs import Signs
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
-from operators.language.types.texts import Binary as BinaryType
-from operators.language.types.texts import String
+from vernier.operators.errors import ProgramError, WrongType, listed
+from vernier.operators.language.expr.expression_names import no_expression_method
+from vernier.operators.language.expr.methods import Methods
+from vernier.operators.language.expr.order import Order
+from vernier.operators.language.expr.signs import Signs
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
+from vernier.operators.language.types.texts import Binary as BinaryType
+from vernier.operators.language.types.texts import String
 
 Scalar = (
     int

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from operators.errors import UnknownName, meant
+from vernier.operators.errors import UnknownName, meant
 
 _SPELLINGS = {
     "isNull": "is_null",

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from operators.errors import ProgramError, WrongType
-from operators.location import NOWHERE, Location, at_frame, is_ours_file
+from vernier.operators.errors import ProgramError, WrongType
+from vernier.operators.location import NOWHERE, Location, at_frame, is_ours_file
 
 Function = Callable[..., Any]
 
@@ -235,8 +235,31 @@ def _form(value: Any, seen: dict[int, int]) -> object:
             return ("method", _form(value.__func__, seen), _form(value.__self__, seen))
     plain = _plain(value)
     if plain is not None:
-        return _function(plain, seen) if _is_programs(plain) else ("function", plain.__module__, plain.__qualname__)
+        return _function(plain, seen) if _is_programs(plain) else ("function", _home(plain), plain.__qualname__)
     return _object(value, seen)
+
+
+def _home(value: object) -> str:
+    """The module of a function or class; one of ours by the name it had when the first states were written.
+
+    A state knows functions of the program by their form, so a module of ours that moves must not change any.
+    """
+    module = str(getattr(value, "__module__", ""))
+    return _FORMER.get(module, module.removeprefix("vernier."))
+
+
+_FORMER = {
+    f"vernier.operators.language.{room}.{now}": f"operators.language.{then}"
+    for room, now, then in (
+        ("types", "scalars", "types"),
+        ("expr", "expression", "expr"),
+        *(("types", name, name) for name in ("decimals", "duration", "parts", "schema", "structs", "texts")),
+        *(("expr", name, name) for name in ("builders", "functions", "methods", "order", "signs", "udf")),
+        *(("plan", name, name) for name in ("aggregates", "aggregation", "logical", "tables", "useraggregates")),
+        *(("collection", name, name) for name in ("app", "collection", "fixpoint", "variable")),
+    )
+}
+"""Modules whose names a program can bring into a function, and what they were called in version 0.1.0."""
 
 
 def _code(code: types.CodeType, seen: dict[int, int], doc: str | None = None) -> object:
@@ -259,13 +282,13 @@ def _function(fn: types.FunctionType, seen: dict[int, int]) -> object:
 def _object(value: Any, seen: dict[int, int]) -> object:
     if isinstance(value, type):
         if not _is_programs_class(value):
-            return ("class", value.__module__, value.__qualname__)
+            return ("class", _home(value), value.__qualname__)
         own = {name: part for name, part in vars(value).items() if isinstance(part, _CLASS_PARTS)}
         return ("class", value.__qualname__, _form(own, seen), tuple(_form(base, seen) for base in value.__bases__))
     if isinstance(value, (types.BuiltinFunctionType, np.ufunc)):
-        return ("builtin", str(getattr(value, "__module__", "")), value.__name__)
+        return ("builtin", _home(value), value.__name__)
     if repr(value) != object.__repr__(value) and not hasattr(value, "__dict__"):
-        return (type(value).__module__, type(value).__qualname__, repr(value))
+        return (_home(type(value)), type(value).__qualname__, repr(value))
     try:
         return ("object", _form(type(value), seen), _form(dict(vars(value)), seen))
     except TypeError as error:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operators.errors import WrongType
-from operators.language.expr.arguments import checked_methods
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.arguments import checked_methods
 
 if TYPE_CHECKING:
-    from operators.language.expr.expression import Expr, ExprLike
+    from vernier.operators.language.expr.expression import Expr, ExprLike
 
 
 class Base:

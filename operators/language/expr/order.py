@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from operators.language.expr.expression import Expr
+    from vernier.operators.language.expr.expression import Expr
 
 Orders = tuple[tuple[str, bool], ...]
 """(column, descending) pairs, the first one the most important."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from operators.language.expr.expression import Expr, ExprLike
+    from vernier.operators.language.expr.expression import Expr, ExprLike
 
 
 class Signs:

@@ -14,14 +14,14 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import BadValue, WrongType, listed
-from operators.failures import UserCodeFailed
-from operators.language.expr.compute.vector import Bound, Heap, Vector, as_arrow, both, from_arrow, spread
-from operators.language.expr.expression import Expr, Key, as_expr
-from operators.language.expr.functions import check_function, function_key, function_name
-from operators.language.expr.running_calls import Call, running
-from operators.language.types.scalars import DATE_MAX, DATE_MIN, Date, Type, Values, Words, as_type, spell
-from operators.location import Location, here
+from vernier.operators.errors import BadValue, WrongType, listed
+from vernier.operators.failures import UserCodeFailed
+from vernier.operators.language.expr.compute.vector import Bound, Heap, Vector, as_arrow, both, from_arrow, spread
+from vernier.operators.language.expr.expression import Expr, Key, as_expr
+from vernier.operators.language.expr.functions import check_function, function_key, function_name
+from vernier.operators.language.expr.running_calls import Call, running
+from vernier.operators.language.types.scalars import DATE_MAX, DATE_MIN, Date, Type, Values, Words, as_type, spell
+from vernier.operators.location import Location, here
 
 _SAMPLE = 3
 """Rows of input that an error shows."""

@@ -15,9 +15,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from operators.errors import WrongType
-from operators.language.expr.expression import Expr, as_column
-from operators.language.plan.logical import Aggregation
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.expression import Expr, as_column
+from vernier.operators.language.plan.logical import Aggregation
 
 
 def count(column: str | Expr | None = None) -> Aggregation:

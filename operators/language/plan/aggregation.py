@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from operators.errors import WrongType
-from operators.language.expr.evaluate import Bound
-from operators.language.types.decimals import MAX_PRECISION, Decimal
-from operators.language.types.scalars import Float64, Int64, Type, spell
-from operators.language.types.texts import List
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.evaluate import Bound
+from vernier.operators.language.types.decimals import MAX_PRECISION, Decimal
+from vernier.operators.language.types.scalars import Float64, Int64, Type, spell
+from vernier.operators.language.types.texts import List
 
 
 def aggregate_type(kind: str, args: Sequence[Bound], option: Any, text: str) -> tuple[Type, bool]:

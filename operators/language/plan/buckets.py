@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from operators.errors import ArithmeticOverflow, WrongType
-from operators.language.expr.evaluate import Heap
-from operators.language.plan.tables import Expanded, Expansion, TableFunction, spread
-from operators.language.types.scalars import DATE_MAX, DATE_MIN, Date, Int64, TimestampNs, Type, Words
-from operators.language.types.schema import Field, RowType
+from vernier.operators.errors import ArithmeticOverflow, WrongType
+from vernier.operators.language.expr.evaluate import Heap
+from vernier.operators.language.plan.tables import Expanded, Expansion, TableFunction, spread
+from vernier.operators.language.types.scalars import DATE_MAX, DATE_MIN, Date, Int64, TimestampNs, Type, Words
+from vernier.operators.language.types.schema import Field, RowType
 
 LEAST, MOST = -(2**63), 2**63 - 1
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from operators.errors import WrongType
-from operators.language.expr.evaluate import Heap
-from operators.language.plan.tables import Expanded, Expansion, TableFunction, spread
-from operators.language.types.scalars import Int64, Words, spell
-from operators.language.types.schema import RowType, check_name
-from operators.language.types.texts import List
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.evaluate import Heap
+from vernier.operators.language.plan.tables import Expanded, Expansion, TableFunction, spread
+from vernier.operators.language.types.scalars import Int64, Words, spell
+from vernier.operators.language.types.schema import RowType, check_name
+from vernier.operators.language.types.texts import List
 
 
 class Explode(TableFunction):

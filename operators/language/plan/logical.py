@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import xxhash
 
-from operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed
-from operators.language.expr.evaluate import bind, predicate
-from operators.language.expr.expression import Expr
-from operators.language.plan.aggregation import aggregate_type
-from operators.language.types.scalars import spell
-from operators.language.types.schema import RowType
-from operators.location import NOWHERE, Location, here
+from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed
+from vernier.operators.language.expr.evaluate import bind, predicate
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.plan.aggregation import aggregate_type
+from vernier.operators.language.types.scalars import spell
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.location import NOWHERE, Location, here
 
 Params = tuple[Any, ...]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
-from operators.errors import ProgramError
-from operators.language.plan.logical import Node, Source, walk
+from vernier.operators.errors import ProgramError
+from vernier.operators.language.plan.logical import Node, Source, walk
 
 
 class Owner(Protocol):

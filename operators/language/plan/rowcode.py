@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from operators.failures import UserCodeFailed
-from operators.language.expr.evaluate import Heap
-from operators.language.expr.functions import check_function, function_key, function_location, function_name
-from operators.language.expr.running_calls import Call, running
-from operators.language.plan.tables import Crowded, Expanded, Expansion, TableFunction, crowd
-from operators.language.types.scalars import Words
-from operators.language.types.schema import RowType
-from operators.location import NOWHERE, Location
-from storage.errors import CallerError
+from vernier.operators.failures import UserCodeFailed
+from vernier.operators.language.expr.evaluate import Heap
+from vernier.operators.language.expr.functions import check_function, function_key, function_location, function_name
+from vernier.operators.language.expr.running_calls import Call, running
+from vernier.operators.language.plan.tables import Crowded, Expanded, Expansion, TableFunction, crowd
+from vernier.operators.language.types.scalars import Words
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.location import NOWHERE, Location
+from vernier.storage.errors import CallerError
 
 _BLOCK = 1 << 16
 """Rows that are taken of a function at once."""

@@ -14,14 +14,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from operators.errors import ProgramError, WrongType
-from operators.failures import SeriesTooLong
-from operators.language.expr.evaluate import Heap, bind
-from operators.language.expr.expression import Expr, ExprLike, Literal, as_column
-from operators.language.types.duration import nanoseconds
-from operators.language.types.scalars import Date, Int64, TimestampNs, Words
-from operators.language.types.schema import RowType, check_name
-from storage.time.lattice import CLOSED, MIN_TIME
+from vernier.operators.errors import ProgramError, WrongType
+from vernier.operators.failures import SeriesTooLong
+from vernier.operators.language.expr.evaluate import Heap, bind
+from vernier.operators.language.expr.expression import Expr, ExprLike, Literal, as_column
+from vernier.operators.language.types.duration import nanoseconds
+from vernier.operators.language.types.scalars import Date, Int64, TimestampNs, Words
+from vernier.operators.language.types.schema import RowType, check_name
+from vernier.storage.time.lattice import CLOSED, MIN_TIME
 
 SERIES_ROWS = 1 << 26
 """Rows that one call of generate_series may make of a batch; more is taken for a mistake in the data."""

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from operators.errors import WrongType
-from operators.language.expr.expression import Expr, as_column
-from operators.language.expr.functions import check_function, function_key, function_name
-from operators.language.plan.logical import Aggregation
-from operators.language.types.scalars import Type, as_type, spell
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.expression import Expr, as_column
+from vernier.operators.language.expr.functions import check_function, function_key, function_name
+from vernier.operators.language.plan.logical import Aggregation
+from vernier.operators.language.types.scalars import Type, as_type, spell
 
 _MOST_COLUMNS = 3
 """Columns that a compiled aggregate may look at."""

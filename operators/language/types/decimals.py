@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import BadValue, WrongType
-from operators.language.types.parts import WORD, Composed, Kind, Part, plain
-from operators.language.types.scalars import Values, Words
+from vernier.operators.errors import BadValue, WrongType
+from vernier.operators.language.types.parts import WORD, Composed, Kind, Part, plain
+from vernier.operators.language.types.scalars import Values, Words
 
 MAX_PRECISION = 38
 ONE_WORD = 18

@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from operators.errors import WrongType
+from vernier.operators.errors import WrongType
 
 _UNITS = {
     "ns": 1,

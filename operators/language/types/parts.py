@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import BadValue
-from operators.language.types.scalars import Type, Values, Words, spell
-from storage.strings.contents import TEXT_WORDS, Contents
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.scalars import Type, Values, Words, spell
+from vernier.storage.strings.contents import TEXT_WORDS, Contents
 
 if TYPE_CHECKING:
-    from storage.strings.string_heap import Heap
+    from vernier.storage.strings.string_heap import Heap
 
 WORD, FLAG, TEXT = 0, 1, 2
 """Kinds of parts: a word, the null word of the parts behind it, a text."""
@@ -190,7 +190,9 @@ def _spread(part: Part, valid: Values) -> Part:
 
 def words_of(kinds: Sequence[Kind], parts: Sequence[Part], n: int, heap: Heap | None) -> Words:
     """The words int64[n, …] of n values from their parts. Raises BadValue for a text that is too long."""
-    from storage.strings.string_heap import encode  # brings numba, which a program that is only built can do without
+    from vernier.storage.strings.string_heap import (
+        encode,  # brings numba, which a program that is only built can do without
+    )
 
     offsets = [0, *accumulate(kind.words for kind in kinds)]
     out = np.empty((n, offsets[-1]), np.int64)
@@ -212,7 +214,7 @@ def words_of(kinds: Sequence[Kind], parts: Sequence[Part], n: int, heap: Heap | 
 
 def parts_of(kinds: Sequence[Kind], words: Words, heap: Heap | None) -> list[Part]:
     """The inverse of `words_of`. Raises TextMissing where a content is not in the heap."""
-    from storage.strings.string_heap import decode  # see words_of
+    from vernier.storage.strings.string_heap import decode  # see words_of
 
     parts: list[Part] = []
     at = 0

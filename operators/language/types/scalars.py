@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import BadValue, ProgramError, WrongType
+from vernier.operators.errors import BadValue, ProgramError, WrongType
 
 if TYPE_CHECKING:
-    from storage.strings.string_heap import Heap
+    from vernier.storage.strings.string_heap import Heap
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 Values = np.ndarray[Any, np.dtype[Any]]

@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import BadValue, NameClash, UnknownColumn, WrongType, meant
-from operators.language.types.decimals import Decimal
-from operators.language.types.parts import Composed, Slot, words_of
-from operators.language.types.scalars import Type, Values, Words, as_type, parse, spell
-from operators.language.types.structs import Struct
-from operators.language.types.texts import Binary, List, String
+from vernier.operators.errors import BadValue, NameClash, UnknownColumn, WrongType, meant
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.parts import Composed, Slot, words_of
+from vernier.operators.language.types.scalars import Type, Values, Words, as_type, parse, spell
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import Binary, List, String
 
 if TYPE_CHECKING:
-    from storage.strings.string_heap import Heap
+    from vernier.storage.strings.string_heap import Heap
 
 COMPOSED: tuple[type[Composed], ...] = (Decimal, String, Binary, List, Struct)
 """The types of several parts; `parse` knows the names of the types that are imported, hence all of them."""

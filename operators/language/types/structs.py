@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.errors import BadValue, WrongType, listed
-from operators.language.types.parts import Composed, Kind, Part, Slot, rebuilt
-from operators.language.types.scalars import as_type
+from vernier.operators.errors import BadValue, WrongType, listed
+from vernier.operators.language.types.parts import Composed, Kind, Part, Slot, rebuilt
+from vernier.operators.language.types.scalars import as_type
 
 
 class Struct(Composed):

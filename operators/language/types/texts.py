@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import BadValue
-from operators.language.types.parts import TEXT, Composed, Kind, Part, Slot, rebuilt
-from operators.language.types.scalars import as_type
-from storage.strings.contents import Contents
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.parts import TEXT, Composed, Kind, Part, Slot, rebuilt
+from vernier.operators.language.types.scalars import as_type
+from vernier.storage.strings.contents import Contents
 
 
 class _Bytes(Composed):
@@ -109,7 +109,7 @@ class List(Composed):
         return [self._write(self.element.split_python([one for value in values for one in value]), offsets)]
 
     def join(self, parts: Sequence[Part]) -> pa.Array:
-        from operators.kernels.lists import read_lists  # brings numba: see parts.words_of
+        from vernier.operators.kernels.lists import read_lists  # brings numba: see parts.words_of
 
         (contents,) = parts
         assert isinstance(contents, Contents)
@@ -129,7 +129,7 @@ class List(Composed):
         return [elements[start:stop] for start, stop in pairwise(offsets)]
 
     def _write(self, parts: Sequence[Part], lists: np.ndarray[Any, Any]) -> Contents:
-        from operators.kernels.lists import write_lists  # brings numba: see parts.words_of
+        from vernier.operators.kernels.lists import write_lists  # brings numba: see parts.words_of
 
         m = int(lists[-1])
         numbers = np.zeros((len(parts), m), np.int64)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 if TYPE_CHECKING:
-    from service.client.client import Client
-    from service.config.settings import Settings
+    from vernier.service.client.client import Client
+    from vernier.service.config.settings import Settings
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -84,7 +84,7 @@ class Asked:
 
     def client(self) -> Client:
         """A client of it. Raises UsageError, NoCertificates."""
-        from service.client.client import connect
+        from vernier.service.client.client import connect
 
         token = self.token
         if token is None and self.token_file is not None:
@@ -134,7 +134,7 @@ BOOTSTRAP = click.option("--bootstrap", help="The brokers, host:port; default: t
 
 def kafka_settings(config: Path | None, pairs: Sequence[str], bootstrap: str | None) -> Settings:
     """The settings, with --bootstrap, if it is given, in them. Raises BadSettings."""
-    from service.config.settings import load
+    from vernier.service.config.settings import load
 
     given = flags(pairs)
     if bootstrap is not None:

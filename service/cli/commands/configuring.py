@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from service.cli.commands.base import Command, flags, with_settings
+from vernier.service.cli.commands.base import Command, flags, with_settings
 
 
 @click.command(cls=Command)
@@ -15,9 +15,9 @@ from service.cli.commands.base import Command, flags, with_settings
 @with_settings
 def config(key: str | None, config: Path | None, pairs: Sequence[str]) -> None:
     """Explain the setting KEY, or all of a section; without KEY list all settings."""
-    from service.cli.display import table
-    from service.config.reference import found, settings_reference
-    from service.config.settings import BadSettings, load
+    from vernier.service.cli.display import table
+    from vernier.service.config.reference import found, settings_reference
+    from vernier.service.config.settings import BadSettings, load
 
     if key is None:
         rows = [(one.key, one.default, one.description) for one in settings_reference()]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from service.cli.commands.base import Asked, Command, Function, with_sidecar
+from vernier.service.cli.commands.base import Asked, Command, Function, with_sidecar
 
 if TYPE_CHECKING:
-    from service.client.client import Client
+    from vernier.service.client.client import Client
 
 _STEP_SECONDS = 0.2
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from service.cli.commands.base import FILE, Group
+from vernier.service.cli.commands.base import FILE, Group
 
 if TYPE_CHECKING:
-    from service.config.programs import Registry
+    from vernier.service.config.programs import Registry
 
 
 @click.group(cls=Group)
@@ -40,8 +40,8 @@ def programs_add(program: Path, state: str, wait: float | None) -> None:
     """Let PROGRAM join: it answers from what the service holds, and reads nothing from Kafka again.
 
     With --wait the exit status is 0 when it has joined, and 1 when it cannot, or has not by then."""
-    from service.cli.commands.states import open_state
-    from service.config.programs import Program, wait_until_joined
+    from vernier.service.cli.commands.states import open_state
+    from vernier.service.config.programs import Program, wait_until_joined
 
     text = Program.of(program)
     registry = _registry(state)
@@ -63,9 +63,9 @@ def programs_remove(name: str, state: str) -> None:
 
 
 def _registry(state: str) -> Registry:
-    from service.cli.commands.states import open_state
-    from service.config.programs import Registry
-    from storage.blob.location import Place
+    from vernier.service.cli.commands.states import open_state
+    from vernier.service.config.programs import Registry
+    from vernier.storage.blob.location import Place
 
     open_state(state)
     return Registry(Place(state).open())

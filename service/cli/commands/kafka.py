@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from service.cli.commands.base import (
+from vernier.service.cli.commands.base import (
     BOOTSTRAP,
     Asked,
     Command,
@@ -52,8 +52,8 @@ def send(
     if topic is None:
         _send_to_sidecar(file, str(source), asked, wait)
         return
-    from service.cli.kafka_sender import Sender, Sending
-    from service.observability.progress import on_terminal
+    from vernier.service.cli.kafka_sender import Sender, Sending
+    from vernier.service.observability.progress import on_terminal
 
     settings = kafka_settings(config, pairs, bootstrap)
     if form is None:
@@ -69,7 +69,7 @@ def send(
 
 
 def _send_to_sidecar(file: str, source: str, asked: Asked, wait: float | None) -> None:
-    from service.cli.kafka_sender import read_lines
+    from vernier.service.cli.kafka_sender import read_lines
 
     lines = [line for line in read_lines(file) if line.strip()]
     if not lines:
@@ -110,8 +110,8 @@ def dlq_list(
     pairs: tuple[str, ...],
 ) -> None:
     """Show the open dead letters of all sources, or of some: of each message the newest letter."""
-    from service.cli.display import json_line, table
-    from service.kafka.dead_letter_queue import DeadLetters
+    from vernier.service.cli.display import json_line, table
+    from vernier.service.kafka.dead_letter_queue import DeadLetters
 
     shown = []
     names = ["letter", *(["state"] if everything else []), "reason", "topic", "partition", "offset", "detail"]
@@ -145,7 +145,7 @@ def dlq_replay(
     pairs: tuple[str, ...],
 ) -> None:
     """Send open dead letters to the topics they came from, as they were."""
-    from service.kafka.dead_letter_queue import DeadLetters
+    from vernier.service.kafka.dead_letter_queue import DeadLetters
 
     with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as found:
         sent, passed = found.replay(reason=reason, letters=letters, again=again)
@@ -169,7 +169,7 @@ def dlq_drop(
     pairs: tuple[str, ...],
 ) -> None:
     """Give open dead letters up: they are not listed and not sent again any more. Their topic keeps them."""
-    from service.kafka.dead_letter_queue import DeadLetters
+    from vernier.service.kafka.dead_letter_queue import DeadLetters
 
     if not (reason or letters or everything):
         raise click.UsageError("say which: --letter, --reason or --all")

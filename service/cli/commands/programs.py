@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from service.cli.commands.base import FILE, Command, flags, no_updates, with_settings
+from vernier.service.cli.commands.base import FILE, Command, flags, no_updates, with_settings
 
 
 @click.command(cls=Command)
@@ -24,7 +24,7 @@ def up(
     print_config: bool,
 ) -> None:
     """Run PROGRAM as a service: Spark, the sidecar, and a broker if kafka.embedded is set."""
-    from service.config.settings import load
+    from vernier.service.config.settings import load
 
     given = flags(pairs) | {"program": str(program), "state.rebuild": True if rebuild else None}
     given |= {"state.discard_after": discard_after}
@@ -34,7 +34,7 @@ def up(
         return
     import logging
 
-    from service.supervision.supervisor import up as run
+    from vernier.service.supervision.supervisor import up as run
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
     run(
@@ -76,11 +76,11 @@ def replay(
         raise click.UsageError("say --out FILE for every change, or --rows-at TIME for the rows at a data time")
     if state is not None and engine != "spark":
         raise click.UsageError("--state is for --engine spark: the local engine keeps nothing")
-    from service.cli.display import json_line, show_views
-    from service.codec.instants import parse_instant
-    from service.observability.progress import on_terminal
-    from service.replay.replay import EPOCH_UPDATES, Request
-    from service.replay.replay import replay as run
+    from vernier.service.cli.display import json_line, show_views
+    from vernier.service.codec.instants import parse_instant
+    from vernier.service.observability.progress import on_terminal
+    from vernier.service.replay.replay import EPOCH_UPDATES, Request
+    from vernier.service.replay.replay import replay as run
 
     at = None if rows_at is None else parse_instant(rows_at)
     request = Request(program, files, out, views, epoch_size or EPOCH_UPDATES, workers, engine, state, at)
@@ -98,10 +98,10 @@ def replay(
 @click.option("--format", "form", type=click.Choice(["text", "mermaid", "json"]), default="text", show_default=True)
 def explain(program: Path, form: str) -> None:
     """Show PROGRAM's plan: fused chains, arrangements and who shares them, exchanges, where times are total."""
-    from operators.language.collection.app import load_program
-    from operators.planning.planner import compile_app
-    from service.cli.display import json_line
-    from service.cli.explain import as_mermaid, as_text
+    from vernier.operators.language.collection.app import load_program
+    from vernier.operators.planning.planner import compile_app
+    from vernier.service.cli.display import json_line
+    from vernier.service.cli.explain import as_mermaid, as_text
 
     plan = compile_app(load_program(program)).explain()
     click.echo({"text": as_text, "mermaid": as_mermaid, "json": json_line}[form](plan))
@@ -111,7 +111,7 @@ def explain(program: Path, form: str) -> None:
 @click.argument("name")
 def new(name: str) -> None:
     """Write a first program, NAME.py, and updates for it."""
-    from service.cli.scaffold import new_program
+    from vernier.service.cli.scaffold import new_program
 
     program, updates = new_program(name)
     changes = updates.with_suffix(".changes.jsonl")

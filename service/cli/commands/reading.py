@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from service.cli.commands.base import Asked, Command, with_sidecar
+from vernier.service.cli.commands.base import Asked, Command, with_sidecar
 
 
 @click.command(cls=Command)
@@ -34,7 +34,7 @@ def query(
     asked: Asked,
 ) -> None:
     """Show the rows of VIEW, now or at a data time."""
-    from service.cli.display import condition, show_arrow, show_rows
+    from vernier.service.cli.display import condition, show_arrow, show_rows
 
     chosen = columns.split(",") if columns else None
     question: dict[str, Any] = {
@@ -60,7 +60,7 @@ def query(
 @with_sidecar
 def watch(view: str, since: str | None, until: str | None, asked: Asked) -> None:
     """Follow VIEW: its rows, then each change as it becomes final, a line of JSON each."""
-    from service.cli.display import event_lines
+    from vernier.service.cli.display import event_lines
 
     with asked.client() as client:
         for event in client.watch(view, since=since, until=until):
@@ -74,7 +74,7 @@ def watch(view: str, since: str | None, until: str | None, asked: Asked) -> None
 @with_sidecar
 def status(form: str, asked: Asked) -> None:
     """Tell how a service is doing; exit status 1 when it is not ready."""
-    from service.cli.display import json_line, status_text
+    from vernier.service.cli.display import json_line, status_text
 
     with asked.client() as client:
         found = client.status()

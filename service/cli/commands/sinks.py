@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from service.cli.commands.base import BOOTSTRAP, Group, kafka_settings, with_settings
+from vernier.service.cli.commands.base import BOOTSTRAP, Group, kafka_settings, with_settings
 
 
 @click.group(cls=Group)
@@ -30,11 +30,11 @@ def sinks_verify(
 ) -> None:
     """Compare what readers of committed messages see in the output topics of views, by default of all that go out, with
     the state directory. Exit status 1 if anything is missing, doubled or wrong."""
-    from service.cli.commands.states import open_state
-    from service.cli.display import json_line, table
-    from service.kafka.reach import reach
-    from service.observability.progress import on_terminal
-    from service.sinks.audit import audit_topics
+    from vernier.service.cli.commands.states import open_state
+    from vernier.service.cli.display import json_line, table
+    from vernier.service.kafka.reach import reach
+    from vernier.service.observability.progress import on_terminal
+    from vernier.service.sinks.audit import audit_topics
 
     settings, show = kafka_settings(config, pairs, bootstrap), on_terminal()
     state = open_state(settings.state.path)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from service.cli.commands.base import Group
+from vernier.service.cli.commands.base import Group
 
 if TYPE_CHECKING:
-    from storage.state.state import StateDirectory
+    from vernier.storage.state.state import StateDirectory
 
 
 @click.group(cls=Group)
@@ -22,9 +22,9 @@ _directory = click.argument("directory")
 
 def open_state(directory: str) -> StateDirectory:
     """A state directory, or URI, with something in it; a mistyped path is not made into one."""
-    from storage.blob.location import Place
-    from storage.errors import ManifestMissing, NothingCommitted
-    from storage.state.state import StateDirectory
+    from vernier.storage.blob.location import Place
+    from vernier.storage.errors import ManifestMissing, NothingCommitted
+    from vernier.storage.state.state import StateDirectory
 
     place = Place(directory)
     if place.folder is not None and not place.folder.is_dir():
@@ -43,8 +43,8 @@ def state_list(directory: str) -> None:
     """Show the newest epoch of DIRECTORY: its arrangements, with the data times that each tells apart, and its files.
 
     DIRECTORY is a path or a URI like s3://bucket/name."""
-    from service.cli.display import state_text
-    from storage.state.survey import survey
+    from vernier.service.cli.display import state_text
+    from vernier.storage.state.survey import survey
 
     found = open_state(directory)
     click.echo(state_text(survey(found), found.segments()))
@@ -54,8 +54,8 @@ def state_list(directory: str) -> None:
 @_directory
 def state_verify(directory: str) -> None:
     """Check every checksum and rule of DIRECTORY, offline or beside a service; exit status 1 if anything is wrong."""
-    from service.observability.progress import on_terminal
-    from storage.state.audit import audit
+    from vernier.service.observability.progress import on_terminal
+    from vernier.storage.state.audit import audit
 
     opened, show = open_state(directory), on_terminal()
     try:
@@ -79,11 +79,11 @@ def state_verify(directory: str) -> None:
 @click.argument("target")
 def state_copy(directory: str, target: str) -> None:
     """Copy the newest epoch of DIRECTORY to TARGET, also while the service runs. Both are paths or URIs."""
-    from service.config.programs import FOLDER
-    from service.observability.progress import on_terminal
-    from storage.blob.location import Place
-    from storage.state.backup import copy_newest
-    from storage.state.state import StateDirectory
+    from vernier.service.config.programs import FOLDER
+    from vernier.service.observability.progress import on_terminal
+    from vernier.storage.blob.location import Place
+    from vernier.storage.state.backup import copy_newest
+    from vernier.storage.state.state import StateDirectory
 
     opened, show = open_state(directory), on_terminal()
     try:

@@ -14,13 +14,13 @@ import time
 import numpy as np
 import zmq
 
-from operators.runtime.exchange import Round, least
-from service.cluster.connection import Link
-from service.cluster.exchange.transport import CALL, COLUMNS, HEADER_WORDS, MARK, SENDER, SIZE, Mailbox, digest
-from service.config.cpus import leave_core, usable_cores
-from service.errors import DeadlinePassed
-from service.kernels.rings import await_any, fall_asleep, this_core, watch_any
-from storage.updates import Ints
+from vernier.operators.runtime.exchange import Round, least
+from vernier.service.cluster.connection import Link
+from vernier.service.cluster.exchange.transport import CALL, COLUMNS, HEADER_WORDS, MARK, SENDER, SIZE, Mailbox, digest
+from vernier.service.config.cpus import leave_core, usable_cores
+from vernier.service.errors import DeadlinePassed
+from vernier.service.kernels.rings import await_any, fall_asleep, this_core, watch_any
+from vernier.storage.updates import Ints
 
 _LOOKS = 1 << 14
 """How often a worker that waits looks into the rings before anything else, some 30 microseconds: most messages come by
@@ -41,7 +41,7 @@ _Message = tuple[int, int, Ints]
 
 
 class Exchange:
-    """One worker's part in one attempt; implements operators.runtime.exchange.Exchange.
+    """One worker's part in one attempt; implements vernier.operators.runtime.exchange.Exchange.
 
     index, peers: this worker's shard, and the mailboxes of all shards. seconds: how long a call may take; the attempt's
     deadline, not a peer's expected pace. bytes_sent: to others; waited: seconds in calls.

@@ -15,8 +15,19 @@ import struct
 
 import numpy as np
 
-from service.kernels.rings import CORE, NONCE, OVER, READY, await_any, fall_asleep, pull, push, this_core, watch_any
-from storage.updates import Ints
+from vernier.service.kernels.rings import (
+    CORE,
+    NONCE,
+    OVER,
+    READY,
+    await_any,
+    fall_asleep,
+    pull,
+    push,
+    this_core,
+    watch_any,
+)
+from vernier.storage.updates import Ints
 
 WORDS = 1 << 16
 """Of a ring, half a megabyte: more than a round of a loop sends as a rule, and of no weight beside a worker."""

@@ -17,10 +17,10 @@ import numpy as np
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
-from service.cluster.credentials import Keys
-from service.cluster.exchange.shared_ring import OFFER_BYTES, Ring
-from service.kernels.rings import FULL, WAKE
-from storage.updates import Ints
+from vernier.service.cluster.credentials import Keys
+from vernier.service.cluster.exchange.shared_ring import OFFER_BYTES, Ring
+from vernier.service.kernels.rings import FULL, WAKE
+from vernier.storage.updates import Ints
 
 MARK, CALL, SENDER, COLUMNS, SIZE, HEADER_WORDS = 0, 2, 3, 4, 5, 6
 """Words of a header: two that stand for the attempt, the number of the call, the sender's index, columns, and how many

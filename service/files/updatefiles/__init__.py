@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import listed
-from service.files.updatefiles.columns import read_columns
-from service.files.updatefiles.lines import read_lines
-from service.files.updatefiles.problems import BadUpdateFile, Sources
-from storage.strings.string_heap import Heap
-from storage.updates import Updates
+from vernier.operators.errors import listed
+from vernier.service.files.updatefiles.columns import read_columns
+from vernier.service.files.updatefiles.lines import read_lines
+from vernier.service.files.updatefiles.problems import BadUpdateFile, Sources
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import Updates
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet", ".arrow")
 """How the names of update files end."""

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from operators.errors import BadValue, listed, meant
-from operators.language.types.scalars import spell
-from operators.language.types.schema import Field, RowType
-from service.files.updatefiles.problems import COLUMNS, BadUpdate, BadUpdateFile, Sources, source_of
-from service.ingest.rejects import Refusal, shown
-from storage.strings.string_heap import Heap
-from storage.updates import CLOSED, MIN_TIME, Ints, Updates
+from vernier.operators.errors import BadValue, listed, meant
+from vernier.operators.language.types.scalars import spell
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.service.files.updatefiles.problems import COLUMNS, BadUpdate, BadUpdateFile, Sources, source_of
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 
 def read_columns(path: Path, sources: Sources, heap: Heap | None = None) -> Iterator[tuple[int, dict[str, Updates]]]:

@@ -10,16 +10,16 @@ from typing import IO, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import listed
-from service.files.updatefiles.marks import UTF16, is_utf16, without_mark
-from service.files.updatefiles.problems import COLUMNS, BadUpdate, BadUpdateFile, Sources, source_of
-from service.ingest.formats.judge import Judged, judge_diff, judge_row, judge_time, load, only_members
-from service.ingest.formats.messages import NO_TIME, Parsed
-from service.ingest.formats.scan import Scanner
-from service.ingest.rejects import Refusal, shown
-from service.kernels.json_messages import LINE_NAMES, scan_lines
-from storage.strings.string_heap import Heap
-from storage.updates import Updates
+from vernier.operators.errors import listed
+from vernier.service.files.updatefiles.marks import UTF16, is_utf16, without_mark
+from vernier.service.files.updatefiles.problems import COLUMNS, BadUpdate, BadUpdateFile, Sources, source_of
+from vernier.service.ingest.formats.judge import Judged, judge_diff, judge_row, judge_time, load, only_members
+from vernier.service.ingest.formats.messages import NO_TIME, Parsed
+from vernier.service.ingest.formats.scan import Scanner
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.service.kernels.json_messages import LINE_NAMES, scan_lines
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import Updates
 
 _BLOCK = 1 << 24
 _MEMBERS = tuple(name.decode() for name in LINE_NAMES)

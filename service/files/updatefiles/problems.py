@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from operators.errors import listed, meant
-from operators.language.types.schema import RowType
-from service.ingest.rejects import Refusal, shown
-from storage.errors import CallerError
+from vernier.operators.errors import listed, meant
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.storage.errors import CallerError
 
 COLUMNS = ("input", "data", "time", "diff")
 """What an update consists of."""

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from operators.language.types.schema import RowType
-from service.ingest.bounds import MOST_BYTES
-from service.ingest.formats.arrow import ArrowStream
-from service.ingest.formats.avro import Avro, Schemas
-from service.ingest.formats.debezium import Debezium, DebeziumUpserts
-from service.ingest.formats.insert_delete import InsertDelete
-from service.ingest.formats.json_lines import JsonLines
-from service.ingest.formats.messages import Format
-from service.ingest.formats.native import Native
-from service.ingest.formats.upsert import Upserts
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.bounds import MOST_BYTES
+from vernier.service.ingest.formats.arrow import ArrowStream
+from vernier.service.ingest.formats.avro import Avro, Schemas
+from vernier.service.ingest.formats.debezium import Debezium, DebeziumUpserts
+from vernier.service.ingest.formats.insert_delete import InsertDelete
+from vernier.service.ingest.formats.json_lines import JsonLines
+from vernier.service.ingest.formats.messages import Format
+from vernier.service.ingest.formats.native import Native
+from vernier.service.ingest.formats.upsert import Upserts
 
 FORMATS: dict[str, Callable[[Mapping[str, RowType]], Format]] = {
     "vernier": Native,

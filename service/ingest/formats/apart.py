@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from service.ingest.formats.messages import Format, Parsed, Refused
-from service.ingest.formats.upsert import Upserts
-from storage.errors import InvariantError, StorageError
-from storage.strings.string_heap import Heap
+from vernier.service.ingest.formats.messages import Format, Parsed, Refused
+from vernier.service.ingest.formats.upsert import Upserts
+from vernier.storage.errors import InvariantError, StorageError
+from vernier.storage.strings.string_heap import Heap
 
 UNFORESEEN = "the message cannot be read"
 """How the details of refusals begin that come of no rule of a format."""

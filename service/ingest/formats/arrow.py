@@ -10,14 +10,14 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from operators.language.types.schema import RowType
-from service.ingest.bounds import MOST_BYTES
-from service.ingest.formats.columns import Gathered, resolved, rows_of
-from service.ingest.formats.ipc import read_stream
-from service.ingest.formats.json_lines import judge_resolved
-from service.ingest.formats.messages import Ints, Parsed, Progress
-from service.ingest.rejects import Refusal
-from storage.strings.string_heap import Heap
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.bounds import MOST_BYTES
+from vernier.service.ingest.formats.columns import Gathered, resolved, rows_of
+from vernier.service.ingest.formats.ipc import read_stream
+from vernier.service.ingest.formats.json_lines import judge_resolved
+from vernier.service.ingest.formats.messages import Ints, Parsed, Progress
+from vernier.service.ingest.rejects import Refusal
+from vernier.storage.strings.string_heap import Heap
 
 
 class ArrowStream:

@@ -21,13 +21,13 @@ import fastavro._read_py as _read_py
 import numpy as np
 import pyarrow as pa
 
-from operators.language.types.scalars import TimestampNs
-from operators.language.types.schema import RowType
-from service.ingest.formats.columns import TIME, Gathered, resolved, rows_of
-from service.ingest.formats.json_lines import judge_resolved
-from service.ingest.formats.messages import Ints, Parsed, Progress
-from service.ingest.rejects import Refusal
-from storage.strings.string_heap import Heap
+from vernier.operators.language.types.scalars import TimestampNs
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.formats.columns import TIME, Gathered, resolved, rows_of
+from vernier.service.ingest.formats.json_lines import judge_resolved
+from vernier.service.ingest.formats.messages import Ints, Parsed, Progress
+from vernier.service.ingest.rejects import Refusal
+from vernier.storage.strings.string_heap import Heap
 
 Schemas = tuple[tuple[int | None, str], ...]
 """By registry id, the text of a schema; None is the id of messages without one."""

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import BadValue
-from operators.language.types.scalars import Int64
-from operators.language.types.schema import Field, RowType
-from service.ingest.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
-from service.ingest.rejects import Reason, Refusal
-from storage.strings.string_heap import Heap
-from storage.updates import CLOSED, MIN_TIME
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.service.ingest.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
+from vernier.service.ingest.rejects import Reason, Refusal
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 TIME, DIFF = "_time", "_diff"
 

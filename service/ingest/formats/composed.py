@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from operators.errors import BadValue
-from operators.language.types.decimals import Decimal
-from operators.language.types.parts import TEXT_BYTES, Composed, Slot
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type
-from operators.language.types.structs import Struct
-from operators.language.types.texts import Binary, List, String
-from service.codec.instants import BadInstant, InstantOutOfRange, NoZone, parse_day, parse_instant
-from service.ingest.rejects import Reason, Refusal, shown
-from storage.strings.contents import Contents
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.parts import TEXT_BYTES, Composed, Slot
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import Binary, List, String
+from vernier.service.codec.instants import BadInstant, InstantOutOfRange, NoZone, parse_day, parse_instant
+from vernier.service.ingest.rejects import Reason, Refusal, shown
+from vernier.storage.strings.contents import Contents
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -20,15 +20,15 @@ from typing import Any
 
 import msgspec
 
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Date, TimestampNs
-from operators.language.types.schema import RowType
-from service.ingest.formats.enveloped import Enveloped, Line, Opened
-from service.ingest.formats.judge import judge_time, load
-from service.ingest.formats.messages import Progress
-from service.ingest.formats.upsert import Upserted, Upserts
-from service.ingest.rejects import Refusal, shown
-from storage.updates import MIN_TIME
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Date, TimestampNs
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.formats.enveloped import Enveloped, Line, Opened
+from vernier.service.ingest.formats.judge import judge_time, load
+from vernier.service.ingest.formats.messages import Progress
+from vernier.service.ingest.formats.upsert import Upserted, Upserts
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.storage.updates import MIN_TIME
 
 _NULL = b"null"
 _NONE = msgspec.Raw()

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from operators.language.types.schema import RowType
-from service.ingest.formats.json_lines import JsonLines
-from service.ingest.formats.judge import load
-from service.ingest.formats.messages import Ints, Parsed, Progress, Refused
-from service.ingest.formats.sieve import doubtful
-from service.ingest.rejects import Refusal
-from storage.strings.string_heap import Heap
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.formats.json_lines import JsonLines
+from vernier.service.ingest.formats.judge import load
+from vernier.service.ingest.formats.messages import Ints, Parsed, Progress, Refused
+from vernier.service.ingest.formats.sieve import doubtful
+from vernier.service.ingest.rejects import Refusal
+from vernier.storage.strings.string_heap import Heap
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from operators.language.types.schema import RowType
-from service.ingest.formats.enveloped import Enveloped, Line, Opened
-from service.ingest.formats.judge import judge_time, load
-from service.ingest.formats.messages import Progress
-from service.ingest.rejects import Refusal, shown
-from storage.updates import MIN_TIME
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.formats.enveloped import Enveloped, Line, Opened
+from vernier.service.ingest.formats.judge import judge_time, load
+from vernier.service.ingest.formats.messages import Progress
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.storage.updates import MIN_TIME
 
 _NONE = msgspec.Raw()
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.ingest.rejects import Refusal
+from vernier.service.ingest.rejects import Refusal
 
 _WORD, _TEXT_WORDS = 8, 32
 _EXPERIMENTAL = b"ARROW:experimental_compression"

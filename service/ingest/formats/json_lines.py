@@ -10,14 +10,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.language.types.schema import RowType
-from service.ingest.formats.judge import Judged, judge_diff, judge_row, judge_time, load, only_members, source_of
-from service.ingest.formats.messages import Parsed, Progress
-from service.ingest.formats.scan import Scanner, Verdict
-from service.ingest.rejects import Refusal, shown
-from service.kernels.json_messages import LINE_NAMES, scan_lines
-from storage.strings.string_heap import Heap
-from storage.updates import MIN_TIME
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.formats.judge import (
+    Judged,
+    judge_diff,
+    judge_row,
+    judge_time,
+    load,
+    only_members,
+    source_of,
+)
+from vernier.service.ingest.formats.messages import Parsed, Progress
+from vernier.service.ingest.formats.scan import Scanner, Verdict
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.service.kernels.json_messages import LINE_NAMES, scan_lines
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import MIN_TIME
 
 _MEMBERS = tuple(name.decode() for name in LINE_NAMES)
 

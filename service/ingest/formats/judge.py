@@ -15,14 +15,14 @@ from typing import Any, Never
 
 import numpy as np
 
-from operators.language.types.parts import Composed
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, spell
-from operators.language.types.schema import Field, RowType
-from service.codec.instants import BadInstant, InstantOutOfRange, NoZone, parse_day, parse_instant
-from service.ingest.formats.composed import Huge, Real, double, judge_value
-from service.ingest.rejects import Refusal, shown
-from service.kernels.json_sieve import DEEPEST
-from storage.updates import CLOSED, MIN_TIME
+from vernier.operators.language.types.parts import Composed
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, spell
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.service.codec.instants import BadInstant, InstantOutOfRange, NoZone, parse_day, parse_instant
+from vernier.service.ingest.formats.composed import Huge, Real, double, judge_value
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.service.kernels.json_sieve import DEEPEST
+from vernier.storage.updates import CLOSED, MIN_TIME
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _INT_DIGITS = 20

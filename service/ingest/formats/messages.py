@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.ingest.rejects import Reason
-from storage.strings.string_heap import Heap
+from vernier.service.ingest.rejects import Reason
+from vernier.storage.strings.string_heap import Heap
 
 Ints = npt.NDArray[np.int64]
 

@@ -11,14 +11,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.language.types.schema import RowType
-from service.ingest.formats.judge import Judged, judge_diff, judge_row, judge_time, load, only_members, source_of
-from service.ingest.formats.messages import Parsed, Progress
-from service.ingest.formats.scan import Scanner, Verdict
-from service.ingest.rejects import Refusal, shown
-from service.kernels.json_messages import NATIVE_NAMES, scan_native
-from storage.strings.string_heap import Heap
-from storage.updates import CLOSED
+from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.formats.judge import (
+    Judged,
+    judge_diff,
+    judge_row,
+    judge_time,
+    load,
+    only_members,
+    source_of,
+)
+from vernier.service.ingest.formats.messages import Parsed, Progress
+from vernier.service.ingest.formats.scan import Scanner, Verdict
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.service.kernels.json_messages import NATIVE_NAMES, scan_native
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import CLOSED
 
 _LEAST_BYTES = len("[[1],2,3],") - 1
 _VERSION = 1

@@ -14,17 +14,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.language.types.decimals import Decimal
-from operators.language.types.parts import Composed, words_of
-from operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, Values
-from operators.language.types.schema import Field, RowType
-from operators.language.types.texts import String
-from service.ingest.formats.judge import Judged
-from service.ingest.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
-from service.ingest.formats.sieve import bytes_of
-from service.ingest.rejects import Refusal
-from service.kernels.json_texts import copy_spans
-from service.kernels.json_values import (
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.parts import Composed, words_of
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, Values
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.operators.language.types.texts import String
+from vernier.service.ingest.formats.judge import Judged
+from vernier.service.ingest.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
+from vernier.service.ingest.formats.sieve import bytes_of
+from vernier.service.ingest.rejects import Refusal
+from vernier.service.kernels.json_texts import copy_spans
+from vernier.service.kernels.json_values import (
     BOOL,
     CELLS,
     DATE,
@@ -38,7 +38,7 @@ from service.kernels.json_values import (
     TIME,
     TIMESTAMP,
 )
-from storage.strings.string_heap import Heap
+from vernier.storage.strings.string_heap import Heap
 
 _KINDS: dict[type[Type], int] = {
     Int64: INT64,

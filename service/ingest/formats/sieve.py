@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.kernels.json_sieve import find_doubtful
+from vernier.service.kernels.json_sieve import find_doubtful
 
 Bools = npt.NDArray[np.bool_]
 

@@ -19,18 +19,18 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from operators.language.types.scalars import Int64, Type
-from operators.language.types.schema import RowType
-from operators.language.types.texts import String
-from service.ingest.formats.columns import Gathered, resolved
-from service.ingest.formats.composed import Huge, Real, exact
-from service.ingest.formats.enveloped import Line
-from service.ingest.formats.json_lines import JsonLines, judge_resolved
-from service.ingest.formats.judge import load
-from service.ingest.formats.messages import Ints, Parsed, Progress, Refused
-from service.ingest.formats.sieve import doubtful
-from service.ingest.rejects import Refusal, shown
-from storage.strings.string_heap import Heap
+from vernier.operators.language.types.scalars import Int64, Type
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.language.types.texts import String
+from vernier.service.ingest.formats.columns import Gathered, resolved
+from vernier.service.ingest.formats.composed import Huge, Real, exact
+from vernier.service.ingest.formats.enveloped import Line
+from vernier.service.ingest.formats.json_lines import JsonLines, judge_resolved
+from vernier.service.ingest.formats.judge import load
+from vernier.service.ingest.formats.messages import Ints, Parsed, Progress, Refused
+from vernier.service.ingest.formats.sieve import doubtful
+from vernier.service.ingest.rejects import Refusal, shown
+from vernier.storage.strings.string_heap import Heap
 
 _NULL = b"null"
 

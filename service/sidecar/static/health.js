@@ -103,7 +103,7 @@ export class Health {
         [
           shown,
           "This page asks again each second and goes on by itself: there is nothing to reload.",
-          "If it stays so, start the sidecar: `vernier up PROGRAM.py`, or alone `python -m service.sidecar --state DIR`.",
+          "If it stays so, start the sidecar: `vernier up PROGRAM.py`, or alone `python -m vernier.service.sidecar --state DIR`.",
         ],
       ];
     }

@@ -15,8 +15,8 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from service.kafka.clients import Producer
-from storage.errors import StorageError
+from vernier.service.kafka.clients import Producer
+from vernier.storage.errors import StorageError
 
 _log = logging.getLogger("vernier.delivery")
 _LARGEST = 64 << 20

@@ -18,22 +18,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import BadValue
-from operators.language.types.schema import RowType
-from service.files.updatefiles.columns import first_bad
-from service.files.updatefiles.lines import split_lines
-from service.files.updatefiles.marks import without_mark
-from service.ingest.bounds import DIFF_RANGE, MOST_BYTES
-from service.ingest.formats.ipc import TooLarge, read_stream
-from service.ingest.formats.json_lines import JsonLines
-from service.ingest.formats.judge import TOO_DEEP, check_depth, judge_diff, judge_time
-from service.ingest.formats.messages import NO_TIME
-from service.ingest.rejects import Refusal, clipped
-from service.ingest.watermarks import Resolution
-from service.views.json_rows import RowJson
-from storage.errors import CallerError, VernierError
-from storage.strings.string_heap import Heap
-from storage.updates import CLOSED, Ints
+from vernier.operators.errors import BadValue
+from vernier.operators.language.types.schema import RowType
+from vernier.service.files.updatefiles.columns import first_bad
+from vernier.service.files.updatefiles.lines import split_lines
+from vernier.service.files.updatefiles.marks import without_mark
+from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
+from vernier.service.ingest.formats.ipc import TooLarge, read_stream
+from vernier.service.ingest.formats.json_lines import JsonLines
+from vernier.service.ingest.formats.judge import TOO_DEEP, check_depth, judge_diff, judge_time
+from vernier.service.ingest.formats.messages import NO_TIME
+from vernier.service.ingest.rejects import Refusal, clipped
+from vernier.service.ingest.watermarks import Resolution
+from vernier.service.views.json_rows import RowJson
+from vernier.storage.errors import CallerError, VernierError
+from vernier.storage.strings.string_heap import Heap
+from vernier.storage.updates import CLOSED, Ints
 
 _BLOCK = 1 << 18
 """Bytes that are decoded without a break, which is some milliseconds."""

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from service.ingest.ingestion import DoorState
-from service.ingest.watermarks import Resolution, cut_at
-from storage.errors import CallerError
-from storage.state.manifest import Manifest
+from vernier.service.ingest.ingestion import DoorState
+from vernier.service.ingest.watermarks import Resolution, cut_at
+from vernier.storage.errors import CallerError
+from vernier.storage.state.manifest import Manifest
 
 _LONGEST = 16_384
 

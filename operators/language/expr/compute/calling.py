@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import WrongType
-from operators.language.expr.compute.vector import Bound, Heap, Vector, as_arrow, from_arrow
-from operators.language.expr.expression import Expr
-from operators.language.types.scalars import Type, Words
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.compute.vector import Bound, Heap, Vector, as_arrow, from_arrow
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.types.scalars import Type, Words
 
 Arrays = Callable[..., pa.Array]
 """A function of Arrow arrays of n values that gives one; a null where an argument is null."""

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from operators.errors import WrongType
-from operators.language.expr.compute import decimals
-from operators.language.expr.compute.conversion import conversion
-from operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, constant, nulls
-from operators.language.expr.expression import decimal_type
-from operators.language.types.decimals import Decimal
-from operators.language.types.parts import Slot
-from operators.language.types.scalars import Float64, Int64, OrNone, Type, Words
-from operators.language.types.structs import Struct
-from operators.language.types.texts import List
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.compute import decimals
+from vernier.operators.language.expr.compute.conversion import conversion
+from vernier.operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, constant, nulls
+from vernier.operators.language.expr.expression import decimal_type
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.parts import Slot
+from vernier.operators.language.types.scalars import Float64, Int64, OrNone, Type, Words
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import List
 
 INT, FLOAT = Int64(), Float64()
 INT_DECIMAL = Decimal(20, 0)

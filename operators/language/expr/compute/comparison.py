@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.language.expr import arithmetic
-from operators.language.expr.compute.coercion import INT, as_kind, common
-from operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, both, coded
-from operators.language.expr.expression import Binary
-from operators.language.types.scalars import Bool, Float64, Type, Values, Words
+from vernier.operators.language.expr import arithmetic
+from vernier.operators.language.expr.compute.coercion import INT, as_kind, common
+from vernier.operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, both, coded
+from vernier.operators.language.expr.expression import Binary
+from vernier.operators.language.types.scalars import Bool, Float64, Type, Values, Words
 
 BOOL, _FLOAT = Bool(), Float64()
 _ARROW: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.language.expr import arithmetic
-from operators.language.expr.compute import decimals, spelling
-from operators.language.expr.compute.vector import Vector, as_arrow, field_of, from_arrow, slot_array
-from operators.language.expr.expression import Expr
-from operators.language.types.decimals import Decimal
-from operators.language.types.parts import Slot
-from operators.language.types.scalars import Float64, Int64, Type, Values
-from operators.language.types.structs import Struct
-from operators.language.types.texts import List
+from vernier.operators.language.expr import arithmetic
+from vernier.operators.language.expr.compute import decimals, spelling
+from vernier.operators.language.expr.compute.vector import Vector, as_arrow, field_of, from_arrow, slot_array
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.parts import Slot
+from vernier.operators.language.types.scalars import Float64, Int64, Type, Values
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import List
 
 
 class Conversion(NamedTuple):

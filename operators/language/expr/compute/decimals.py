@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.errors import DecimalOverflow
-from operators.language.expr.compute.vector import Vector
-from operators.language.expr.expression import Expr
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Values
+from vernier.operators.errors import DecimalOverflow
+from vernier.operators.language.expr.compute.vector import Vector
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Values
 
 MAX_PRECISION, MIN_SCALE = 38, 6
 TOO_LARGE = 10**MAX_PRECISION

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from operators.errors import WrongType
-from operators.language.expr.compute import logic
-from operators.language.expr.compute.numbers import NUMBER_CALLS
-from operators.language.expr.compute.parts import PART_CALLS
-from operators.language.expr.compute.texts import TEXT_CALLS
-from operators.language.expr.compute.times import TIME_CALLS
-from operators.language.expr.compute.vector import Bound
-from operators.language.expr.expression import Call
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.compute import logic
+from vernier.operators.language.expr.compute.numbers import NUMBER_CALLS
+from vernier.operators.language.expr.compute.parts import PART_CALLS
+from vernier.operators.language.expr.compute.texts import TEXT_CALLS
+from vernier.operators.language.expr.compute.times import TIME_CALLS
+from vernier.operators.language.expr.compute.vector import Bound
+from vernier.operators.language.expr.expression import Call
 
 Binder = Callable[[Call, Sequence[Bound]], Bound]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.language.expr.compute.conversion import list_array
-from operators.language.expr.compute.vector import Vector
-from operators.language.types.scalars import Values
-from operators.language.types.texts import List
+from vernier.operators.language.expr.compute.conversion import list_array
+from vernier.operators.language.expr.compute.vector import Vector
+from vernier.operators.language.types.scalars import Values
+from vernier.operators.language.types.texts import List
 
 
 def lengths(array: pa.Array) -> Values:

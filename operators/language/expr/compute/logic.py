@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from operators.errors import WrongType
-from operators.language.expr.compute.coercion import as_kind, common
-from operators.language.expr.compute.comparison import BOOL, compare, tester
-from operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, both, false, merge, on_rows, true
-from operators.language.expr.expression import Binary, Case, Expr, IsNull, Unary
-from operators.language.types.scalars import Type, Values, Words
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.compute.coercion import as_kind, common
+from vernier.operators.language.expr.compute.comparison import BOOL, compare, tester
+from vernier.operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, both, false, merge, on_rows, true
+from vernier.operators.language.expr.expression import Binary, Case, Expr, IsNull, Unary
+from vernier.operators.language.types.scalars import Type, Values, Words
 
 
 def null_test(expr: IsNull, part: Bound) -> Bound:

@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import WrongType
-from operators.language.expr import arithmetic
-from operators.language.expr.compute import decimals
-from operators.language.expr.compute.calling import literal, need, strict
-from operators.language.expr.compute.coercion import FLOAT, INT, as_kind
-from operators.language.expr.compute.conversion import conversion
-from operators.language.expr.compute.vector import Bound, Heap, Vector
-from operators.language.expr.expression import Call
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Bool, Type, Values, Words
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr import arithmetic
+from vernier.operators.language.expr.compute import decimals
+from vernier.operators.language.expr.compute.calling import literal, need, strict
+from vernier.operators.language.expr.compute.coercion import FLOAT, INT, as_kind
+from vernier.operators.language.expr.compute.conversion import conversion
+from vernier.operators.language.expr.compute.vector import Bound, Heap, Vector
+from vernier.operators.language.expr.expression import Call
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Bool, Type, Values, Words
 
 Binder = Callable[[Call, Sequence[Bound]], Bound]
 _NUMBERS = ("Int64", "Float64", "Decimal")
@@ -219,7 +219,7 @@ def _hash(expr: Call, arguments: Sequence[Bound]) -> Bound:
         bound.type  # noqa: B018  # raises for a bare null
 
     def run(words: Words, heap: Heap) -> Vector:
-        from storage.kernels.hashing import key_rows  # brings numba, which building a program does without
+        from vernier.storage.kernels.hashing import key_rows  # brings numba, which building a program does without
 
         columns = []
         for bound in arguments:

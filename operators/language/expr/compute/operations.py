@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.errors import WrongType
-from operators.language.expr import arithmetic
-from operators.language.expr.compute import decimals
-from operators.language.expr.compute.coercion import FLOAT, INT, as_decimal_type, as_kind, meeting, narrowed
-from operators.language.expr.compute.lists import joined_lists
-from operators.language.expr.compute.vector import Bound, Heap, Vector, as_arrow, both, from_arrow, joined
-from operators.language.expr.expression import Binary, Expr, Unary
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import Date, TimestampNs, Type, Words
-from operators.language.types.texts import List
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr import arithmetic
+from vernier.operators.language.expr.compute import decimals
+from vernier.operators.language.expr.compute.coercion import FLOAT, INT, as_decimal_type, as_kind, meeting, narrowed
+from vernier.operators.language.expr.compute.lists import joined_lists
+from vernier.operators.language.expr.compute.vector import Bound, Heap, Vector, as_arrow, both, from_arrow, joined
+from vernier.operators.language.expr.expression import Binary, Expr, Unary
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Date, TimestampNs, Type, Words
+from vernier.operators.language.types.texts import List
 
 _DATE, _TIME = Date(), TimestampNs()
 _NUMBERS = {"Int64", "Float64", "Decimal"}

@@ -8,18 +8,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import WrongType, listed, meant
-from operators.language.expr.compute.calling import literal, need, strict
-from operators.language.expr.compute.coercion import annotation, as_kind, common, meeting
-from operators.language.expr.compute.comparison import compare
-from operators.language.expr.compute.conversion import list_array
-from operators.language.expr.compute.lists import lengths, starts_of
-from operators.language.expr.compute.texts import text_contains
-from operators.language.expr.compute.vector import Bound, Heap, Vector, as_arrow, both, field_of, from_arrow, slot_array
-from operators.language.expr.expression import Call
-from operators.language.types.scalars import Bool, Words
-from operators.language.types.structs import Struct
-from operators.language.types.texts import List
+from vernier.operators.errors import WrongType, listed, meant
+from vernier.operators.language.expr.compute.calling import literal, need, strict
+from vernier.operators.language.expr.compute.coercion import annotation, as_kind, common, meeting
+from vernier.operators.language.expr.compute.comparison import compare
+from vernier.operators.language.expr.compute.conversion import list_array
+from vernier.operators.language.expr.compute.lists import lengths, starts_of
+from vernier.operators.language.expr.compute.texts import text_contains
+from vernier.operators.language.expr.compute.vector import (
+    Bound,
+    Heap,
+    Vector,
+    as_arrow,
+    both,
+    field_of,
+    from_arrow,
+    slot_array,
+)
+from vernier.operators.language.expr.expression import Call
+from vernier.operators.language.types.scalars import Bool, Words
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import List
 
 Binder = Callable[[Call, Sequence[Bound]], Bound]
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.language.expr.compute import decimals
-from operators.language.expr.compute.vector import joined
-from operators.language.types.decimals import Decimal
-from operators.language.types.scalars import DATE_MAX, DATE_MIN, Values
+from vernier.operators.language.expr.compute import decimals
+from vernier.operators.language.expr.compute.vector import joined
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import DATE_MAX, DATE_MIN, Values
 
 _INTEGER = r"^(?P<sign>[+-]?)0*(?P<digits>\d*)(?:\.\d*)?$"
 _FLOAT = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[dDfF]?$"

@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import BadValue, WrongType
-from operators.language.expr.compute.calling import literal, need, parametrised, strict
-from operators.language.expr.compute.coercion import common
-from operators.language.expr.compute.conversion import list_array
-from operators.language.expr.compute.lists import lengths
-from operators.language.expr.compute.operations import join
-from operators.language.expr.compute.vector import Bound, joined
-from operators.language.expr.expression import Call, Expr
-from operators.language.types.parts import TEXT_BYTES
-from operators.language.types.scalars import Bool, Int64
-from operators.language.types.texts import List, String
+from vernier.operators.errors import BadValue, WrongType
+from vernier.operators.language.expr.compute.calling import literal, need, parametrised, strict
+from vernier.operators.language.expr.compute.coercion import common
+from vernier.operators.language.expr.compute.conversion import list_array
+from vernier.operators.language.expr.compute.lists import lengths
+from vernier.operators.language.expr.compute.operations import join
+from vernier.operators.language.expr.compute.vector import Bound, joined
+from vernier.operators.language.expr.expression import Call, Expr
+from vernier.operators.language.types.parts import TEXT_BYTES
+from vernier.operators.language.types.scalars import Bool, Int64
+from vernier.operators.language.types.texts import List, String
 
 _TEXT, _INT, _BOOL = String(), Int64(), Bool()
 _FAR = 1 << 31

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from operators.errors import WrongType, listed, meant
-from operators.language.expr import arithmetic
-from operators.language.expr.compute.calling import literal, need
-from operators.language.expr.compute.vector import Bound, Heap, Vector
-from operators.language.expr.expression import Call, Expr
-from operators.language.types.scalars import Int64, Type, Values, Words
+from vernier.operators.errors import WrongType, listed, meant
+from vernier.operators.language.expr import arithmetic
+from vernier.operators.language.expr.compute.calling import literal, need
+from vernier.operators.language.expr.compute.vector import Bound, Heap, Vector
+from vernier.operators.language.expr.expression import Call, Expr
+from vernier.operators.language.types.scalars import Int64, Type, Values, Words
 
 Binder = Callable[[Call, Sequence[Bound]], Bound]
 _INT = Int64()

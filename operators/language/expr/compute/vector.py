@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.errors import WrongType
-from operators.language.expr.expression import Alias, Expr, Literal, Nullability
-from operators.language.types.parts import Slot
-from operators.language.types.scalars import Type, Values, Words, spell
-from operators.language.types.structs import Struct
+from vernier.operators.errors import WrongType
+from vernier.operators.language.expr.expression import Alias, Expr, Literal, Nullability
+from vernier.operators.language.types.parts import Slot
+from vernier.operators.language.types.scalars import Type, Values, Words, spell
+from vernier.operators.language.types.structs import Struct
 
 if TYPE_CHECKING:
-    from storage.strings.string_heap import Heap as TextHeap
+    from vernier.storage.strings.string_heap import Heap as TextHeap
 
 Heap: TypeAlias = "TextHeap | None"
 """Where the contents of long texts are (storage/strings/string_heap.py); None will do where there are none."""

@@ -1,0 +1,33 @@
+"""Builds what is installed: one package, `vernier`, with `service`, `operators` and `storage` inside it.
+
+The checkout keeps these three beside `vernier.py`, which is the package's `__init__`. Everything else about the package
+is in pyproject.toml.
+"""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+
+TOPS = ("storage", "operators", "service")
+
+
+class OnePackage(build_py):
+    """Puts vernier.py where a package has its `__init__`, with what makes it typed and runnable by `python -m`."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            package = Path(self.build_lib, "vernier")
+            self.copy_file("vernier.py", str(package / "__init__.py"))
+            self.copy_file("service/cli/__main__.py", str(package / "__main__.py"))
+            (package / "py.typed").touch()
+
+
+setup(
+    packages=[
+        f"vernier.{name}" for name in find_packages(include=[pattern for top in TOPS for pattern in (top, f"{top}.*")])
+    ],
+    package_dir={f"vernier.{top}": top for top in TOPS},
+    cmdclass={"build_py": OnePackage},
+)
