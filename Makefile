@@ -52,7 +52,7 @@ docs: setup ## the documentation as pages, in build/docs
 	@$(PY) -m mkdocs build --strict --quiet --site-dir build/docs && echo "docs: build/docs/index.html"
 
 golden: setup ## rewrite the golden files from what the code says now; review the diff
-	@$(ENV) exec $(PY) -m pytest tests/golden tests/docs/test_reference.py --update-golden $(ARGS)
+	@$(ENV) exec $(PY) -m pytest tests/golden tests/docs/test_reference.py tests/docs/test_rooms.py --update-golden $(ARGS)
 
 kernels: setup ## compile the numba kernels again, from nothing
 	@$(PY) -m vernier.service.toolchain.setup kernels --force
