@@ -1,9 +1,10 @@
-"""Watch: notices a function of the program that does not come back, from a thread beside the one that waits for it.
+"""Call watch: a thread notices that a function of the program does not return, while another thread waits for it.
 
-A good epoch may be slow, so nothing is ended. What is told is one call on one input that goes on and on; a function
-that is called by row starts anew with each. A function that also holds the interpreter's lock (a regular expression
-that backtracks) holds this thread, too: then a switch that this thread no longer resets has the interpreter write where
-it is into a file in memory, which the driver finds (service/coordinator/stuck_workers.py).
+A slow epoch may be healthy, so nothing is ended. The watch reports a single call that goes on and on with the same
+input; a function that is called per row starts a new call with each row. A function that also holds the interpreter
+lock (for instance a regular expression that backtracks) blocks this thread, too. For that case, a timer that this
+thread keeps resetting makes the interpreter write its stack into an in-memory file, where the driver finds it
+(service/coordinator/stuck_workers.py).
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ _LEAST_POLL = 0.05
 
 
 STACKS = "vernier-stacks"
-"""The name of that file among those that the process has open."""
+"""The name of that in-memory file among the process's open files."""
 
 
 class Watch:
-    """A thread of a worker's process. seconds: how long a call may take; told: gets its description, once a call."""
+    """A watch thread of a worker process. seconds: how long a call may take; told: called with a call's description,
+    once per call."""
 
     def __init__(self, seconds: float, told: Callable[[str, float], None]) -> None:
         self._seconds, self._told = seconds, told
@@ -37,7 +39,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it."""
+        """End the thread."""
         self._stopped.set()
         self._thread.join(10)
         if self._file is not None:
@@ -45,7 +47,8 @@ class Watch:
             self._file.close()
 
     def look(self, now: float) -> None:
-        """Tell of the calls that have been the same, on the same input, for too long. now: of a clock, in seconds."""
+        """Report the calls that have been the same, on the same input, for too long. now: a clock's reading in
+        seconds."""
         current: dict[int, tuple[Any, Any, float, bool]] = {}
         for thread, call in list(RUNNING.items()):
             given = call.given

@@ -1,7 +1,7 @@
-"""Link: a worker process's end of the rendezvous, kept open from epoch to epoch.
+"""Link: a worker process's end of its connection to the rendezvous, which stays open from epoch to epoch.
 
-It carries the beginning and the end of an attempt, and in between the news that the attempt is over: whoever waits for
-peers also waits for this (see `fileno`).
+It carries the beginning and the end of an attempt and, in between, the news that the attempt is over. A worker that
+waits for its peers therefore also waits for this connection (see `fileno`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CONNECT_SECONDS = 10
 
 class Link:
     """A connection to the driver. address: where its rendezvous listens. host: our own address on the way to it, at
-    which peers reach us, too. `introduce` comes first.
+    which peers can reach us, too. Call `introduce` first.
 
-    Raises DriverGone when there is nobody, now or later, or somebody else with another certificate.
+    Raises DriverGone, now or later, if there is no driver at the address or another one with another certificate.
     """
 
     def __init__(self, address: tuple[str, int], keys: Keys) -> None:
@@ -52,15 +52,15 @@ class Link:
             raise DriverGone(address=f"{address[0]}:{address[1]}") from error
 
     def introduce(self, exchange: str) -> None:
-        """Say who we are. exchange: where this process's peers send."""
+        """Say who we are. exchange: the address to which this process's peers send."""
         self._send(Hello(self._token, socket.gethostname(), os.getpid(), exchange))
 
     def fileno(self) -> int:
-        """Readable when the driver has something to say (or is gone): then call `check`."""
+        """The descriptor is readable when the driver has sent something or is gone: then call `check`."""
         return self._wire.socket.fileno()
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._wire.close()
 
     def open(self, attempt: str, task: int, hot: list[Hot]) -> None:
@@ -68,7 +68,7 @@ class Link:
         self._send(Open(attempt, task, hot))
 
     def assigned(self, attempt: str, seconds: float) -> Assign:
-        """Wait for the attempt's other tasks; returns this one's shard. Raises AttemptCancelled, DeadlinePassed."""
+        """Wait for the attempt's other tasks; returns this task's shard. Raises AttemptCancelled, DeadlinePassed."""
         deadline = time.monotonic() + seconds
         while True:
             ready, _, _ = select.select([self], [], [], max(0.0, deadline - time.monotonic()))
@@ -79,27 +79,27 @@ class Link:
                 return message
 
     def check(self, attempt: str) -> None:
-        """Take what the driver says. Raises AttemptCancelled if it is that this attempt is over."""
+        """Process what the driver has sent. Raises AttemptCancelled if this attempt is over."""
         self._receive(attempt)
 
     def phase(self, attempt: str, phase: str) -> None:
-        """Say what this process does from now on."""
+        """Say which phase this process enters."""
         self._send(Phase(attempt, phase))
 
     def convicted(self, attempt: str, messages: list[Poisoned]) -> None:
-        """Say which messages were found in quarantine."""
+        """Say which messages the quarantine has found."""
         self._send(Convicted(attempt, messages))
 
     def report(self, report: Report) -> None:
-        """Hand in the work."""
+        """Send the report of a finished task."""
         self._send(report)
 
     def failed(self, attempt: str, error: str, *, caller: bool, final: bool = False) -> None:
-        """Say why there is no work to hand in."""
+        """Say why the task has failed."""
         self._send(Failed(attempt, error, caller, final))
 
     def stuck(self, attempt: str, said: str, seconds: float) -> None:
-        """Say what the worker waits for; from any thread."""
+        """Say what the worker waits for. May be called from any thread."""
         self._send(Stuck(attempt, said, seconds))
 
     def _send(self, message: Message) -> None:

@@ -1,9 +1,9 @@
-"""Memory: how much a worker process has, and what it lets go of when that is too much.
+"""Memory: how much memory a worker process uses between epochs, and what it frees when that is too much.
 
-State is on disk and memory is a cache of it, so a worker may give back what it has written: layers go on from their
-segments, and the pages of all mapped columns leave the process. What the next epochs touch comes back, a page at a
-time. What an epoch itself needs (its updates, its slices, the layers it makes) cannot give way; this limit is held
-between epochs, that within one is operators/runtime/budget.py.
+State is on disk and memory is a cache of it, so a worker may free everything it has written: layers are then read from
+their segments, and the pages of all mapped columns are dropped. What later epochs touch is loaded again, page by page.
+What a running epoch needs (its updates, its slices, the layers it makes) cannot be freed. This limit applies between
+epochs; the limit within an epoch is operators/runtime/budget.py.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from vernier.storage.trace import spill
 
 
 def relieve(shards: Iterable[Shard], directory: StateDirectory) -> None:
-    """Let go of what is on disk of these shards. O(layers), and a mapping for each segment that was not mapped yet."""
+    """Free what is on disk of these shards. O(layers), plus one mapping for each segment that was not mapped yet."""
     opened: dict[str, Segment] = {}
     traces = [trace for shard in shards for trace in shard.state.traces.values()]
     for layer in {id(layer): layer for trace in traces for layer in trace.layers}.values():
         if layer.ref is None or spill.in_file(layer) or (layer.ref.low, layer.ref.high) != (LOWEST, HIGHEST):
-            continue  # not written yet, there already, or a part, which is mapped but for its offsets
+            continue  # not written yet, mapped already, or part of a layer (mapped but for its offsets)
         name = layer.ref.segment
         if name not in opened:
             opened[name] = directory.open(name)

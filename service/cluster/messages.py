@@ -1,8 +1,8 @@
-"""What the driver and its workers say to each other: msgpack frames on a stream, and nothing is ever unpickled.
+"""The messages between the driver and its workers: msgpack frames on a stream. Nothing is ever unpickled.
 
-A frame is four bytes of length, big-endian, and one msgpack object with a tag. The first frame of a connection is a
-Hello whose token must be the service's own, so a stranger on the port learns nothing and starts nothing. Between hosts
-all of it is inside TLS (service/cluster/tls.py).
+A frame is a length of four bytes, big-endian, and one msgpack object with a tag. The first frame of a connection is a
+Hello whose token must be the service's own, so a foreign client on the port learns nothing and starts nothing. Between
+hosts, all of this is inside TLS (service/cluster/tls.py).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from vernier.storage.state.manifest import LayerRef
 
 LARGEST_FRAME = 1 << 30
 LARGEST_HELLO = 4096
-"""What a connection may send before its token is known."""
+"""The maximum number of bytes that a connection may send before its token has been checked."""
 
 _LENGTH = struct.Struct(">I")
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
-    """A worker process introduces itself. host, pid: who it is; address: where its exchange listens."""
+    """A worker process introduces itself. host, pid: identify it; address: where its exchange listens."""
 
     token: str
     host: str
@@ -52,7 +52,7 @@ class Open(msgspec.Struct, tag="open", frozen=True):
 
 
 class Poisoned(msgspec.Struct, frozen=True, array_like=True):
-    """A message that kills or hangs whoever decodes it, and how (see service/ingest/quarantine.py)."""
+    """A message that kills or hangs the process that decodes it, and how (see service/ingest/quarantine.py)."""
 
     topic: str
     partition: int
@@ -64,26 +64,27 @@ DECODING, DECODED = "decoding", "decoded"
 
 
 class Phase(msgspec.Struct, tag="phase", frozen=True):
-    """What a worker does from now on in an attempt: DECODING until DECODED. Its last word, if it dies then."""
+    """The phase that a worker of an attempt has entered: DECODING, then DECODED. If the worker dies, its last phase
+    tells where."""
 
     attempt: str
     phase: str
 
 
 class Convicted(msgspec.Struct, tag="convicted", frozen=True):
-    """What a worker has found in quarantine, as soon as it knows."""
+    """The messages that a worker's quarantine has found, sent as soon as they are known."""
 
     attempt: str
     messages: list[Poisoned]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What all workers of an attempt start from: the newest commit.
+    """The state from which all workers of an attempt start: the newest commit.
 
-    epoch: the epoch to make, one more than the committed one. base: the attempt that made the committed one ("" when
-    there is none). lower: its upper frontier. door, offsets: as in its manifest. quarantine: an attempt before this one
-    ended while it was decoding, so messages are tried in processes of their own first. poisoned: messages of this epoch
-    that are known to be so.
+    epoch: the epoch to make, one more than the committed one. base: the attempt that made the committed epoch ("" if
+    there is none). lower: the committed epoch's upper frontier. door, offsets: as in its manifest. quarantine: an
+    earlier attempt ended while it was decoding, so messages are first tried in separate processes. poisoned: the
+    messages of this epoch that are known to kill or hang a decoder.
     """
 
     epoch: int
@@ -95,7 +96,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assign(msgspec.Struct, tag="assign", frozen=True):
-    """All tasks of the attempt are here: this is your shard, these are your peers (by shard), go."""
+    """All tasks of the attempt have arrived: this is your shard, these are your peers (by shard); begin."""
 
     attempt: str
     shard: int
@@ -104,7 +105,7 @@ class Assign(msgspec.Struct, tag="assign", frozen=True):
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):
-    """The attempt is over; whoever still works for it stops."""
+    """The attempt is over; workers that are still working on it stop."""
 
     attempt: str
     reason: str
@@ -120,14 +121,15 @@ class TraceReport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
-    """A worker has done its part and written it.
+    """A worker has done its part of the epoch and written it.
 
-    worker: its process. began_ns: wall clock of its host. lower, upper, door, offsets, frontiers: of the door's step,
-    the same on all workers. held: by source. changes, signs: by view, where they are, and how many insert and delete.
-    received_ms, received_count: broker times of the updates admitted, and how many of each. counters: the door's, by
-    source. waiting: updates held, by source. times: distinct data times. phases: seconds by phase. operators: seconds,
-    updates in and updates out, by operator. due: the next time that something waits for. rounds: by loop. merged, kept:
-    updates through merges, and those left of them. exchanged: bytes sent to peers. memory: resident bytes.
+    worker: its process. began_ns: wall clock of its host. lower, upper, door, offsets, frontiers: the result of
+    `Door.advance`, the same on all workers. held: by source. changes, signs: by view, where its changes are, and its
+    numbers of inserts and deletes. received_ms, received_count: broker times of the updates admitted, and the number of
+    updates with each. counters: the ingest counters, by source. waiting: updates held, by source. times: distinct data
+    times. phases: seconds by phase. operators: seconds, updates in and updates out, by operator. due: the next time at
+    which something must happen. rounds: by loop. merged, kept: updates that went into merges, and those left after
+    them. exchanged: bytes sent to peers. memory: resident bytes.
     """
 
     attempt: str
@@ -160,8 +162,8 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
-    """A worker cannot do its part. caller: the program or its data are at fault, so trying again is of no use; final:
-    nor is trying again later."""
+    """A worker cannot do its part. caller: the program or its data are at fault, so repeating the attempt does not
+    help; final: trying again later does not help either."""
 
     attempt: str
     error: str
@@ -170,8 +172,8 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class Stuck(msgspec.Struct, tag="stuck", frozen=True):
-    """A function of the program has not come back for so many seconds; the attempt goes on. said: which, and its
-    input."""
+    """A function of the program has not returned for this many seconds; the attempt goes on. said: which function, and
+    its input."""
 
     attempt: str
     said: str
@@ -185,7 +187,7 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class Wire:
-    """Frames on a connected socket, or on a channel over one. Any thread may send; one receives."""
+    """Frames on a connected socket or on a TLS channel over one. Any thread may send; only one thread may receive."""
 
     def __init__(self, connected: socket.socket | Channel, limit: int = LARGEST_FRAME) -> None:
         self.socket = connected
@@ -215,8 +217,8 @@ class Wire:
             raise ProtocolBroken(problem=str(error)) from error
 
     def close(self) -> None:
-        """Close the connection; whoever waits on it is woken."""
-        with contextlib.suppress(OSError):  # not connected any more
+        """Close the connection; a thread that waits on it wakes up."""
+        with contextlib.suppress(OSError):  # no longer connected
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 

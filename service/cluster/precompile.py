@@ -1,7 +1,7 @@
-"""Have all kernels compiled and loaded ahead of their first use: the engine's and those that read messages.
+"""Precompile: compile and load all kernels before their first use, both the engine's and those that decode messages.
 
-A kernel is compiled when it is first called, which takes up to ten seconds, and loading what is compiled takes
-milliseconds. storage/kernels/signatures.txt lists what Python calls, so nothing has to be called here.
+A kernel is otherwise compiled when it is first called, which takes up to ten seconds; loading a compiled kernel takes
+milliseconds. storage/kernels/signatures.txt lists the signatures that Python calls, so no kernel has to be called here.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from vernier.storage.kernels.listing import Listed
 
 
 def warm(report: Callable[[str], None] = lambda text: None) -> None:
-    """Load every kernel. Those that numba's cache lacks are compiled first; `report` gets the progress of that."""
+    """Load every kernel. Kernels that numba's cache lacks are compiled first; `report` receives the progress."""
     prepare(report)
     for kernel in listing.kernels():
         kernel.load()
 
 
 def prepare(report: Callable[[str], None] = lambda text: None) -> int:
-    """Compile what numba's cache lacks, on all cores; returns how many kernels that were."""
+    """Compile what numba's cache lacks, on all cores; returns the number of kernels compiled."""
     lacking = [kernel for kernel in listing.kernels() if not kernel.is_compiled()]
     if lacking:
         compile_all(lacking, report)
@@ -36,11 +36,11 @@ def prepare(report: Callable[[str], None] = lambda text: None) -> int:
 def compile_all(
     kernels: Sequence[Listed], report: Callable[[str], None] = lambda text: None, workers: int | None = None
 ) -> None:
-    """Compile kernels into numba's cache, in a process for each core.
+    """Compile kernels into numba's cache, with one process per core.
 
-    What is compiled when this is interrupted stays, so the next call goes on there. Kernels of one file go to one
-    process, as they share what they call; the longest files go first. Raises RuntimeError with what a process said
-    when a kernel does not compile.
+    If this is interrupted, what has been compiled stays, so the next call continues from there. Kernels of one file go
+    to one process, because they share the functions they call; the longest files go first. Raises RuntimeError with the
+    process's output when a kernel does not compile.
     """
     files: dict[str, list[Listed]] = {}
     for kernel in kernels:
@@ -77,7 +77,8 @@ def compile_all(
 
 @contextlib.contextmanager
 def _compiler() -> Iterator[subprocess.Popen[str]]:
-    """A process that compiles what it reads, and ends with its input: also when this process is killed."""
+    """A process that compiles the kernels named on its input and ends when its input ends, also when this process is
+    killed."""
     command = [sys.executable, "-m", "vernier.service.cluster.precompile"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -90,8 +91,8 @@ def _compiler() -> Iterator[subprocess.Popen[str]]:
 
 
 def _size(kernels: Sequence[Listed]) -> int:
-    """About how long kernels take to compile: the instructions of Python in them and in what they call, which is
-    compiled once for all of them."""
+    """A measure of the time kernels take to compile: the number of Python instructions in them and in the functions
+    they call, which are compiled once for all of them."""
     seen: set[int] = set()
     total = 0
     waiting = [kernel.dispatcher().py_func for kernel in kernels]
@@ -106,7 +107,7 @@ def _size(kernels: Sequence[Listed]) -> int:
 
 
 class _Progress:
-    """Says which kernels are being compiled, how many are, and how long the rest will take."""
+    """Reports which kernels are being compiled, how many are done, and how long the rest will take."""
 
     def __init__(self, total: int, count: int, report: Callable[[str], None]) -> None:
         self.total, self.count, self.report = total, count, report
@@ -115,12 +116,12 @@ class _Progress:
         self.lock = threading.Lock()
 
     def begin(self, kernel: Listed) -> None:
-        """A process turns to a kernel."""
+        """A process begins to compile a kernel."""
         with self.lock:
             self.report(f"compiling {kernel.name} ({self.finished} of {self.count} done{self._left()})")
 
     def end(self, kernel: Listed, size: int) -> None:
-        """It has compiled it."""
+        """A process has compiled a kernel."""
         with self.lock:
             self.finished += 1
             self.size += size

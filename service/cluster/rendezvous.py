@@ -1,9 +1,11 @@
-"""Rendezvous: where the tasks of an epoch's attempt find their shards and each other, on the driver.
+"""Rendezvous: where the tasks of an epoch's attempt meet and get their shards and each other's addresses; on the
+driver.
 
-Spark starts N tasks in whatever Python processes it likes. Each connects here, says which attempt it works for and
-which shards it has hot, and waits until all N are there; then everybody gets a shard (its own hot one where possible)
-and the addresses of all. Reports come back the same way, so a commit waits for the workers, not for Spark to end its
-stage. An attempt ends once: complete when the last report is in, or cancelled, and then every worker of it is told.
+Spark starts N tasks in arbitrary Python processes. Each task connects here, says which attempt it works for and which
+shards its process has in memory (hot), and waits until all N have arrived. Then every task gets a shard (where possible
+one that its process has hot) and the addresses of all tasks. Reports come back over the same connections, so a commit
+waits for the workers and not for Spark to end its stage. An attempt ends exactly once: it is complete when the last
+report has arrived, or it is cancelled, and then all its workers are told.
 """
 
 from __future__ import annotations
@@ -42,16 +44,16 @@ from vernier.service.errors import ProtocolBroken
 
 HELLO_SECONDS = 10
 STRANGERS = 64
-"""Connections that have not said who they are at one time; more are closed unheard, and workers try again."""
+"""The maximum number of connections that have not authenticated yet. More are closed unread, and workers try again."""
 
 _log = logging.getLogger("vernier.rendezvous")
 
 
 @dataclass
 class Attempt:
-    """One try of an epoch. `ended` is set once it is complete or cancelled; then exactly one of reports (all of them,
-    by shard) and reason says which. decoding: it was cancelled because of a worker that was decoding its messages, so
-    these may be at fault. convicted: what its workers found in quarantine."""
+    """One attempt at an epoch. `ended` is set once it is complete or cancelled; then exactly one of reports (all of
+    them, by shard) and reason is set. decoding: it was cancelled because of a worker that was decoding messages, so
+    these may be at fault. convicted: the messages that its workers found in quarantine."""
 
     id: str
     start: Start
@@ -72,7 +74,7 @@ class Attempt:
 
     @property
     def pids(self) -> list[int]:
-        """The processes of the workers that are on this host, once all have come."""
+        """The processes of the workers on this host, once all have arrived."""
         here = socket.gethostname()
         return [peer.hello.pid for peer in self._peers if peer.hello.host == here]
 
@@ -86,10 +88,12 @@ class _Peer:
 
 
 class Rendezvous:
-    """The server. `complete` is called with an attempt when its last report is in, on the thread that received it.
+    """The server. `complete` is called with an attempt when its last report has arrived, on the thread that received
+    it.
 
-    host: the address to listen on, which workers reach. encrypted: whether it is TLS, and the exchange CURVE, too.
-    keys: what workers need to be let in. stuck: gets what a worker says of a function that does not come back.
+    host: the address to listen on, which workers must be able to reach. encrypted: whether to use TLS here and CURVE
+    for the exchange. keys: the credentials that workers need. stuck: called when a worker reports a function that does
+    not return.
     """
 
     def __init__(
@@ -115,7 +119,7 @@ class Rendezvous:
         threading.Thread(target=self._accept, name="rendezvous", daemon=True).start()
 
     def begin(self, start: Start) -> Attempt:
-        """A new attempt; tasks that name it may come now. The one before it must have ended."""
+        """Begin a new attempt; tasks that name it may connect from now on. The previous attempt must have ended."""
         attempt = Attempt(secrets.token_hex(6), start, self.workers)
         with self._lock:
             self._current = attempt
@@ -124,9 +128,9 @@ class Rendezvous:
     def cancel(
         self, attempt: Attempt, reason: str, *, caller: bool = False, final: bool = False, culprit: _Peer | None = None
     ) -> bool:
-        """End an attempt that is not complete yet; tells its workers. False when it had ended already.
+        """End an attempt that is not complete yet and tell its workers. Returns False if it had ended already.
 
-        culprit: the worker because of which it ends; None: any of those that have not come to their end.
+        culprit: the worker because of which it ends; None: any worker that has not finished.
         """
         with self._lock:
             if attempt.ended.is_set() or len(attempt._got) == attempt.workers:
@@ -142,7 +146,7 @@ class Rendezvous:
         return True
 
     def close(self) -> None:
-        """Stop listening and let all workers go."""
+        """Stop listening and disconnect all workers."""
         with self._lock:
             wires, self._wires = self._wires, set()
         # A blocked accept does not notice that its socket was closed.
@@ -186,7 +190,7 @@ class Rendezvous:
             self._gone(peer, why)
 
     def _greeted(self, connected: socket.socket) -> _Peer | None:
-        """Whoever has connected, if it is of this service."""
+        """The peer that has connected, if it belongs to this service; else None."""
         said = "it does not know this service's token"
         host = "somebody who is gone"
         try:
@@ -237,7 +241,7 @@ class Rendezvous:
                 raise ProtocolBroken(problem=f"a worker sent {type(message).__name__}")
 
     def _gone(self, peer: _Peer, why: str) -> None:
-        """A worker process left. If it owes the running attempt something, that attempt is lost."""
+        """A worker process has left. If the running attempt still needs something from it, the attempt is lost."""
         with self._lock:
             attempt = self._current
             if attempt is None or attempt.ended.is_set():
@@ -260,7 +264,7 @@ class Rendezvous:
             self._tell(peer.wire, Cancel(opened.attempt, reason))
             return
         with self._lock:
-            # A task that Spark started twice: the newer one counts.
+            # Spark may start a task twice: the newer one counts.
             attempt._opens[opened.task] = (peer, opened)
             if len(attempt._opens) < attempt.workers or attempt._peers:
                 return
@@ -290,7 +294,7 @@ class Rendezvous:
             attempt.ended.set()
 
     def _tell(self, wire: Wire, message: Assign | Cancel) -> None:
-        # A worker that is gone shows on its own thread.
+        # If the worker is gone, its own thread notices.
         with contextlib.suppress(OSError):
             wire.send(message)
 
@@ -300,9 +304,11 @@ def _by_task(attempt: Attempt) -> list[tuple[_Peer, Open]]:
 
 
 def place(hot: list[list[Hot]], start: Start) -> list[int]:
-    """Which task gets which shard: result[shard] is an index into `hot`, which says what each task's process holds.
+    """Which task gets which shard: result[shard] is an index into `hot`, which lists the shards that each task's
+    process holds.
 
-    A process keeps a shard that it holds exactly as the newest commit left it; the others take what remains, in order.
+    A process keeps a shard that it holds exactly as the newest commit left it. The other processes get the remaining
+    shards in order.
     """
     taken: dict[int, int] = {}
     for task, shards in enumerate(hot):

@@ -1,7 +1,7 @@
 """Shard: one worker's part of the state, in memory and in the state directory.
 
-Memory is a cache of the directory: a shard is used hot only if it is exactly what the newest manifest names, and can
-always be opened from there, by mapping files and reading almost nothing.
+Memory is a cache of the directory. A shard in memory is used (hot) only if it is exactly what the newest manifest
+names. Any shard can be opened from the directory, which maps files and reads almost nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from vernier.storage.trace.time_queue import Queue, Run
 from vernier.storage.updates import MIN_TIME, Updates
 
 SHOWN_BYTES = 64 << 10
-"""How much of a dead letter's value the segment's directory shows; the arrays have all of it."""
+"""How many bytes of a dead letter's value the segment's directory shows; the arrays hold the whole value."""
 
 
 @dataclasses.dataclass
@@ -46,17 +46,17 @@ class Shard:
 
     @staticmethod
     def empty(plan: Plan, index: int) -> Shard:
-        """Before the first epoch."""
+        """The shard before the first epoch."""
         return Shard(index, 0, "", WorkerState.empty(plan), {name: [] for name in plan.sources})
 
     @staticmethod
     def load(plan: Plan, directory: StateDirectory, manifest: Manifest, index: int, workers: int) -> Shard:
-        """Shard `index` of `workers` as the manifest has it. Opens O(layers) files, and verifies all but large entries:
-        those the driver has verified before the first epoch begins (service/coordinator/scrub.py).
+        """Shard `index` of `workers` as the manifest has it. Opens O(layers) files. Verifies all but large entries; the
+        driver has verified those before the first epoch begins (service/coordinator/scrub.py).
 
-        Made by another number of workers, arrangements are cut anew (storage/state/reshard.py). What is held at the
-        door goes by its old shard's number, because it may enter anywhere; what operators hold goes where their rows
-        belong.
+        If another number of workers made the state, arrangements are resharded (storage/state/reshard.py). Updates held
+        at ingest are assigned by the number of their old shard, because they may enter on any worker; what operators
+        hold goes to the shard to which its rows belong.
         """
         opened: dict[str, Segment] = {}
 
@@ -81,7 +81,7 @@ class Shard:
         }
         queues = {}
         for name, shape in plan.holds.items():
-            if name not in manifest.held:  # of a program that joins
+            if name not in manifest.held:  # from a program that has just joined
                 continue
             shards = [
                 [Run.open(segment(ref.segment).entry(ref.label, lazy=True).arrays, ref) for ref in own]
@@ -92,34 +92,36 @@ class Shard:
         return Shard(index, manifest.epoch, manifest.attempt, WorkerState(traces, manifest.upper, queues), held)
 
     def fits(self, plan: Plan) -> bool:
-        """Whether it has exactly what a plan keeps; else it has to be adopted (operators/engine/migrate.py)."""
+        """Whether the shard has exactly what a plan keeps; otherwise it must be adapted to the plan
+        (operators/engine/migrate.py)."""
         return self.state.traces.keys() == plan.arrangements.keys() and self.state.queues.keys() == plan.holds.keys()
 
     def fresh_layers(self) -> list[Layer]:
-        """The layers that no segment has yet."""
+        """The layers that no segment contains yet."""
         return [layer for trace in self.state.traces.values() for layer in trace.named if layer.ref is None]
 
     def open_heap(self) -> Heap:
-        """The heap at the start of an epoch: what earlier epochs put into memory is let go of where it is much, and
-        what the held batches need can be found again."""
+        """The heap at the start of an epoch: if earlier epochs have put much into memory, that is freed, and the texts
+        of the held batches are made available again."""
         heap = self.state.heap
         heap.trim()
         heap.attach(batch.texts for batches in self.held.values() for batch in batches)
         return heap
 
     def fresh_runs(self) -> list[tuple[str, Run]]:
-        """The runs of queues that no segment has yet, with their labels."""
+        """The runs of queues that no segment contains yet, with their labels."""
         queues = self.state.queues.items()
         return [(f"{name}-{i}", run) for name, queue in queues for i, run in enumerate(queue.runs) if run.ref is None]
 
 
 def _placement(plan: Plan, queue: str) -> tuple[int, ...] | None:
-    """The words by whose hash the rows of a queue are placed; None where they may be anywhere."""
+    """The words whose hash determines where the rows of a queue are placed; None if they may be anywhere."""
     return next(op.part for op in plan.ops if getattr(op, "queue", None) == queue)
 
 
 def _runs_of(shards: list[list[Run]], part: tuple[int, ...] | None, index: int, workers: int) -> list[Run]:
-    """A queue's runs on worker `index`: as they are, or, cut anew by rows, as new ones. O(what waits) then."""
+    """A queue's runs on worker `index`: unchanged, or, after a reshard, new runs with this worker's rows. Resharding
+    costs O(waiting rows)."""
     if len(shards) == workers or part is None:
         return [run for own in shards[index::workers] for run in own]
     words, none = np.array(part, np.int64), np.empty(0, np.int64)
@@ -134,14 +136,15 @@ def _runs_of(shards: list[list[Run]], part: tuple[int, ...] | None, index: int, 
 
 
 def _open_held(entry: Entry, ref: LayerRef, row_type: RowType) -> Held:
-    # Copies: what is held is small, and kernels are compiled for arrays that can be written.
+    # Copies: held updates are few, and kernels are compiled for writable arrays.
     arrays = {name: np.array(array) for name, array in entry.arrays.items()}
     return Held.open(row_type.width, arrays, ref)
 
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """Where an epoch's own output of one shard is: change layers by view (none where nothing changed), dead letters."""
+    """Where one shard's own output of an epoch is stored: change layers by view (None for views without changes), dead
+    letters."""
 
     changes: dict[str, LayerRef]
     dead: LayerRef | None
@@ -155,10 +158,10 @@ def store(
     changes: Mapping[str, Updates],
     letters: Sequence[DeadLetter],
 ) -> Stored:
-    """Write what is new of a shard, its changes (schema order) and its dead letters: one segment, one sync.
+    """Write what is new in a shard, its changes (schema order) and its dead letters: one segment, one sync.
 
-    The shard's layers, held batches and queues' runs then know where they are. Nothing exists until a manifest names
-    it. Raises StorageErrors.
+    The shard's layers, held batches and queue runs then refer to their stored copies. Nothing exists until a manifest
+    names it. Raises StorageErrors.
     """
     layers, runs = shard.fresh_layers(), shard.fresh_runs()
     changed = {}
@@ -192,7 +195,7 @@ def store(
 
 
 def _settle_held(plan: Plan, shard: Shard) -> None:
-    """Give the batches that no segment has yet the contents of their long texts."""
+    """Attach the contents of their long texts to the batches that no segment contains yet."""
     for name, row_type in plan.sources.items():
         if row_type.text_words:
             for i, one in enumerate(shard.held[name]):
@@ -208,8 +211,8 @@ def _held_entry(name: str, number: int, held: Held) -> Entry:
 
 
 def _letters_entry(letters: Sequence[DeadLetter], interval: tuple[int, int]) -> Entry:
-    """Letters as JSON that people are shown, and whole values as bytes: values[offsets[i]:offsets[i + 1]] is letter
-    i's."""
+    """Dead letters as JSON for people to read, and whole values as bytes: values[offsets[i]:offsets[i + 1]] is the
+    value of dead letter i."""
     values = [letter.value or b"" for letter in letters]
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum([len(value) for value in values], out=offsets[1:])
@@ -235,7 +238,7 @@ def _letters_entry(letters: Sequence[DeadLetter], interval: tuple[int, int]) -> 
 
 
 def read_letters(entry: Entry) -> list[DeadLetter]:
-    """The dead letters of a stored entry, whole."""
+    """The dead letters of a stored entry, with their whole values."""
     values, offsets = entry.arrays["values"], entry.arrays["offsets"]
     letters = []
     for i, shown in enumerate(entry.meta["letters"]):

@@ -1,8 +1,8 @@
-"""Channel: TLS 1.3 between a worker and the rendezvous, with a certificate that the driver makes for its own life.
+"""TLS 1.3 between a worker and the rendezvous, with a certificate that the driver makes for its own lifetime.
 
-Nobody signs it: workers pin it, because it comes with the task's closure. A socket of Python's ssl module must not be
-read and written by two threads at once, and the rendezvous does both; here a lock is held while bytes are encrypted or
-decrypted, never while one waits for the network.
+The certificate is not signed by any authority: workers pin it, because they get it with the task's closure. A socket of
+Python's ssl module must not be read and written by two threads at once, and the rendezvous does both. Here a lock is
+held while bytes are encrypted or decrypted, and never while a thread waits for the network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 NAME = "vernier-rendezvous"
-"""Whom the certificate is for, wherever the driver runs."""
+"""The host name in the certificate, wherever the driver runs."""
 
 _RECORD_HEADER = 5
 _LARGEST_RECORD = (1 << 14) + 256
@@ -59,21 +59,22 @@ class Identity:
         )
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_3
-        # Without tickets nothing is on the wire but what we send: a readable socket has a message for us.
+        # Without session tickets, the wire carries only our own data: a readable socket always has a message for us.
         self._context.num_tickets = 0
-        # The ssl module reads keys from files alone; this one is ours to read, and gone at once.
+        # The ssl module reads keys only from files. This file is readable by us alone and is deleted at once.
         with tempfile.NamedTemporaryFile() as file:
             file.write(private + self.pem.encode())
             file.flush()
             self._context.load_cert_chain(file.name)
 
     def accept(self, connected: socket.socket) -> Channel:
-        """The driver's side of a connection. Raises OSErrors: a stranger who does not speak TLS, or too slowly."""
+        """The driver's side of a connection. Raises OSErrors, among others when the client does not speak TLS or is too
+        slow."""
         return Channel(connected, self._context, server=True)
 
 
 def connect(connected: socket.socket, certificate: str) -> Channel:
-    """A worker's side. Raises OSErrors: somebody else's certificate is one."""
+    """A worker's side of a connection. Raises OSErrors, among others when the certificate is not the pinned one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=certificate)
@@ -81,7 +82,7 @@ def connect(connected: socket.socket, certificate: str) -> Channel:
 
 
 class Channel:
-    """A connected socket under TLS; what Wire needs of a socket. One thread reads while any one other writes."""
+    """A connected socket under TLS, with the methods that Wire needs. One thread may read while another one writes."""
 
     def __init__(self, connected: socket.socket, context: ssl.SSLContext, *, server: bool) -> None:
         self._socket = connected
@@ -92,15 +93,16 @@ class Channel:
         try:
             self._greet()
         finally:
-            # Also what went wrong is told to the other side.
+            # After a failure, too, the other side must receive what TLS has to say (the alert).
             self._socket.sendall(self._outgoing.read())
 
     def fileno(self) -> int:
-        """Readable when a message has come: whole records are taken from the socket, and no record has two messages."""
+        """Readable when a message has arrived: whole records are taken from the socket, and no record contains two
+        messages."""
         return self._socket.fileno()
 
     def settimeout(self, seconds: float | None) -> None:
-        """As a socket has it."""
+        """As for a socket."""
         self._socket.settimeout(seconds)
 
     def sendall(self, data: bytes) -> None:
@@ -113,7 +115,7 @@ class Channel:
             self._socket.sendall(sealed)
 
     def recv_into(self, view: memoryview) -> int:
-        """Up to so many bytes; 0 at the end. One thread at a time."""
+        """Receive up to len(view) bytes; returns 0 at the end. One thread at a time."""
         while True:
             with self._lock:
                 try:
@@ -129,11 +131,11 @@ class Channel:
                 self._incoming.write(record)
 
     def shutdown(self, how: int) -> None:
-        """As a socket has it."""
+        """As for a socket."""
         self._socket.shutdown(how)
 
     def close(self) -> None:
-        """As a socket has it."""
+        """As for a socket."""
         self._socket.close()
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ class Channel:
                 self._incoming.write(record)
 
     def _record(self) -> bytes:
-        """The next TLS record as it is on the wire, and nothing behind it; empty at the end of the stream."""
+        """The next TLS record as it is on the wire, without reading past it; empty at the end of the stream."""
         head = self._exactly(_RECORD_HEADER)
         length = int.from_bytes(head[3:], "big")
         if length > _LARGEST_RECORD:

@@ -1,11 +1,13 @@
 """Worker: what one task of an epoch's barrier stage does, inside Spark's Python worker process.
 
-Open at the rendezvous, decode the task's messages meanwhile, agree on the new frontier, run the dataflow, write what is
-new, report. The process outlives the task: connections, compiled plans and shards stay in module globals, and the
-next task of any attempt that lands here may find its shard hot.
+It connects to the rendezvous, decodes the task's messages in the meantime, agrees with its peers on the new frontier,
+runs the dataflow, writes what is new and reports. The process outlives the task: connections, compiled plans and shards
+stay in module globals, and the next task of any attempt that runs in this process may find its shard hot (still in
+memory).
 
-A failure that the process survives (an attempt that was cancelled, a program that cannot go on) is reported and the
-task ends in peace, because an exception would cost the process, and with it everything hot. The driver decides then.
+If a task fails but the process survives (an attempt that was cancelled, a program that cannot go on), the worker
+reports the failure and the task ends normally, because an exception would cost the process and with it everything that
+is hot. The driver then decides what to do.
 """
 
 from __future__ import annotations
@@ -51,20 +53,20 @@ from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace import spill as room
 
 ATTEMPT = "vernier.attempt"
-"""The local property that tells an attempt's tasks which one they work for."""
+"""The Spark local property that tells an attempt's tasks which attempt they work for."""
 
 _FREEZE_AFTER = 3
-"""Tasks after which what is in memory is taken out of the garbage collector's sight once more (see
-service/cluster/daemon.py): plans, connections and imports that only tasks make."""
+"""After this many tasks, the objects in memory are once more excluded from garbage collection (see
+service/cluster/daemon.py): by then they include plans, connections and imports that only tasks make."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know of its service. address, keys: of the rendezvous. fingerprint: of the
-    programs' plan. seconds: how long an attempt may take. keep_sources, upserts: see operators/planning/planner.py.
-    memory_bytes: what a worker keeps to between epochs; spill: a folder for what is larger; most_bytes: what it may
-    take within one, None for its share of what its own machine has; call_seconds: how long a function of the program
-    may take until it is told. quarantine_seconds: see service/ingest/quarantine.py."""
+    """What a worker needs to know about its service. address, keys: of the rendezvous. fingerprint: of the programs'
+    plan. seconds: how long an attempt may take. keep_sources, upserts: see operators/planning/planner.py. memory_bytes:
+    a worker's memory limit between epochs; spill: a folder for what exceeds memory; most_bytes: its memory limit within
+    an epoch, None for its share of its machine's memory; call_seconds: how long a function of the program may take
+    before it is reported. quarantine_seconds: see service/ingest/quarantine.py."""
 
     address: tuple[str, int]
     keys: Keys
@@ -85,7 +87,7 @@ class Job:
 
 @dataclass
 class Process:
-    """What this process keeps from task to task. short: an epoch took too much memory, so slices are short."""
+    """What this process keeps from task to task. short: an epoch used too much memory, so slices are kept short."""
 
     job: Job
     directory: StateDirectory
@@ -111,8 +113,8 @@ class Process:
         return process
 
     def stuck(self, said: str, seconds: float) -> None:
-        """Tell the driver of a function that does not come back; on the thread of the watch."""
-        with suppress(DriverGone):  # the thread that works notices, too
+        """Report a function that does not return to the driver. Runs on the watch's thread."""
+        with suppress(DriverGone):  # the working thread notices this, too
             self.link.stuck(self.attempt, said, seconds)
 
     @cached_property
@@ -137,7 +139,7 @@ class Process:
         return Door(self.plan.sources, self.job.door)
 
     def exchange(self, assigned: Assign) -> Exchange:
-        """What the task of an attempt talks to its peers with."""
+        """The exchange through which the task of an attempt communicates with its peers."""
         return Exchange(self.mailbox, assigned.attempt, assigned.shard, assigned.peers, self.link, self.job.seconds)
 
     def stop(self) -> None:
@@ -150,7 +152,7 @@ class Process:
         return [Hot(one.index, one.epoch, one.attempt) for kept in self.shards.values() for one in kept]
 
     def keep(self, shard: Shard, base: Shard) -> None:
-        """Remember a shard, and what it was made from in case this attempt is not the one that is committed."""
+        """Remember a shard, and the shard it was made from in case this attempt is not the one that is committed."""
         self.shards = {shard.index: [base, shard]}
 
 
@@ -158,7 +160,7 @@ _process: Process | None = None
 
 
 def task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What Spark runs in a Python worker process. Gives no rows back: reports go to the rendezvous."""
+    """What Spark runs in a Python worker process. Returns no rows: reports go to the rendezvous."""
     context = TaskContext.get()
     attempt = None if context is None else context.getLocalProperty(ATTEMPT)
     if context is None or attempt is None:
@@ -168,7 +170,7 @@ def task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) -> None:
-    """Do a task of an attempt with the rows that Spark hands over. Raises DriverGone, and whatever prevents a start."""
+    """Run a task of an attempt on the rows from Spark. Raises DriverGone, and any error that prevents a start."""
     process = _here(job)
     try:
         process.attempt = attempt
@@ -179,11 +181,11 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) 
     except DriverGone:
         raise
     except EpochTooLarge as error:
-        # Once, shorter slices may do; where they do not, no other attempt does.
+        # Retry with shorter slices once. If that does not help, no further attempt will.
         again = error.smaller and not process.short
         process.short = process.short or again
         process.link.failed(attempt, str(error), caller=not again, final=not again)
-        error.__traceback__ = None  # what the operators held
+        error.__traceback__ = None  # frees what the operators held
         room.give_back()
     except Exception as error:
         if not isinstance(error, VernierError):
@@ -208,8 +210,7 @@ def _here(job: Job) -> Process:
 
 
 def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> None:
-    """One worker's part of an epoch, from Spark's rows to the report. Raises what goes wrong; nothing has happened
-    then."""
+    """One worker's part of an epoch, from Spark's rows to the report. If it raises, nothing has happened."""
     job, plan, clock, began_ns = process.job, process.plan, _Phases(), time.time_ns()
     rows = list(batches)
     clock.end("read")
@@ -238,7 +239,7 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     if base.fits(plan):
         state = base.state.fork()
     else:
-        # The layers that this makes belong to this attempt, so `base` stays as it is for another one.
+        # The layers made here belong to this attempt, so `base` stays unchanged for another one.
         state = adopt(plan, base.state, exchange, slice_updates=job.slice_updates, budget=process.budget)
         clock.end("adopt")
     worker = Worker(plan, exchange, state, slice_updates=job.slice_updates, budget=process.budget)
@@ -252,7 +253,7 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     process.apart.tend(state.traces.values(), shard.epoch, attempt, shard.index, base.attempt)
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
-    clock.seconds["exchange"] = exchange.waited  # inside admit and dataflow
+    clock.seconds["exchange"] = exchange.waited  # contained in admit and dataflow
     told = report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent)
     process.link.report(msgspec.structs.replace(told, began_ns=began_ns))
     process.keep(shard, base)
@@ -261,7 +262,7 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
 
 
 def _base(process: Process, assigned: Assign, epoch: int, attempt: str) -> Shard:
-    """The shard as the newest commit left it: hot, or from the state directory."""
+    """The shard as the newest commit left it: hot, or opened from the state directory."""
     index = assigned.shard
     for shard in process.shards.get(index, ()):
         if (shard.epoch, shard.attempt) == (epoch, attempt):
@@ -322,7 +323,7 @@ def report(
 
 
 class _Phases:
-    """Seconds by phase; each ends where the next begins."""
+    """Measures seconds by phase; each phase ends where the next begins."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

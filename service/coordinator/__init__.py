@@ -1,0 +1,6 @@
+"""The coordinator: the driver process, which turns Spark's micro-batches into committed epochs.
+
+In: settings, programs and the sources' Kafka topics. Out: manifests in the state directory, dead letters in Kafka, a
+log line and optional spans per epoch, and the observed state of the intake. Read first: runner.py (one epoch), then
+committer.py (what a commit contains) and driver.py (everything around them).
+"""

@@ -1,7 +1,7 @@
-"""Epochs: what the newest commit is, and how the reports of an attempt become the next one.
+"""The committer (class Epochs): holds the newest commit and turns the reports of an attempt into the next one.
 
-The manifest is the only thing that decides what exists (storage/state/state.py). Everything that must survive is in it:
-layers, held updates, the door's state, offsets, dead letters to be sent, running totals.
+The manifest alone decides what exists (storage/state/state.py). It contains everything that must survive: layers, held
+updates, the ingest state (`door`), offsets, dead letters to be sent, running totals.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from vernier.storage.updates import CLOSED, MIN_TIME
 
 PLAN_FILE = "plan.json"
 GC_EVERY = 16
-"""Epochs between collections: each lists the leases, and what falls out meanwhile is little."""
+"""The number of epochs between two garbage collections. Each collection lists the leases, which costs more than the few
+files that become garbage in between."""
 
 _LOOK_AGAIN_MS = 1_000
 
@@ -42,13 +43,13 @@ _log = logging.getLogger("vernier.epochs")
 
 
 class Epochs:
-    """The chain of committed epochs of one service, which owns its state directory from here to `close`.
+    """The chain of committed epochs of one service. Owns the service's state directory until `close`.
 
-    keep: how many manifests stay (readers step through them). hold: how many more at most while a publisher is behind.
-    now: wall clock, ns. rebuild: where the program cannot go on from the state, begin anew, with all that the topics
-    hold. collect_beside: collect in a thread, because each delete is a request far away. Not for several threads at
-    once.
-    Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
+    keep: how many manifests to keep (readers step through them). hold: how many more to keep, at most, while a
+    publisher is behind. now: wall clock, ns. rebuild: if the program cannot continue from the state, build the state
+    again from everything that the topics still contain. collect_beside: collect garbage in a thread, because with an
+    object store each delete is a remote request. Not thread-safe. Raises StateInUse, WrongState, NoIntactManifest and
+    other StorageErrors.
     """
 
     def __init__(
@@ -71,22 +72,22 @@ class Epochs:
         self._beside, self._hold = collect_beside, hold
         self._collector: threading.Thread | None = None
         self.anew = False
-        """Whether the next epoch starts from nothing, because the program has changed too much."""
+        """Whether the next epoch starts from an empty state, because the program has changed too much."""
         self.newest: Manifest | None = _acquire(self.directory)
         self._commit_seconds: float | None = None
         self.due: int | None = None
-        """The next data time at which something happens by itself, if any worker has such a thing."""
+        """The next data time at which something happens without new input, if any worker has such a time."""
         self.topics: dict[str, str] = {}
-        """The ids of the topics that epochs are made from, as `follow` was told."""
+        """The ids of the topics that epochs read, as last passed to `follow`."""
         self._discard: Discard | None = None
         self._begun: frozenset[str] = frozenset()
         self._skipped: dict[str, dict[int, int]] = {}
         self._lost: dict[str, int] = {}
         self._partitions: Mapping[str, int] = {}
         self.limit: int | None = None
-        """Messages that an epoch takes at most, for the metrics."""
+        """The current rate limit in messages per epoch; kept here for the metrics."""
         self.lag: Lag | None = None
-        """Who knows the ends of the partitions, if anybody does."""
+        """Provides the end offsets of the partitions, if it has been set."""
         try:
             self._check()
         except BaseException:
@@ -96,14 +97,14 @@ class Epochs:
         self.stats = Stats.from_json(self.newest.stats if self.newest else None)
 
     def close(self) -> None:
-        """Let go of the state directory, once a collection that runs has ended."""
+        """Release the state directory, after a running collection has ended."""
         if self._collector is not None:
             self._collector.join()
         self.directory.release()
 
     @property
     def start(self) -> Start:
-        """What the workers of the next epoch start from."""
+        """The state from which the workers of the next epoch start."""
         newest = self.newest
         if newest is None or self.anew:
             door = {} if self._discard is None else set_back({}, self._discard)
@@ -120,18 +121,22 @@ class Epochs:
 
     @property
     def known_topics(self) -> Mapping[str, str]:
-        """The ids of the topics that the state was made from."""
+        """The ids of the topics from which the state was built."""
         return {} if self.newest is None or self.anew else self.newest.topics
 
     def begin_anew(self, why: str) -> None:
-        """Let the next epoch start from nothing."""
-        # Numbered on, so that the old epochs stay until the new ones push them out.
+        """Make the next epoch start from an empty state."""
+        # Epoch numbers continue, so the old epochs stay until new ones displace them.
         self.anew = True
         _log.warning("epoch %d begins with nothing: %s", self.start.epoch, why)
 
     def discard(self, after: int, ends: Callable[[], Offsets]) -> None:
-        """Give up what is in the topics now at or after a data time. Where the state is past that time it begins with
-        nothing. Done once for each time: when the state has it already, nothing happens. ends: of the topics, now."""
+        """Discard everything that is in the topics now and is at or after the data time `after`.
+
+        If the state is already past that time, the service starts again from an empty state. This is done once per
+        time: if the state has it recorded already, nothing happens. ends: returns the current end offsets of the
+        topics.
+        """
         newest = self.newest
         if newest is not None and discarded(newest.door) == after:
             return
@@ -146,8 +151,11 @@ class Epochs:
         lost: Mapping[tuple[str, int], tuple[int, int]],
         sources: Callable[[str], Sequence[str]],
     ) -> None:
-        """What the next epochs are made from. begun: topics that are new ones of an old name, read from their
-        beginning. lost: see Topics.lost. sources: those of a topic. Holds from the next commit on."""
+        """Set what the next epochs read; this takes effect with the next commit.
+
+        found: the topics as the brokers have them. begun: topics that were created again under an old name; they are
+        read from the beginning. lost: see Topics.lost. sources: returns the sources that read a topic.
+        """
         self.topics = {topic: about.id or self.known_topics.get(topic, "") for topic, about in found.items()}
         self._partitions = {topic: about.partitions for topic, about in found.items()}
         self._begun, self._skipped, self._lost = frozenset(begun), {}, {}
@@ -162,9 +170,11 @@ class Epochs:
                 self._lost[source] = self._lost.get(source, 0) + count
 
     def commit(self, reports: list[Report], seconds: Mapping[str, float]) -> Manifest:
-        """Make the epoch that the reports (one a shard, in order) describe. seconds: the driver's own phases.
+        """Commit the epoch that the reports describe (one report per shard, in order). seconds: the driver's own
+        phases.
 
-        Raises StorageErrors; then the epoch does not exist, or perhaps does if `may_have_happened`.
+        Raises StorageErrors. The epoch then does not exist, except that it may exist if the error has
+        `may_have_happened`.
         """
         began = time.perf_counter()
         start, one = self.start, reports[0]
@@ -221,7 +231,7 @@ class Epochs:
         self.stats.add("epochs_total", "failed")
 
     def collect(self) -> None:
-        """Drop what no kept epoch needs, every now and then. Failures to delete are tried again later."""
+        """Every GC_EVERY epochs, delete what no kept epoch needs. Failed deletions are tried again later."""
         if self.newest is None or self.newest.epoch % GC_EVERY:
             return
         if not self._beside:
@@ -239,7 +249,7 @@ class Epochs:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _kept(self) -> int:
-        """How many epochs stay: what the publisher has not sent yet, too."""
+        """How many epochs to keep, including those that the publisher has not sent yet."""
         published = told.read(self.directory.blob) if self._hold else None
         if published is None or self.newest is None:
             return self._keep
@@ -262,26 +272,26 @@ class Epochs:
             _log.info("the state of %d workers is cut for %d", newest.workers, self.workers)
 
     def check(self, plan: Plan) -> None:
-        """Whether a plan can go on from the newest epoch. Raises NeedsHistory."""
+        """Check that a plan can continue from the newest epoch. Raises NeedsHistory."""
         newest = self.newest
         if newest is not None and newest.program != plan.fingerprint:
-            queues = [name for name in newest.held if ":" in name]  # no source has such a name
+            queues = [name for name in newest.held if ":" in name]  # source names contain no colon
             adoption = plan_adoption(plan, {*newest.traces, *queues})
             _log.info(
                 "kept: %d arrangements, new: %s, dropped: %s", len(adoption.kept), adoption.fresh, adoption.dropped
             )
 
     def change(self, plan: Plan, door: DoorConfig) -> None:
-        """Go on with another plan, which `check` has passed."""
+        """Continue with another plan, which `check` has accepted."""
         self.plan, self._door = plan, door
         self._show_plan()
 
     def _show_plan(self) -> None:
-        """Leave the plan where readers find it."""
+        """Write the plan to a file in the state directory, where readers find it."""
         self.directory.blob.put(PLAN_FILE, [json.dumps(self.plan.explain()).encode()])
 
     def _began_at(self, view: str) -> int:
-        """The epoch that has made a view anew from nothing last, 0 if none has."""
+        """The epoch that last built this view from an empty state; 0 if there is none."""
         newest = self.newest
         if newest is None:
             return 0
@@ -295,7 +305,7 @@ class Epochs:
         return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards)
 
     def _count(self, reports: list[Report], seconds: Mapping[str, float], offsets: Offsets, now: int) -> Stats:
-        """The totals with this epoch in them; a copy, because the commit may fail."""
+        """The running totals including this epoch. This is a copy, because the commit may still fail."""
         stats = Stats.from_json(self.stats.to_json())
         stats.add("epochs_total", "committed")
         phases = {phase: max(report.phases[phase] for report in reports) for phase in reports[0].phases}
@@ -368,7 +378,8 @@ class Epochs:
 
 
 def partition_state(frontier: int | None, clock: Mapping[str, Any]) -> dict[str, Any]:
-    """How far a partition is. One that has given way to the others (frontier: None) is idle, where its own clock is."""
+    """The state of a partition, as shown in the status. A partition without a frontier (None) is idle: it no longer
+    holds back the others, and its own clock gives the time it had reached."""
     if frontier is not None:
         return {"frontier": str(frontier), "state": "active"}
     last = clock.get("frontier", MIN_TIME)
@@ -376,14 +387,15 @@ def partition_state(frontier: int | None, clock: Mapping[str, Any]) -> dict[str,
 
 
 def _cut_at(newest: Manifest | None, workers: int) -> int | None:
-    """The frontier at which shards were cut for another number of workers last, once `workers` follow on `newest`."""
+    """The frontier of the last reshard, assuming that the commit after `newest` runs on `workers` workers."""
     if newest is None or newest.workers == workers:
         return None if newest is None else newest.cut_at
     return newest.upper
 
 
 def _acquire(directory: StateDirectory) -> Manifest | None:
-    """Own the directory. A lock that runs out by itself and that nobody renews is waited for: its holder has died."""
+    """Acquire the directory. If its lock expires by itself and is not being renewed, the holder has died: wait for
+    expiry."""
     least: int | None = None
     while True:
         try:
@@ -425,7 +437,8 @@ def _count_worker(stats: Stats, report: Report) -> None:
 
 
 def _tell_traces(stats: Stats, reports: list[Report]) -> None:
-    """What the manifest does not say of traces: how far their times are folded, and what workers have in memory."""
+    """Record what the manifest does not contain about traces: their `since` and the memory that workers use for
+    them."""
     stats.clear("trace_since_timestamp_seconds")
     stats.clear("trace_bytes")
     for name in reports[0].traces:

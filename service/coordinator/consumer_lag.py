@@ -1,7 +1,7 @@
-"""Lag: how many messages of each partition no epoch has read yet.
+"""Consumer lag: how many messages of each partition no epoch has read yet.
 
-Spark tells offsets only of what it reads, so a thread asks the brokers for the ends of the partitions every other
-second. The number is a message's: an epoch that has taken all there is stands at 0.
+Spark reports offsets only for what it reads, so a thread asks the brokers for the end offsets of the partitions every
+two seconds. Lag is counted in messages: after an epoch that has read everything it is 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLL_SECONDS = 2.0
 
 
 class LagUnknown(StorageError):
-    """The brokers do not tell where the topics end."""
+    """The brokers do not report where the topics end."""
 
     message = "the brokers do not tell where the topics end ({reason})"
     reason: str
@@ -31,7 +31,8 @@ _log = logging.getLogger("vernier.lag")
 
 
 def ends(client: Mapping[str, Any], partitions: Mapping[str, int]) -> dict[str, dict[int, int]]:
-    """The offsets behind the newest messages, by topic and partition. Raises LagUnknown while no broker answers."""
+    """The end offsets, by topic and partition: the offset after the newest message. Raises LagUnknown while no broker
+    answers."""
     where = [TopicPartition(topic, one) for topic, count in partitions.items() for one in range(count)]
     found: dict[str, dict[int, int]] = {}
     try:
@@ -47,8 +48,9 @@ def ends(client: Mapping[str, Any], partitions: Mapping[str, int]) -> dict[str, 
 
 
 class Lag:
-    """Follows the ends of partitions. client: the brokers' settings; partitions: how many each topic has. watch: called
-    at each look, for what else is to be followed; it may raise LagUnknown."""
+    """Polls the first and end offsets of partitions. client: Kafka client settings; partitions: the number of
+    partitions of each topic. watch: called at each poll, for anything else that must be polled; it may raise
+    LagUnknown."""
 
     def __init__(
         self, client: Mapping[str, Any], partitions: Mapping[str, int], watch: Callable[[], None] = lambda: None
@@ -61,7 +63,8 @@ class Lag:
         self._thread.start()
 
     def unread(self, topic: str, read: Offsets) -> dict[int, int]:
-        """Messages behind the next offset to read, by partition; nothing for those the brokers have not told of."""
+        """The number of unread messages by partition, given the next offset to read. Partitions for which the brokers
+        have not answered are left out."""
         next_offsets = read.get(topic, {})
         return {
             partition: max(0, end - max(first, next_offsets.get(partition, first)))
@@ -70,7 +73,7 @@ class Lag:
         }
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop polling."""
         self._stop.set()
         self._thread.join(10)
 
@@ -81,11 +84,11 @@ class Lag:
                 if consumer is None:
                     consumer = KafkaConsumer(**self._client, group_id=None)
                 first, end = consumer.beginning_offsets(self._where), consumer.end_offsets(self._where)
-                # One assignment, so a reader on another thread sees all of one answer.
+                # A single assignment, so a reader on another thread never sees a mix of two answers.
                 self._bounds = {(one.topic, one.partition): (first[one], end[one]) for one in self._where if one in end}
                 self._watch()
             except (KafkaError, LagUnknown) as error:
-                # The brokers are away: nothing is known of what waits there, so nothing is told.
+                # The brokers are unreachable. The lag is unknown, so no lag is reported.
                 self._bounds = {}
                 _log.debug("no offsets: %s", error)
             self._stop.wait(POLL_SECONDS)

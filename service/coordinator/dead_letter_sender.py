@@ -1,9 +1,9 @@
-"""Letters: dead letters on their way to Kafka, each exactly once.
+"""The dead-letter sender (class Letters): sends dead letters to Kafka, each exactly once.
 
-An epoch's letters are in its segments before the epoch exists. After the commit they go out in one Kafka transaction,
-which also moves a consumer group's offset to the epoch's number. The next start, and the next epoch after a failure,
-reads that offset, and sends the newest epoch's letters if it is behind. Epochs wait for it, so there is never more than
-one to send.
+The dead letters of an epoch are written to its segments before the epoch exists. After the commit they are sent in one
+Kafka transaction, which also sets a consumer group's offset to the epoch's number. At the next start, and before the
+next epoch after a failure, the service reads that offset and sends the newest epoch's dead letters if the offset is
+behind. Epochs wait for this, so there is never more than one epoch whose dead letters are unsent.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ from vernier.storage.state.state import StateDirectory
 
 _log = logging.getLogger("vernier.letters")
 _ROOM = 1 << 20
-"""Bytes that headers may add to a message."""
+"""The number of bytes that headers may add to a message."""
 
 _NULL = object()
-"""Stands for a null value: the client refuses a message without key and value, but not one that becomes so."""
+"""Stands for a null value. The client refuses a message that has neither key nor value, but accepts one whose value
+becomes null when it is serialized."""
 
 
 class _Nulls(Serializer):  # type: ignore[misc]
-    """Bytes as they are, and a null value for _NULL."""
+    """Passes bytes on unchanged and turns _NULL into a null value."""
 
     def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: object) -> object:
-        """What goes into the message."""
+        """The serialized value."""
         return None if data is _NULL else data
 
 
 class Letters:
-    """Sends the dead letters of committed epochs. app: names the transaction, so a second service fences the first."""
+    """Sends the dead letters of committed epochs. app: names the transactional id, so a second service fences the
+    first."""
 
     def __init__(
         self,
@@ -66,26 +68,28 @@ class Letters:
         )
         self._unsent: Manifest | None = None
         self.anew = False
-        """Whether the next epoch begins a state anew: it reads all messages again, so older letters count no more."""
+        """Whether the next epoch starts from an empty state. It reads all messages again, so earlier dead letters no
+        longer count."""
 
     def recover(self, newest: Manifest | None) -> None:
-        """Do what the service that died after its last commit did not: send that epoch's letters and, if it has begun
-        the state anew, mark where they begin. Raises LettersNotSent."""
-        # The manifest holds the decision, so that a death between commit and mark does not lose it.
+        """Complete the work of a service that died after its last commit: send that epoch's dead letters and, if that
+        epoch started from an empty state, mark where its dead letters begin. Raises LettersNotSent."""
+        # Whether the state was begun anew is derived from the manifest, so dying between commit and mark does not lose
+        # it.
         self.anew = newest is not None and newest.epoch == max((one.began for one in newest.views.values()), default=0)
         self._unsent = newest if newest is not None and (newest.dead or self.anew) else None
         self.settle()
 
     def settle(self) -> None:
-        """Before the next epoch: send what the newest one's `send` did not. Raises LettersNotSent.
+        """Before the next epoch: send the dead letters that the newest epoch's `send` did not. Raises LettersNotSent.
 
-        Only the newest manifest is asked for its letters at a start, so none may follow before they are out.
+        A start looks only at the newest manifest, so no later manifest may exist before its dead letters are sent.
         """
         newest = self._unsent
         if newest is None:
             return
         try:
-            # First fence and abort whatever is under way under our name; only then the mark is final.
+            # First fence and abort any open transaction with our transactional id. Only then is the mark final.
             self._transactions.open()
             if self._sent_until() < newest.epoch:
                 self.send(newest)
@@ -94,7 +98,8 @@ class Letters:
         self._unsent, self.anew = None, False
 
     def send(self, manifest: Manifest) -> int:
-        """Send an epoch's letters; returns how many. Raises LettersNotSent; then `settle` finds out which are there."""
+        """Send an epoch's dead letters; returns their number. Raises LettersNotSent; `settle` then finds out whether
+        they arrived."""
         if self.anew or manifest.dead:
             self._unsent = manifest
         if self.anew:
@@ -120,12 +125,13 @@ class Letters:
         return len(letters)
 
     def close(self) -> None:
-        """Drop the producer; an unfinished transaction is aborted by its successor."""
+        """Close the producer. An unfinished transaction is aborted by the next producer with the same id."""
         self._transactions.close()
 
     def _begin_anew(self, epoch: int) -> None:
-        """Mark where the letters of this state begin in the dead-letter topics (dlq.py passes over those before), once
-        for the epoch. Raises LettersNotSent: a mark that comes behind the first of them would hide it."""
+        """Mark, once per epoch, where this state's dead letters begin in the dead-letter topics (dead_letter_queue.py
+        skips those before). Raises LettersNotSent: a mark set after the first new dead letter would hide that letter.
+        """
         group = rebuilt_group(self._app)
         try:
             if self._marked(group) < epoch:
@@ -147,11 +153,11 @@ class Letters:
         self.anew = False
 
     def _sent_until(self) -> int:
-        """The newest epoch whose letters are out, 0 for none."""
+        """The newest epoch whose dead letters have been sent; 0 if there is none."""
         return self._marked(self._group)
 
     def _marked(self, group: str) -> int:
-        """The epoch that a group has marked, 0 for none."""
+        """The epoch that a consumer group has marked; 0 if there is none."""
         admin = KafkaAdminClient(**self._client)
         try:
             found = admin.list_group_offsets({group: [self._mark]})
@@ -162,11 +168,11 @@ class Letters:
 
 
 def _record(letter: DeadLetter, app: str, topic_id: str) -> dict[str, Any]:
-    # The client writes no null header, so that becomes an empty one; all else is as it came.
+    # The client cannot write null headers, so they become empty headers; everything else stays as it came.
     headers = [(name, value or b"") for name, value in letter.kafka_headers()]
     headers.append(("vernier-app", app.encode()))
     if topic_id:
-        # A topic that was created again has other messages at the same offsets.
+        # A topic that was deleted and created again has other messages at the same offsets.
         headers.append(("vernier-topic-id", topic_id.encode()))
     value = _NULL if letter.value is None else letter.value
     return {"topic": letter.dlq_topic, "key": letter.key, "value": value, "headers": headers}

@@ -1,10 +1,11 @@
-"""The driver process: Spark, its query, and what makes epochs of it. The supervisor starts it.
+"""The driver process: runs Spark and its streaming query, and turns micro-batches into epochs. Started by the
+supervisor.
 
     python -m vernier.service.coordinator.driver
 
-The query is started anew from the newest manifest whenever it fails, with a fresh checkpoint: exactly-once leans on the
-manifest alone. After too many failures in a row, or when Spark itself is gone, the process ends and its supervisor
-starts another one.
+Whenever the query fails, the driver starts it again from the newest manifest with a fresh checkpoint: exactly-once
+relies on the manifest alone. After too many failures in a row, or when Spark itself is gone, the process ends and the
+supervisor starts a new one.
 """
 
 # ruff: noqa: E402
@@ -15,7 +16,7 @@ import sys
 from vernier.service.toolchain.jvm import Gateway, early
 
 GATEWAY = early(sys.argv[1:]) if __name__ == "__main__" else None
-"""Spark's JVM, which comes up while the rest is imported."""
+"""Spark's JVM, which starts while the other modules are imported."""
 
 import argparse
 import logging
@@ -62,19 +63,19 @@ from vernier.storage.errors import VernierError
 from vernier.storage.state.state import StateDirectory
 
 FAILURES_IN_A_ROW = 6
-"""After so many query failures without a commit in between the process gives way to a fresh one."""
+"""After this many query failures without a commit in between, the process ends so that a fresh one replaces it."""
 
 LOOK_SECONDS = 1
-"""How often the driver looks for programs that join and for what an operator wants."""
+"""Seconds between checks for programs that join and for changes of the desired state."""
 
 _HOUR_MS = 3_600_000
 Bundled = tuple[list[Program], App, Plan]
-"""Programs, and what they are together."""
+"""Programs, with their combined app and plan."""
 _log = logging.getLogger("vernier.driver")
 
 
 class Driver:
-    """One service's Spark side, from its topics to its query. Raises VernierErrors when it cannot start."""
+    """The Spark side of one service, from its topics to its query. Raises VernierErrors when it cannot start."""
 
     def __init__(self, settings: Settings, gateway: Gateway | None = None) -> None:
         if settings.program is None:
@@ -85,7 +86,7 @@ class Driver:
         self.registry = Registry(settings.state.place.open())
         self.programs, self.app, self.plan = self._together(lambda plan: None)
         settings.check_sources(self.app.sources)
-        # Where the JVM that was launched before has its temporary files, too
+        # If the JVM was launched earlier, use its folder for temporary files.
         self._scratch = gateway.scratch if gateway is not None else Path(tempfile.mkdtemp(prefix="d-"))
         self.spark: SparkSession | None = None
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
@@ -131,9 +132,9 @@ class Driver:
         self._running: Query | None = None
 
     def stop(self) -> None:
-        """Ask `run` to finish the epoch and return; safe in a signal handler and from any thread.
+        """Ask `run` to finish the current epoch and return. Safe in a signal handler and from any thread.
 
-        An epoch that takes more than `epoch.stop_ms` is given up; the next start makes it.
+        An epoch that takes longer than `epoch.stop_ms` is abandoned; the service makes it again at its next start.
         """
         if self._stop.is_set():
             return
@@ -144,7 +145,7 @@ class Driver:
         late.start()
 
     def run(self) -> None:
-        """Run queries until `stop`. Raises SparkFailed and StorageErrors when another process should try."""
+        """Run queries until `stop`. Raises SparkFailed and StorageErrors if a new process should try."""
         try:
             self._follow_topics()
         except STANDING as error:
@@ -169,7 +170,7 @@ class Driver:
                     raise self._stopped(cause) from error
                 said = str(cause).splitlines()[0]
                 began_ns = time.time_ns() if failures == 1 else began_ns
-                # A program that fails on its data does so in any process; Spark may go on.
+                # A program that fails on its data fails in any process, so Spark can keep running.
                 faulty = isinstance(cause, ProgramFailed)
                 never = isinstance(cause, ProgramFailed) and cause.final
                 stop = never or (faulty and self.settings.epoch.on_error == "stop")
@@ -187,7 +188,7 @@ class Driver:
                 )
                 if stop:
                     raise ProgramStopped(reason=said, why=why) from error
-                # Brokers that are away and files that are damaged are waited for: another process would find the same.
+                # Wait while brokers are unreachable or files are damaged: a new process would find the same.
                 lasting = faulty or isinstance(cause, (LagUnknown, StateDamaged))
                 if (failures >= FAILURES_IN_A_ROW and not lasting) or getattr(cause, "may_have_happened", False):
                     raise SparkFailed(problem=f"the query failed {failures} times in a row, now: {said}") from error
@@ -197,7 +198,7 @@ class Driver:
                 self._stop.wait(pause)
 
     def close(self) -> None:
-        """Stop what was started, in order; the state stays at its newest commit."""
+        """Stop everything that was started, in order. The state stays at its newest commit."""
         self.runner.stop()
         self.heartbeat.close()
         if self.spark is not None:
@@ -218,7 +219,7 @@ class Driver:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _start_session(self, gateway: Gateway | None) -> SparkSession:
-        """Start Spark and its workers, while the topics and the newest commit are looked at."""
+        """Start Spark and its workers, in parallel with the checks of the topics and the newest commit."""
         self.spark = spark = start_session(self.settings, self.app.name, self._scratch, gateway)
         wake_workers(spark, self.settings.workers)
         return spark
@@ -227,7 +228,8 @@ class Driver:
         return self.epochs.newest.epoch if self.epochs.newest else 0
 
     def _query(self, spark: SparkSession) -> None:
-        """One query from the newest manifest on, until it fails or the service stops."""
+        """Run one query from the newest manifest until it fails, the service stops, or something requires another
+        query."""
         self.runner.failure = None
         if self._follow_topics():
             self.runner.attach(Stage(spark, self._job(), self.settings.workers))
@@ -241,7 +243,7 @@ class Driver:
                     raise SparkFailed(problem="the query ended by itself")
                 if not self._wanted(query) or self._other_topics():
                     break
-            # Stopping Spark in the middle of an epoch is noisy: let it end first.
+            # Stopping Spark in the middle of an epoch logs many errors, so let the epoch end first.
             self.runner.stop()
         finally:
             self._running = None
@@ -252,7 +254,8 @@ class Driver:
         self.runner.go_on()
 
     def _took(self, messages: int, seconds: float) -> None:
-        """An epoch was made, on the thread that Spark's next micro-batch waits for: say how large that may be."""
+        """Called after each epoch, on the thread on which Spark makes the next micro-batch: update the rate limit for
+        that batch."""
         self.admission.took(messages, seconds)
         limit, query = self.admission.limit, self._running
         if limit is None or query is None or limit == query.limit:
@@ -262,7 +265,7 @@ class Driver:
         self.epochs.limit = limit
 
     def _wanted(self, query: Query | None = None) -> bool:
-        """Whether epochs are to be made, as an operator wants it. query: the one that runs; without, none does."""
+        """Whether the desired state lets epochs run. query: the running query, or None if there is none."""
         try:
             self.steering.look()
         except LagUnknown as error:
@@ -271,24 +274,26 @@ class Driver:
             self.steering.passed(query.passed(self.epochs.start.offsets), self._held())
         if query is None and not self.steering.open:
             self.steering.settle()
-            # While nothing is made there is nothing to beat for.
+            # While no epochs are made, no heartbeats are needed.
             self.heartbeat.began()
         elif query is None:
             self.heartbeat.ended()
         return self.steering.open
 
     def _held(self) -> int:
-        """Updates that the next epochs let in by themselves, because the clock of arrival goes on."""
+        """The number of held updates that the next epochs will admit without new input, because the arrival clock
+        advances."""
         sources = self.epochs.stats.facts.get("sources", {})
         return sum(about["held"] for name, about in sources.items() if self.settings.source(name).clock == "arrival")
 
     def _ends(self) -> dict[str, dict[int, int]]:
-        """Where the sources' topics end now."""
+        """The current end offsets of the sources' topics."""
         partitions = {topic: n for topic, n in self.door.partitions.items() if topic != self.door.heartbeat_topic}
         return ends(self.settings.kafka_client(), partitions)
 
     def _together(self, check: Callable[[Plan], None]) -> Bundled:
-        """The service's own programs and those that have joined, as far as `check` lets them; others are set aside."""
+        """The service's own programs and those that have joined and that `check` accepts. The others are refused with a
+        reason."""
         programs, bundled = list(self._own), compiled(self._own, **self._planning)
         for one in self.registry.joined():
             try:
@@ -304,18 +309,18 @@ class Driver:
 
     @property
     def _planning(self) -> dict[str, Any]:
-        """How programs are to be planned."""
+        """The planner's options."""
         return {"keep_sources": self.settings.state.keep_sources, "upserts": self.settings.upserts}
 
     def _changed(self) -> Bundled | None:
-        """The programs that are to run from now on, when they are not those that do."""
+        """The programs to run from now on, if they differ from the running ones; else None."""
         if [*self._own, *self.registry.joined()] == self.programs:
             return None
         bundled = self._together(self.epochs.check)
         return None if bundled[0] == self.programs else bundled
 
     def _change(self, spark: SparkSession, bundled: Bundled) -> None:
-        """Go on with other programs from the newest commit. Between queries."""
+        """Continue with other programs from the newest commit. Called between queries."""
         self.programs, self.app, self.plan = bundled
         self.door = self._prepare_topics()
         self.epochs.change(self.plan, self.door)
@@ -346,19 +351,20 @@ class Driver:
         return self.epochs.lag
 
     def _rebuild_replaced(self) -> None:
-        """Begin with nothing where a topic is not the one that the state was made from: the settings say so."""
+        """Start from an empty state if a topic is not the one that the state was built from, as the settings
+        request."""
         try:
             self.topics.replaced(self.epochs.known_topics, self.topics.look())
         except TopicReplaced as error:
             self.epochs.begin_anew(f"topic {error.topic} was deleted and created again")
 
     def _follow_topics(self) -> bool:
-        """Let the next query read the topics as they are now; whether they have other partitions than before.
+        """Make the next query read the topics as they are now. Returns whether their partitions have changed.
 
         Raises TopicReplaced, MessagesLost, LagUnknown and BrokerError.
         """
         found = self.topics.look()
-        if len(found) < len(self.topics.names):  # somebody has deleted one
+        if len(found) < len(self.topics.names):  # a topic has been deleted
             self._prepare_topics()
             found = self.topics.look()
         begun = self.topics.replaced(self.epochs.known_topics, found)
@@ -378,7 +384,7 @@ class Driver:
         return True
 
     def _other_topics(self) -> bool:
-        """Whether the query that runs should be another one, because topics are not what it was made for."""
+        """Whether the running query must be replaced, because the topics are not those it was started with."""
         found = self._found or {}
         return any(
             about.partitions != self.door.partitions.get(topic)
@@ -387,13 +393,14 @@ class Driver:
         )
 
     def _check_topics(self, topics: Collection[str]) -> None:
-        """Raise before an epoch is committed with rows of a topic that is not the one that its query reads."""
+        """Raise before an epoch is committed with rows of a topic that is no longer the one that the query was started
+        with."""
         mine = [topic for topic in topics if topic != self.door.heartbeat_topic]
         if mine:
             self.topics.check(self.epochs.topics, mine)
 
     def _stopped(self, cause: VernierError) -> VernierError:
-        """What to end with, after telling readers of something that only an operator can change."""
+        """Tell readers about a problem that only an operator can resolve; returns the error to end the process with."""
         if isinstance(cause, TopicReplaced) and self.settings.state.rebuild:
             return SparkFailed(problem=f"{cause}; state.rebuild is set: the next start begins with nothing")
         self.runner.troubles.tell(
@@ -409,7 +416,7 @@ class Driver:
         return OperatorNeeded(reason=str(cause))
 
     def _prepare_topics(self) -> DoorConfig:
-        """Create the topics that are missing; returns the door's configuration with everybody's partitions."""
+        """Create the missing topics; returns the ingest configuration with the partitions of all topics."""
         settings, name = self.settings, self.app.name
         wanted: dict[str, int] = {}
         for source in self.app.sources:
@@ -444,7 +451,7 @@ class Driver:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT. Returns the exit status: 1 with one line on stderr when it cannot go on."""
+    """Run until SIGTERM or SIGINT. Returns the exit status: 1, with one line on stderr, when it cannot go on."""
     parser = argparse.ArgumentParser(prog="python -m vernier.service.coordinator.driver", description=__doc__)
     parser.add_argument("--config", metavar="FILE")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
@@ -470,7 +477,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Py4JError, OSError, PySparkException) as error:
         print(f"driver: spark is gone: {error}".splitlines()[0], file=sys.stderr, flush=True)
     if status:
-        # Threads that wait for a JVM which is gone, or for workers of it, must not keep the process.
+        # Threads that wait for a JVM that is gone, or for its workers, must not keep the process alive.
         sys.stderr.flush()
         os._exit(status)
     return status

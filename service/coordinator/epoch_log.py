@@ -1,4 +1,4 @@
-"""What is told of each committed epoch: a line in the log, and spans where somebody collects them (spans.py)."""
+"""What is reported about each committed epoch: a log line, and spans if tracing is on (tracing.py)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _log = logging.getLogger("vernier.epoch")
 
 
 class EpochLog:
-    """Tells of epochs. spans: where they go beside the log, if anywhere."""
+    """Reports epochs. spans: where to send spans in addition to the log line; None for nowhere."""
 
     def __init__(self, spans: Spans | None = None) -> None:
         self.spans = spans
 
     def committed(self, manifest: Manifest, attempt: Attempt, seconds: float) -> None:
-        """An epoch was committed by this attempt, which took so long."""
+        """Report an epoch that this attempt has committed. seconds: how long the attempt took."""
         if self.spans is None and not _log.isEnabledFor(logging.INFO):
             return
         fields = describe(manifest, attempt.reports, seconds, attempt.opened_seconds)
@@ -31,13 +31,13 @@ class EpochLog:
             self.spans.epoch(manifest, attempt.reports, seconds, fields)
 
     def failed(self, epoch: int, attempt: Attempt, reason: str) -> None:
-        """An attempt did not become an epoch."""
+        """Report an attempt that did not become an epoch."""
         _log.warning("epoch=%d attempt=%s failed: %s", epoch, attempt.id, reason)
 
 
 def describe(manifest: Manifest, reports: Sequence[Report], seconds: float, opened: float) -> dict[str, Any]:
-    """The values of an epoch's line. ms: of the whole attempt, and of each phase of the slowest worker in it; exchange
-    is inside admit and dataflow."""
+    """The values of an epoch's log line. ms: the time of the whole attempt, and for each phase that of its slowest
+    worker. The phase exchange is contained in admit and dataflow."""
     phases = {name: max(report.phases[name] for report in reports) for name in reports[0].phases}
     return {
         "epoch": manifest.epoch,

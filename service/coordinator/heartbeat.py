@@ -1,7 +1,7 @@
-"""Heartbeat: records that the service sends to itself so that epochs, and with them time, go on when nobody else sends.
+"""Heartbeat: records that the service sends to itself, so that epochs, and with them time, advance without input.
 
-Spark runs no batch without records, and ends Python workers that idle for a minute. The topic `<app>.heartbeat` has a
-partition for each worker, so a beat makes an epoch of exactly as many tasks as there are workers.
+Spark runs no batch without records and ends Python workers that are idle for a minute. The topic `<app>.heartbeat` has
+one partition per worker, so a heartbeat makes an epoch of exactly as many tasks as there are workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger("vernier.heartbeat")
 
 
 class Heartbeat:
-    """A thread that beats when there was no epoch for `epoch.heartbeat_ms`."""
+    """A thread that sends a heartbeat when there was no epoch for `epoch.heartbeat_ms`."""
 
     def __init__(self, settings: Settings, app: str) -> None:
         self._settings, self._topic = settings, heartbeat_topic(app)
@@ -32,19 +32,20 @@ class Heartbeat:
         self._thread.start()
 
     def began(self) -> None:
-        """An epoch runs: no beat until it has ended."""
+        """An epoch has started: send no heartbeat until it has ended."""
         with self._changed:
             self._busy = True
 
     def ended(self, wanted_in: float | None = None) -> None:
-        """An epoch has ended. wanted_in: seconds after which the next should come by itself, if not the usual time."""
+        """An epoch has ended. wanted_in: seconds after which the next one should start without input, if not after the
+        usual pause."""
         with self._changed:
             self._busy = False
             self._due = time.monotonic() + (self._pause if wanted_in is None else wanted_in)
             self._changed.notify()
 
     def close(self) -> None:
-        """Stop beating."""
+        """Stop sending heartbeats."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -60,13 +61,13 @@ class Heartbeat:
                     producer.send(self._topic, value=b"", partition=partition)
                 producer.flush(2)
             except KafkaError as error:
-                # The brokers are away: the query notices too, and there is nothing to beat for.
+                # The brokers are unreachable. The query notices this too, and a heartbeat would have no effect.
                 _log.debug("no heartbeat: %s", error)
         if producer is not None:
             producer.close(timeout=1)
 
     def _wait(self) -> bool:
-        """Wait until a beat is due; False when it is time to stop."""
+        """Wait until a heartbeat is due; False when it is time to stop."""
         with self._changed:
             while not self._stopping:
                 left = self._due - time.monotonic()

@@ -1,4 +1,7 @@
-"""Steering: how a driver follows an operator's wishes. Bookkeeping; the driver starts and stops queries by it."""
+"""The intake controller (class Steering): how a driver follows the desired state that an operator has set.
+
+It only keeps the books. The driver starts and stops queries accordingly.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +23,31 @@ _log = logging.getLogger("vernier.control")
 
 
 class Steering:
-    """One driver's. files: the state directory's. ends: asks for the offsets behind the newest messages of the sources'
-    topics. now: wall clock, ns. What an earlier driver has said holds, so a drain goes on up to its own end."""
+    """The intake controller of one driver. files: the state directory's. ends: asks the brokers for the end offsets of
+    the sources' topics. now: wall clock, ns. The observed state that an earlier driver has left stays valid, so a drain
+    continues up to the end it had set."""
 
     def __init__(self, files: Blob, ends: Ends, now: Callable[[], int] = time.time_ns) -> None:
         self._files, self._ends, self._now = files, ends, now
         self.standing = control.standing(files)
-        # Told in any case: it says that this driver lives.
+        # Written in any case, because it shows that this driver is alive.
         self._driver = secrets.token_hex(6)
         since = self.standing.since_ns or now()
         self._tell(msgspec.structs.replace(self.standing, driver=self._driver, since_ns=since))
 
     @property
     def open(self) -> bool:
-        """Whether epochs are to be made."""
+        """Whether epochs may be made."""
         return self._coming.open
 
     def settle(self) -> None:
-        """No query runs any more: whoever waits for that is told now, and nothing is committed after."""
+        """No query runs any more and nothing will be committed: publish the new observed state now."""
         if self._coming is not self.standing:
             self._tell(self._coming)
 
     def look(self) -> None:
-        """Follow a new wish, if there is one. Raises whatever `ends` does; then it is followed at the next look."""
+        """Follow a new desired state, if there is one. Raises whatever `ends` raises; the next call then tries
+        again."""
         wish = control.wish(self._files)
         if wish is None or wish.id == self._coming.wish:
             return
@@ -56,8 +61,8 @@ class Steering:
                 self._become("draining", wish.id, until)
 
     def passed(self, read: Offsets, held: int) -> None:
-        """An epoch was made. read: the next offset by partition; held: updates that wait for a clock that only needs
-        epochs to go on. Ends a drain that has all it was asked for."""
+        """An epoch was made. read: the next offset by partition; held: updates that only need further epochs, because
+        their clock advances by itself. Ends a drain once everything it covers is committed."""
         if self._coming.intake != "draining":
             return
         left = sum(
@@ -84,5 +89,5 @@ class Steering:
         try:
             control.tell(self._files, told)
         except StorageError as error:
-            # It is done all the same; whoever waits to hear of it asks once more.
+            # The change takes effect anyway; a client that waits to see it can ask again.
             _log.warning("what the intake does could not be told: %s", error)

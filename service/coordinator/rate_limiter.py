@@ -1,11 +1,12 @@
-"""Admission: how many messages the next epoch may take, so that it takes about as long as is wanted.
+"""The rate limiter (class Admission): how many messages the next epoch may take, so that it takes about the target
+time.
 
-Small epochs cost Spark's own tenth of a second whatever is in them, large ones hold their messages in memory and let
-everybody wait. Between a floor and a ceiling the limit follows what epochs that were full have cost: at most doubled,
-at most divided by four, so that one odd epoch cannot throw it far. It begins low, because the first burst is the one
-of which nothing is known. Epochs that are not full tell nothing, unless even they take too long. Those with next to
-nothing in them tell what every epoch costs; where that alone is near the target, smaller epochs would only be more of
-them, so half a target is always left for messages.
+A small epoch costs Spark's fixed overhead of about a tenth of a second, whatever is in it. A large one keeps its
+messages in memory and delays all readers. Between a floor and a ceiling, the limit follows the measured cost of full
+epochs. It is at most doubled and at most divided by four, so a single outlier cannot move it far. It starts low,
+because nothing is known about the first burst. Epochs that are not full say nothing about the cost of a message, unless
+even they take too long. Nearly empty epochs show the fixed cost of an epoch. If that alone is close to the target,
+smaller epochs would only increase the number of epochs, so at least half of the target is always left for messages.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 from collections import deque
 
 FULL = 0.8
-"""The part of the limit from which on an epoch counts as full: Spark rounds the shares of partitions."""
+"""The fraction of the limit above which an epoch counts as full. It is below 1 because Spark rounds the shares of
+partitions."""
 
 _FIRST = 16
 _UP, _DOWN = 2.0, 0.25
@@ -22,9 +24,11 @@ _IDLE_EPOCHS, _BELIEVED = 32, 3
 
 
 class Admission:
-    """The limit of one service. target: seconds an epoch should take. floor, ceiling: messages; ceiling None: no end.
+    """The rate limit of one service. target: seconds an epoch should take. floor, ceiling: messages; ceiling None:
+    unlimited.
 
-    Without a target or a ceiling the limit is the ceiling, always. `limit`: what the next epoch may take; None: all.
+    Without a target or a ceiling, the limit is always the ceiling. `limit`: the messages the next epoch may take; None:
+    all.
     """
 
     def __init__(self, target: float | None, floor: int, ceiling: int | None) -> None:
@@ -36,7 +40,7 @@ class Admission:
             self.limit = max(self.floor, ceiling // _FIRST)
 
     def took(self, messages: int, seconds: float) -> bool:
-        """An epoch of so many messages took so long. Returns whether the limit is another one now."""
+        """Record an epoch of this many messages that took this long. Returns whether the limit has changed."""
         limit = self.limit
         if self.target is None or limit is None or self.ceiling is None:
             return False

@@ -1,8 +1,9 @@
-"""Runner: makes epochs out of Spark's micro-batches, on the driver.
+"""Runner: turns Spark's micro-batches into epochs, on the driver.
 
-An epoch is tried a bounded number of times with the same frame, because Spark never repeats a barrier stage. Each try
-has an id of its own in rendezvous, exchange and file names, so a survivor of an earlier one can do no harm. The commit
-happens when the last worker has reported; Spark's end of the stage, ten milliseconds later, is only waited for.
+An epoch is tried a bounded number of times with the same frame, because Spark never repeats a barrier stage. Each
+attempt has its own id in the rendezvous, the exchange and file names, so surviving workers of an earlier attempt can do
+no harm. The commit happens when the last worker has reported. Spark ends the stage some ten milliseconds later, and the
+runner only waits for that.
 """
 
 from __future__ import annotations
@@ -36,19 +37,20 @@ if TYPE_CHECKING:
     from vernier.service.coordinator.session import Stage
 
 REPORT_SECONDS = 5.0
-"""How long a report may take from the worker's socket to us once the stage is over."""
+"""Seconds that a worker's last report may take to arrive here after the stage has ended."""
 
 _log = logging.getLogger("vernier.epoch")
 
 SOON_SECONDS = 0.003
-"""Arrival times are milliseconds: a beat this much later lets in what waits for the clock to pass its own time."""
+"""Arrival times are in milliseconds. A heartbeat this much later admits the updates that wait for the clock to pass
+their own arrival time."""
 
 
 class Runner:
     """Spark's foreachBatch function. `attach` the stage before the query starts.
 
-    Raises EpochFailed, ProgramFailed, StateDamaged, LettersNotSent, Stopping and StorageErrors of a commit into the
-    query, which then fails; all of them leave the state at the newest commit. `failure` is the last of them.
+    Raises EpochFailed, ProgramFailed, StateDamaged, LettersNotSent, Stopping and the commit's StorageErrors into the
+    query, which then fails. All of them leave the state at the newest commit. `failure` is the last of them.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Runner:
         heartbeat: Heartbeat | None,
         meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] | None = None,
     ) -> None:
-        """meet: makes the rendezvous, if it is not to be where the settings say."""
+        """meet: makes the rendezvous, if not the one from the settings."""
         self.epochs = epochs
         away = partial(Rendezvous, host=settings.exchange.host, encrypted=settings.exchange.encrypted)
         self.rendezvous = (meet or away)(settings.workers, self._complete)
@@ -70,14 +72,15 @@ class Runner:
         self.failure: BaseException | None = None
         self.log = EpochLog()
         self.took: Callable[[int, float], None] = lambda messages, seconds: None
-        """Told of each epoch: how many messages it took from the sources' topics, and how long."""
+        """Called after each epoch with the number of messages it took from the sources' topics, and its seconds."""
         self.rendezvous.stuck = self._stuck
         self.check_topics: Callable[[Collection[str]], None] = lambda topics: None
-        """Raises when one of these topics is not what the query reads any more; before its rows are committed."""
+        """Called before an epoch is committed with rows of these topics; raises if one of them is no longer the topic
+        that the query reads."""
         self._quarantine = False
         self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
         self.check_files: Callable[[bool], None] = lambda anew: None
-        """Called before each attempt; raises what forbids one. anew: an attempt has failed."""
+        """Called before each attempt; raises if the attempt must not start. anew: an earlier attempt has failed."""
         self._running = threading.Lock()
         self._attempt: Attempt | None = None
         self._stopping = False
@@ -89,25 +92,25 @@ class Runner:
         self._stage = stage
 
     def stop(self) -> None:
-        """Let the epoch that runs end, and no other begin."""
+        """Wait for the running epoch to end; no other begins."""
         self._stopping = True
         with self._running:
             pass
 
     def abandon(self, reason: str) -> None:
-        """End the attempt that runs, if one does, because the service stops: its epoch is made by the next start."""
+        """End the running attempt, if there is one, because the service stops. The next start makes its epoch again."""
         self._stopping = True
         running = self._attempt
         if running is not None and self._stage is not None and self.rendezvous.cancel(running, reason):
             self._stage.cancel()
 
     def go_on(self) -> None:
-        """Let epochs begin again after `stop`, when another stage is attached or programs have changed."""
+        """Allow epochs again after `stop`, once another stage is attached or programs have changed."""
         self._stopping = False
         self._arrival = {name for name in self.epochs.plan.sources if self._settings.source(name).clock == "arrival"}
 
     def close(self) -> None:
-        """Let all workers go."""
+        """Disconnect all workers."""
         self.rendezvous.close()
 
     def __call__(self, frame: DataFrame, _batch: int) -> None:
@@ -127,7 +130,8 @@ class Runner:
                     wanted_in = self._wanted_in()
                     self.troubles.over()
             except BaseException as problem:
-                # Spark tells the query's end in twenty lines, of which this is one.
+                # Spark reports the query's failure in twenty lines of text, of which this error is one; so keep the
+                # error itself.
                 self.failure = problem
                 raise
             finally:
@@ -137,7 +141,7 @@ class Runner:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _epoch(self, frame: DataFrame) -> Manifest | None:
-        """The epoch's manifest; None for a frame without rows."""
+        """Make the epoch; returns its manifest, or None for a frame without rows."""
         start = self.epochs.start
         number, reason = start.epoch, ""
         tries = self._settings.epoch.attempts
@@ -161,7 +165,7 @@ class Runner:
             self.epochs.failed()
             self.log.failed(number, attempt, reason)
             if self._learn(attempt):
-                # It died of something else than the last time.
+                # It failed for another reason than before, so it may be tried once more.
                 tries = max(tries, 1)
                 continue
             if attempt.caller:
@@ -171,12 +175,12 @@ class Runner:
         raise EpochFailed(epoch=number, attempts=self._settings.epoch.attempts, reason=reason)
 
     def _judged(self, start: Start) -> Start:
-        """With what is known of the epoch's messages. It holds until a commit, in later queries too: letters do not
-        depend on which attempt is the one."""
+        """Add to `start` what earlier attempts learned about the epoch's messages. This stays valid until a commit,
+        also in later queries, so that dead letters do not depend on which attempt succeeds."""
         return msgspec.structs.replace(start, quarantine=self._quarantine, poisoned=list(self._poisoned.values()))
 
     def _learn(self, attempt: Attempt) -> bool:
-        """What a failed attempt shows of the epoch's messages; whether that is news."""
+        """Record what a failed attempt shows about the epoch's messages; returns whether any of it is new."""
         found = {(one.topic, one.partition, one.offset): one for one in attempt.convicted}
         fresh = found.keys() - self._poisoned.keys()
         self._poisoned |= found
@@ -187,7 +191,7 @@ class Runner:
         return first or bool(fresh)
 
     def _try(self, frame: DataFrame, attempt: Attempt) -> str:
-        """Run one attempt to its end; returns why it failed, "" if it did not (or there was nothing to do)."""
+        """Run one attempt to its end. Returns the reason it failed; "" if it succeeded or there was nothing to do."""
         if self._stage is None:
             raise SparkFailed(problem="an epoch came before its stage")
         self._problem = None
@@ -207,9 +211,9 @@ class Runner:
             watch.cancel()
             silent.cancel()
         if not spark:
-            # Every worker reported before its task ended, but the last report may still be on its way to our thread.
+            # Every worker reported before its task ended, but our thread may not have received the last report yet.
             attempt.ended.wait(REPORT_SECONDS)
-        # Either it is over, or the last report is being committed right now.
+        # Either the attempt has ended, or its last report is being committed right now.
         self.rendezvous.cancel(attempt, spark or "a worker ended without a report")
         attempt.ended.wait()
         if self._problem is not None:
@@ -218,7 +222,7 @@ class Runner:
         return "" if attempt.reports else attempt.reason or spark
 
     def _stuck(self, attempt: Attempt, said: str, seconds: float) -> None:
-        """A function of the program does not come back: say so, and wait on."""
+        """Report a function of the program that does not return, and keep waiting."""
         reason = f"for {seconds:.3g} s a worker has been in {said}"
         _log.warning("epoch %d is not done: %s", attempt.start.epoch, reason)
         now = time.time_ns()
@@ -231,7 +235,7 @@ class Runner:
             stage.cancel()
 
     def _complete(self, attempt: Attempt) -> None:
-        """Commit what the workers report; on the thread of the last one."""
+        """Commit what the workers have reported. Runs on the thread that received the last report."""
         waited = time.monotonic() - attempt.began
         try:
             self.check_topics(attempt.reports[0].offsets)
@@ -245,22 +249,22 @@ class Runner:
         self._committed[attempt.id] = manifest
 
     def _wanted_in(self) -> float | None:
-        """When an epoch should follow even without input: at once, if updates wait for the arrival clock to move; when
-        it is time for what the program has put at a later one."""
+        """Seconds after which an epoch should follow even without input. At once, if updates wait for the arrival clock
+        to advance; otherwise when the next data time comes at which the program has work to do; None for neither."""
         sources = self.epochs.stats.facts.get("sources", {})
         waits = any(sources[name]["held"] for name in self._arrival if name in sources)
         if waits:
             return SOON_SECONDS
         newest, due = self.epochs.newest, self.epochs.due
-        # Only clocks of arrival move with a beat; any other source may stand still for as long as it likes.
+        # Heartbeats advance only arrival clocks; a source with any other clock may stand still for any length of time.
         if newest is None or due is None or len(self._arrival) < len(self.epochs.plan.sources):
             return None
         return beat_in(newest.upper, due, self._settings.epoch.heartbeat_ms / 1000)
 
 
 def read_between(before: Offsets, after: Offsets) -> int:
-    """Messages between two sets of next offsets. Partitions that nothing was read from before do not count: where they
-    began is not known."""
+    """The number of messages between two sets of next offsets. Partitions that were not read before do not count,
+    because their first offset is unknown."""
     return sum(
         after[topic][partition] - offset
         for topic, own in before.items()
@@ -270,7 +274,7 @@ def read_between(before: Offsets, after: Offsets) -> int:
 
 
 def beat_in(upper: int, due: int, pause: float) -> float | None:
-    """Seconds until an epoch from the frontier `upper` on would reach the data time `due`, if that is before the usual
-    beat after `pause` seconds. Data time goes as fast as the clock."""
+    """Seconds until an epoch that starts at the frontier `upper` would reach the data time `due`; None if that is not
+    before the usual heartbeat after `pause` seconds. Data time advances as fast as the clock."""
     left = max(0.0, (due - upper) / 1e9) + SOON_SECONDS
     return left if left < pause else None

@@ -1,11 +1,12 @@
-"""Scrub: reads the newest epoch's files and compares their checksums, all of them at the start, then slowly for ever.
+"""Scrub: reads the newest epoch's files and compares their checksums: all of them once at the start, then slowly for
+ever.
 
-Workers open large layers unverified and read a few pages of each, so that a restart takes as long for a large state as
-for a small one. The driver verifies these layers in their place, while Spark starts, and no epoch begins before that is
-done. Afterwards every file is read again every ten minutes or so, to find what a disk forgets. While a file of
-the newest epoch is damaged no epoch is made; the next attempt looks whether the file has been put back.
+Workers open large layers without verifying them and read only a few pages of each, so a restart takes as long for a
+large state as for a small one. Instead, the driver verifies these layers while Spark starts, and no epoch begins before
+it has finished. After that it reads every file again about every ten minutes, to find bit rot. While a file of the
+newest epoch is damaged, no epoch is made; the next attempt checks whether the file has been restored.
 
-Only for directories: the local copy of a segment in an object store has a checksum that each process compares.
+Only for local directories. For an object store, each process compares the checksum of its local copy of a segment.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
 
 ROUND_SECONDS = 600.0
-"""From the beginning of one round to that of the next, at least."""
+"""The minimum number of seconds from the start of one round to the start of the next."""
 _log = logging.getLogger("vernier.scrub")
 
 
 class Scrub:
-    """Verifies what `newest` names in a thread of its own. rate: bytes a second after the first round; 0: only that.
+    """Verifies the files of `newest` in its own thread. rate: bytes per second after the first round; 0: only the first
+    round.
 
-    `require` is for another thread, which makes epochs.
+    `require` is called from another thread, the one that makes epochs.
     """
 
     def __init__(self, directory: StateDirectory, newest: Callable[[], Manifest | None], rate: int) -> None:
@@ -41,10 +43,10 @@ class Scrub:
         self._thread.start()
 
     def require(self, *, anew: bool = False) -> None:
-        """Wait for the first round, then see that no file of the newest epoch is known to be damaged.
+        """Wait for the first round, then check that no file of the newest epoch is known to be damaged.
 
-        anew: an attempt has failed, so a worker may open files that were written since then: verify these, too.
-        Raises StateDamaged. O(1) while all is well.
+        anew: an attempt has failed, so a worker may open files that were written since the first round; verify these,
+        too. Raises StateDamaged. O(1) while all is well.
         """
         self._first.wait()
         if not self._damaged and not anew:
@@ -83,7 +85,7 @@ class Scrub:
             self._round(self._rate)
 
     def _round(self, rate: int) -> None:
-        """Verify all files that the newest manifest names now, those that never were first."""
+        """Verify all files that the newest manifest names, starting with those that have never been verified."""
         named = self._named()
         self._verified &= named
         for name in self._damaged.keys() - named:
@@ -94,13 +96,13 @@ class Scrub:
             self._verify(name, rate)
 
     def _verify(self, name: str, rate: int) -> None:
-        """Compare one file's checksums, at most so many bytes a second (0: as fast as can be)."""
+        """Compare one file's checksums, reading at most `rate` bytes per second (0: no limit)."""
         try:
             for size in read_and_verify(self._directory.blob, name):
                 if rate and self._stop.wait(size / rate):
                     return
         except (Damaged, FileMissing) as problem:
-            # A file that is collected meanwhile is not missed.
+            # If the file has been garbage-collected in the meantime, its absence is not an error.
             if name in self._named():
                 self._verified.discard(name)
                 if name not in self._damaged:

@@ -1,8 +1,9 @@
-"""Spark: the session, the Kafka stream, and an epoch's barrier stage. The only place that knows PySpark.
+"""Spark: the session, the Kafka stream, and an epoch's barrier stage. Only this module knows PySpark's internals.
 
-An epoch costs what Spark's own machinery costs, so the settings here are about that (measured in docs/performance.md):
-no forked `chmod` for each checkpoint file, no planning twice, no way back for results, sockets without delayed
-acknowledgements, and one expression for the workers that is made once and used for every epoch.
+Spark's own machinery makes up most of the cost of an epoch, so the settings here reduce it (measured in
+docs/performance.md): no forked `chmod` for each checkpoint file, no second planning, no transport of results back to
+the driver, sockets without delayed acknowledgements, and one expression for the workers that is made once and used for
+every epoch.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from vernier.service.toolchain.jvm import Gateway, java_options, launch_java, pr
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 EARLIEST, LATEST = -2, -1
 LONGEST_SOCKET_FOLDER = 60
-"""Bytes of a folder's path: with a longer one Spark fails each task that has Python in it."""
+"""The maximum length of the folder's path in bytes: with a longer one, Spark fails each task that runs Python."""
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _BARRIER = "finished unsuccessfully."
 _TRACEBACK = "Traceback (most recent call last):"
@@ -47,7 +48,8 @@ _log = logging.getLogger("vernier.spark")
 
 
 def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway | None = None) -> SparkSession:
-    """Start Spark; takes ~4 s. scratch: for its temporary files. gateway: its JVM, if that was launched before.
+    """Start Spark; takes ~4 s. scratch: the folder for its temporary files. gateway: its JVM, if that was launched
+    earlier.
 
     Raises SparkFailed, JavaMissing, JarsError.
     """
@@ -77,20 +79,20 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
         "spark.sql.shuffle.partitions": str(settings.workers),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
-        # Without checksum files there is half as much to write, and the checkpoint is thrown away at each start.
+        # Omitting checksum files halves the writes; the checkpoint is thrown away at each start anyway.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "16",
         "spark.sql.streaming.stopTimeout": "30000",
         "spark.sql.maxPlanStringLength": "64",
-        # Rows are few and plans new each epoch: making code for them costs more than it saves (a fifth of the JVM's
-        # time), because even code that is compiled already is written as text again to be found.
+        # Epochs have few rows, and each epoch plans anew. Generating code costs more than it saves (a fifth of the
+        # JVM's time): even code that is compiled already must be generated as text again to look it up.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         **settings.spark.conf,
     }
     if gateway is not None:
-        # They are on its class path
+        # they are on its class path already
         del wanted["spark.jars"]
         os.environ.update(where := gateway.connect())
         atexit.register(gateway.end)
@@ -114,10 +116,10 @@ def open_stream(
     offsets: Mapping[str, Mapping[int, int]],
     limit: int | None,
 ) -> DataFrame:
-    """The stream of all the door's topics from the next offsets on, the earliest where there is none. limit: messages a
-    micro-batch takes at most, to begin with (see `set_limit`).
+    """A stream over all ingest topics, from the next offsets on; partitions without a next offset start at the earliest
+    one. limit: the maximum number of messages of a micro-batch at first (see `set_limit`).
 
-    Old heartbeats tell nothing and may be gone, so theirs begins at its end.
+    Old heartbeats have no meaning and may be gone, so the heartbeat topic is read from its end.
     """
     starting = {
         topic: {
@@ -131,9 +133,9 @@ def open_stream(
         "subscribe": ",".join(door.partitions),
         "startingOffsets": json.dumps(starting),
         "includeHeaders": "true",
-        # Lost offsets (a topic that was cut while the service was down) must not pass in silence.
+        # Lost offsets (a topic that was truncated while the service was down) must not go unnoticed.
         "failOnDataLoss": "true",
-        # Another service's output topic has what its transactions threw away, too.
+        # Another service's output topic also contains the messages of its aborted transactions.
         "kafka.isolation.level": "read_committed",
         "fetchOffset.retryIntervalMs": "100",
         "kafka.fetch.max.wait.ms": "10",
@@ -155,11 +157,12 @@ def start_query(stream: DataFrame, epoch: Callable[[DataFrame, int], None], chec
 
 
 def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
-    """Let a running query's next micro-batches take at most so many messages. False when Spark does not let us.
+    """Change the rate limit of a running query from its next micro-batch on. False if Spark's internals do not allow
+    it.
 
-    The option is read once, when the query starts, and what became of it is in the map of sources to read limits that
-    Spark looks into for each batch. That map is no public interface: a test holds it to the release we are cut for.
-    Call it while a micro-batch runs, so that nobody looks into the map meanwhile.
+    Spark reads the option once, when the query starts, and keeps the result in a map from sources to read limits that
+    it consults for each batch. That map is no public interface; a test checks it against the Spark release that we pin.
+    Call this while a micro-batch runs, so that Spark does not read the map at the same time.
     """
     try:
         execution: Any = query._jsq.streamingQuery()
@@ -175,11 +178,11 @@ def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
 
 
 def wake_workers(spark: SparkSession, workers: int) -> None:
-    """Have Spark start the process that forks its Python workers, which loads the engine (see
+    """Make Spark start the process that forks its Python workers and that loads the engine (see
     service/cluster/daemon.py).
 
-    On a thread of its own, so that this goes on beside everything else that comes before the first epoch. Returns at
-    once; a failure is left for the first epoch to tell.
+    Runs in its own thread, in parallel with everything else that comes before the first epoch. Returns at once; a
+    failure shows up in the first epoch.
     """
 
     def wake() -> None:
@@ -202,13 +205,15 @@ class Stage:
         udf: Any = pandas_udf(  # type: ignore[call-overload]
             partial(task, job), returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
         )
-        # By name instead of from a DataFrame: then one expression, pickled once, fits the frames of all epochs.
+        # Columns are given by name and not from a DataFrame: one expression, pickled once, then fits the frames of all
+        # epochs.
         self._expression = udf(*[col(name) for name in COLUMNS])._jc
 
     def run(self, frame: DataFrame, attempt: str) -> bool:
-        """Run the attempt's tasks to their end. False when the frame has no rows, so that there was nothing to run.
+        """Run the attempt's tasks to their end. Returns False if the frame has no rows, so that there was nothing to
+        run.
 
-        Raises SparkFailed when a task or its process dies; workers that live through a failure report it themselves.
+        Raises SparkFailed when a task or its process dies. Workers that survive a failure report it themselves.
         """
         try:
             self._context.setLocalProperty(ATTEMPT, attempt)
@@ -216,7 +221,8 @@ class Stage:
             if tasks.getNumPartitions() == 0:
                 return False
             if tasks.getNumPartitions() != self._workers:
-                # Spark makes no task for a partition without records. A partition's rows stay together, in order.
+                # Spark makes no task for a partition without records. The rows of a partition stay together and in
+                # order.
                 spread = frame.repartition(self._workers, "topic", "partition")
                 tasks = self._tasks(spread._jdf)
             tasks.count()
@@ -225,23 +231,23 @@ class Stage:
         return True
 
     def cancel(self) -> None:
-        """Kill the running tasks, whatever they do."""
+        """Kill the running tasks, whatever they are doing."""
         self._context.cancelAllJobs()
 
     def _tasks(self, frame: Any) -> Any:
-        """The workers' stage over a frame, as an RDD: its count has no way back through SQL to pay for."""
+        """The workers' stage over a frame, as an RDD: counting it avoids the cost of returning results through SQL."""
         return frame.mapInArrow(self._expression, True, None).queryExecution().toRdd()
 
 
 def _sockets(folder: Path) -> dict[str, str]:
-    """Where Spark's sockets are: in a folder of ours if its path is as short as Spark wants it. If not, TCP is used."""
+    """Put Spark's sockets into a folder of ours if its path is short enough for Spark; otherwise Spark uses TCP."""
     fits = len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER
     enabled = {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
     return enabled | ({"spark.python.unix.domain.socket.dir": str(folder)} if fits else {})
 
 
 def _private(settings: Settings) -> dict[str, str]:
-    """Spark's own channels carry the keys of ours to the workers, so between hosts they are private, too."""
+    """Spark's own channels carry our keys to the workers, so between hosts these channels are encrypted, too."""
     if not settings.exchange.encrypted or (settings.spark.master or "local").startswith("local"):
         return {}
     return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", "spark.io.encryption.enabled": "true"}
@@ -263,10 +269,11 @@ def _security(settings: Settings) -> dict[str, str]:
 
 
 def cause_of(error: BaseException) -> str:
-    """One line that names why Spark failed, out of the Java stack trace that is the error's text.
+    """One line that names the cause of Spark's failure, extracted from the Java stack trace that is the error's text.
 
-    A barrier stage's own line only says which task failed: the line below it says why. Of a Python exception that is
-    the last line of its traceback. Else it is the cause that the stack trace names last, if that has a message.
+    A barrier stage's own line only says which task failed; the line after it has the reason. If the reason is a Python
+    exception, the cause is the last line of its traceback. Otherwise it is the last cause in the stack trace that has a
+    message.
     """
     lines = str(error).splitlines() or [type(error).__name__]
     said = next((at for at, line in enumerate(lines) if "Exception" in line or "Error" in line), 0)
@@ -278,6 +285,6 @@ def cause_of(error: BaseException) -> str:
         line = next((one for one in lines[last + 1 :] if one and not one[0].isspace()), line)
     else:
         causes = [one.strip().removeprefix(_CAUSE) for one in lines if one.strip().startswith(_CAUSE)]
-        # "java.io.EOFException" alone tells less than "Python worker exited unexpectedly".
+        # "java.io.EOFException" alone is less helpful than "Python worker exited unexpectedly".
         line = next((one for one in reversed(causes) if ": " in one), line)
     return line.removeprefix(": ").partition(_ADVICE)[0].strip()[:300]

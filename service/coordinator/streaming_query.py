@@ -1,4 +1,4 @@
-"""Query: a running streaming query of the service, from its start at some offsets to its end."""
+"""Query: one running streaming query of the service, from its first offsets to its end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from vernier.service.ingest.config import DoorConfig
 
 
 class Query:
-    """Calls `epoch` for each micro-batch from the next offsets on, one after another. scratch: for its checkpoint,
-    which is thrown away at its end. limit: messages a micro-batch takes at most, None for all."""
+    """Calls `epoch` for each micro-batch from the next offsets on, one after another. scratch: the folder for its
+    checkpoint, which is deleted at its end. limit: the maximum number of messages of a micro-batch; None for all."""
 
     def __init__(
         self,
@@ -37,17 +37,18 @@ class Query:
         self._query = start_query(stream, epoch, self._checkpoint)
 
     def ended(self, seconds: int) -> bool:
-        """Wait so long for its end; whether it has come. Raises PySparkException with what ended it."""
+        """Wait up to this many seconds for the query to end; returns whether it has. Raises the PySparkException that
+        ended it."""
         return bool(self._query.awaitTermination(seconds))
 
     def limit_to(self, messages: int) -> None:
-        """Let the next micro-batches take at most so many messages. While one runs."""
+        """Limit the next micro-batches to this many messages. Call it while a micro-batch runs."""
         set_limit(self._spark, self._query, messages)
         self.limit = messages
 
     def passed(self, committed: Offsets) -> dict[str, dict[int, int]]:
-        """The next offset of each partition, all before it committed. Only Spark knows of messages that no reader gets,
-        like the marks of transactions. committed: the newest commit's."""
+        """The next offset of each partition; everything before it is committed. Only Spark knows about records that
+        readers never see, such as transaction markers. committed: the newest commit's offsets."""
         passed = {topic: dict(own) for topic, own in committed.items()}
         progress = self._query.lastProgress
         for source in progress.sources if progress is not None else ():
@@ -57,6 +58,6 @@ class Query:
         return passed
 
     def close(self) -> None:
-        """Stop it, between micro-batches."""
+        """Stop the query, between micro-batches."""
         self._query.stop()
         shutil.rmtree(self._checkpoint, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Silent: workers that cannot even say what they wait for, as seen by the driver on the same host.
+"""Stuck workers (class Silent): the driver, on the same host, finds workers that cannot even report what they wait for.
 
-A function of the program that holds the interpreter's lock stops all threads of its worker. The interpreter then writes
-its stack into a file in memory (service/cluster/call_watch.py), in which the driver finds the program's line.
+A function of the program that holds the interpreter lock stops all threads of its worker. The interpreter then writes
+its stack into an in-memory file (service/cluster/call_watch.py), in which the driver finds the program's line.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 
 
 class Silent:
-    """Looks at what the workers have written while an attempt runs. seconds: how long a call may take; told: gets the
-    attempt, the function with its line, and the seconds, once."""
+    """Reads what the workers have written while an attempt runs. seconds: how long a call may take; told: called once
+    with the attempt, the function with its line, and the seconds."""
 
     def __init__(self, attempt: Attempt, seconds: float, told: Callable[[Attempt, str, float], None]) -> None:
         self._attempt, self._seconds, self._told = attempt, seconds, told
@@ -32,7 +32,7 @@ class Silent:
         self._timer = self._later()
 
     def cancel(self) -> None:
-        """The attempt is over."""
+        """The attempt has ended: stop looking."""
         self._timer.cancel()
 
     def _later(self) -> threading.Timer:
@@ -46,7 +46,8 @@ class Silent:
             return
         for pid in self._attempt.pids:
             written = _read(pid)
-            # What was there at the first look is of an earlier attempt, or will be written again.
+            # Text that is there at the first look belongs to an earlier attempt, or the interpreter will write it
+            # again.
             before = self._before.setdefault(pid, len(written))
             frame = program_frame(written[before:])
             if frame is not None:
@@ -57,7 +58,7 @@ class Silent:
 
 
 def program_frame(stack: str) -> str | None:
-    """The innermost frame of a written stack that is neither ours nor a library's: "the function f at file:line"."""
+    """The innermost frame of a written stack that is neither ours nor a library's, as "the function f at file:line"."""
     for file, line, function in _FRAME.findall(stack):
         if not is_ours_file(file) and not file.startswith(_LIBRARIES) and not file.startswith("<"):
             return f"the function {function} at {file}:{line}"
@@ -65,7 +66,7 @@ def program_frame(stack: str) -> str | None:
 
 
 def _read(pid: int) -> str:
-    """What a worker has written; nothing where the system does not show it."""
+    """What a worker has written; empty where the system does not give access to it."""
     with suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):

@@ -1,4 +1,5 @@
-"""Rebuild: a state is made anew from topics, which must still hold all that was ever sent to them."""
+"""The check before a rebuild: state is rebuilt from topics, which must still hold everything that was ever sent to
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from vernier.storage.errors import CallerError
 
 
 class TopicsTrimmed(CallerError):
-    """A state was to be rebuilt from a topic that no longer holds all that was in it."""
+    """A state was to be rebuilt from a topic that no longer holds everything that was in it."""
 
     message = (
         "cannot rebuild the state from topic {topic}: what was before offset {offset} of its partition {partition} is "
@@ -26,9 +27,10 @@ class TopicsTrimmed(CallerError):
 
 
 def check_whole(client: Mapping[str, Any], topics: Collection[str], partitions: Mapping[str, int]) -> None:
-    """Look for the first messages of topics. client: the brokers' settings; partitions: how many each topic has.
+    """Check that topics still have their first messages. client: Kafka client settings; partitions: how many each topic
+    has.
 
-    Raises TopicsTrimmed, and BrokerError where nobody can tell.
+    Raises TopicsTrimmed, and BrokerError if the brokers do not answer.
     """
     where = [TopicPartition(topic, one) for topic in sorted(topics) for one in range(partitions[topic])]
     try:

@@ -1,8 +1,10 @@
-"""Topics: what the brokers say of the sources' topics, and what the service does when they are not the ones it read.
+"""Topics: what the brokers say about the sources' topics, and what the service does if they are not the ones it has
+read.
 
-A topic that was deleted and created again has its old name and another id. Offsets of the old one mean nothing in the
-new one, so an epoch names the ids of the topics that it was made from, and no epoch is committed with rows of a topic
-that has another id by then. Messages that retention removed before an epoch read them are noticed when a query starts.
+A topic that was deleted and created again has its old name and a new id. Offsets in the old topic mean nothing in the
+new one. A manifest therefore names the ids of the topics that the epoch was read from, and no epoch is committed with
+rows of a topic whose id has changed since. When a query starts, the service also detects messages that retention has
+removed before an epoch read them.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ ANSWER_MS = 10_000
 """How long the brokers may take to describe the topics."""
 
 _NO_ID = "00000000-0000-0000-0000-000000000000"
-"""What brokers before 2.8 say."""
+"""The id that brokers before 2.8 report."""
 
 
 class TopicReplaced(CallerError):
-    """A source's topic is not the one that the state was made from."""
+    """A source's topic is not the one that the state was built from."""
 
     message = (
         "topic {topic} was deleted and created again: its id was {known} and is {found}, so the offsets in the state "
@@ -55,19 +57,19 @@ class MessagesLost(CallerError):
 
 
 class TopicChanges(StorageError):
-    """A topic went away, or came back as another one, while an epoch was made of it."""
+    """A topic was deleted or replaced by a new one while an epoch read it."""
 
     message = "topic {topic} was deleted while an epoch was made of its messages; the epoch is not committed"
     topic: str
 
 
 STANDING = (TopicReplaced, MessagesLost)
-"""What stays so until an operator decides; trying again changes nothing."""
+"""Problems that last until an operator decides; trying again changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic as the brokers have it. id: "" where they do not tell one."""
+    """A topic as the brokers have it. id: "" if they do not report one."""
 
     id: str
     partitions: int
@@ -75,7 +77,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the settings say for one source's topic."""
+    """What the settings say about one source's topic."""
 
     source: str
     topic: str
@@ -84,7 +86,7 @@ class Choice:
 
 
 class Topics:
-    """The sources' topics. client: the brokers' settings. For several threads."""
+    """The sources' topics. client: Kafka client settings. Thread-safe."""
 
     def __init__(self, client: Mapping[str, Any], choices: Iterable[Choice]) -> None:
         self._client = dict(client)
@@ -104,7 +106,8 @@ class Topics:
         return [choice.source for choice in self._choices.get(topic, ())]
 
     def look(self, topics: Collection[str] | None = None) -> dict[str, Found]:
-        """The topics that exist, of all sources or these. One request. Raises LagUnknown while no broker answers."""
+        """The existing topics among these, or among all sources' topics. One request. Raises LagUnknown while no broker
+        answers."""
         wanted = self.names if topics is None else sorted(topics)
         try:
             with self._lock:
@@ -127,8 +130,8 @@ class Topics:
         return found
 
     def replaced(self, known: Mapping[str, str], found: Mapping[str, Found]) -> set[str]:
-        """The topics with another id than the one known, all of whose sources may begin anew. Raises TopicReplaced for
-        the first one that may not."""
+        """The topics whose id differs from the known one and whose sources may all start again. Raises TopicReplaced
+        for the first topic with a source that may not."""
         begun = set()
         for topic, now in sorted(found.items()):
             before = known.get(topic, "")
@@ -141,9 +144,10 @@ class Topics:
         return begun
 
     def check(self, known: Mapping[str, str], topics: Collection[str]) -> None:
-        """Whether topics are still those that a query reads, before an epoch with rows of theirs is committed.
+        """Check, before an epoch is committed with rows of these topics, that they are still those that the query
+        reads.
 
-        Raises TopicReplaced, TopicChanges where a new query knows what to do, and LagUnknown.
+        Raises TopicReplaced; TopicChanges if a new query can handle the change; LagUnknown.
         """
         found = self.look(topics)
         changing = {topic for topic in topics if known.get(topic) and topic not in found}
@@ -151,9 +155,10 @@ class Topics:
             raise TopicChanges(topic=topic)
 
     def lost(self, read: Offsets, found: Mapping[str, Found]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Where unread messages are gone: the first offset that is left and how many are not, by topic and partition.
+        """Find partitions whose unread messages are gone. Returns, by topic and partition, the first offset that is
+        left and the number of lost messages.
 
-        Raises MessagesLost where the settings do not allow to go on without them, and LagUnknown.
+        Raises LagUnknown, and MessagesLost if the settings do not allow continuing without these messages.
         """
         where = [
             TopicPartition(topic, partition)
@@ -177,7 +182,7 @@ class Topics:
         return gone
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             admin, self._admin = self._admin, None
             if admin is not None:
@@ -185,7 +190,7 @@ class Topics:
 
 
 def beginnings(client: Mapping[str, Any], where: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The offsets of the first messages that are left. Raises LagUnknown while no broker answers."""
+    """The first offset that is left in each partition. Raises LagUnknown while no broker answers."""
     try:
         consumer = KafkaConsumer(**client, group_id=None)
         try:

@@ -4,8 +4,8 @@
            ├─ worker 1 ── …
            └─ commit
 
-They are made when the epoch is committed, from what the workers have reported: nothing is measured twice, and an epoch
-waits for nobody. Sending is the SDK's business, in a thread of its own; when nobody takes them, they are dropped.
+Spans are made when the epoch is committed, from what the workers have reported: nothing is measured twice, and an epoch
+never waits for tracing. The SDK sends them in its own thread; if no collector accepts them, they are dropped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _NS = 1_000_000_000
 _INSIDE = frozenset({"exchange"})
-"""Phases that are parts of others, so no spans but values."""
+"""Phases that are parts of other phases; they become attributes and not spans."""
 
 
 class NoTelemetry(CallerError):
-    """The settings want spans and the packages for them are not here."""
+    """The settings ask for spans, but the packages for them are not installed."""
 
     message = "otel.endpoint is set and {package} is not installed; install vernier[otel], or leave the setting out"
     package: str
@@ -48,7 +48,7 @@ class Spans:
 
     @staticmethod
     def of(settings: Otel, app: str) -> Spans | None:
-        """As the settings say; None without an endpoint."""
+        """The Spans for these settings; None without an endpoint."""
         if settings.endpoint is None:
             return None
         try:
@@ -59,11 +59,11 @@ class Spans:
         return Spans(app, BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.endpoint)))
 
     def epoch(self, manifest: Manifest, reports: Sequence[Report], seconds: float, fields: Mapping[str, Any]) -> None:
-        """The spans of a committed epoch that has just ended after so many seconds. fields: as in its line of log."""
+        """Make the spans of a committed epoch that took `seconds` and has just ended. fields: as in its log line."""
         from opentelemetry.trace import set_span_in_context
 
         end = time.time_ns()
-        # A worker's clock may be ahead of ours; a part never begins before the whole.
+        # A worker's clock may be ahead of ours; a child span must not begin before its parent.
         begin = min([end - int(seconds * _NS), *(report.began_ns for report in reports if report.began_ns)])
         values = {f"vernier.{name}": value for name, value in fields.items() if not isinstance(value, Mapping)}
         whole = self._tracer.start_span("epoch", start_time=begin, attributes=values)
@@ -76,7 +76,7 @@ class Spans:
         whole.end(end_time=end)
 
     def close(self) -> None:
-        """Send what is left, as far as somebody takes it."""
+        """Send the remaining spans, if a collector accepts them."""
         self._provider.shutdown()
 
     def _worker(self, report: Report, at: int, within: Any) -> int:

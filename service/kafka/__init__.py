@@ -1,4 +1,5 @@
-"""Kafka: how the service's own processes talk to brokers.
+"""Kafka: how the service's own processes talk to brokers. The sources' topics are read by Spark, not here.
 
-In come the settings' client keywords, out go messages that brokers have acknowledged. Read `transactions.py` first.
+In: the client settings, messages to send, topics to read. Out: messages that the brokers have acknowledged, and the
+committed records of topics. Read first: transactions.py, then dead_letter_queue.py, which uses it.
 """

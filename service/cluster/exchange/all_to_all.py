@@ -1,9 +1,10 @@
-"""Exchange: worker processes talk to each other inside an epoch, everyone to everyone, in lock step.
+"""All-to-all exchange: the worker processes of an epoch send messages to each other, every worker to every other, in
+lock step.
 
-What carries the messages is in service/cluster/exchange/transport.py; here they are put together to calls. What is not
-for the running attempt is dropped. Every wait has a deadline and also hears the driver, so that a worker whose peer
-died leaves within milliseconds of the driver's noticing. Calls are short, so a worker first looks whether its peers'
-rings have something and only then sleeps, if there are cores enough for all of them.
+service/cluster/exchange/transport.py carries the messages; this module combines them into calls. Messages that do not
+belong to the running attempt are dropped. Every wait has a deadline and also watches the connection to the driver: if a
+peer dies, the others leave within milliseconds of the driver noticing. Calls are short, so a waiting worker first polls
+its peers' rings (shared_ring.py) and only then sleeps, provided there are enough cores for all workers.
 """
 
 from __future__ import annotations
@@ -23,29 +24,31 @@ from vernier.service.kernels.rings import await_any, fall_asleep, this_core, wat
 from vernier.storage.updates import Ints
 
 _LOOKS = 1 << 14
-"""How often a worker that waits looks into the rings before anything else, some 30 microseconds: most messages come by
-then, and who lets others have the core may get it back milliseconds later."""
+"""How often a waiting worker polls the rings before it does anything else, which takes some 30 microseconds. Most
+messages arrive in that time, and a worker that yields its core may get it back only milliseconds later."""
 _LOOKING_SECONDS = 0.0005
-"""How long it goes on looking, others having the core in between, before it sleeps. To be woken takes a fifth of that
-and more."""
+"""How long a worker keeps polling, yielding its core in between, before it sleeps. Waking up costs at least a fifth of
+that."""
 _TURNS = 64
-"""How often it does so before it looks for mail. A turn takes half a microsecond or more."""
+"""The number of polls, with yields in between, before the worker checks its socket. One such turn takes half a
+microsecond or more."""
 _CROWDED_SECONDS, _CROWDED_CALLS = 0.001, 64
-"""How long so many turns take where others want the core, too, and for how many calls the worker then sleeps instead:
-who is woken has the core sooner than who has given it away."""
+"""If that many turns take longer than this many seconds, other threads compete for the core. The worker then sleeps
+instead of polling for this many calls, because a thread that is woken gets the core sooner than one that has yielded
+it."""
 _NAP_MS = 1000
-"""For how long it sleeps at most without looking around."""
+"""The longest sleep in milliseconds before the worker checks everything again."""
 
 _Message = tuple[int, int, Ints]
-"""Columns, bytes that count, words."""
+"""The number of columns, the number of valid bytes, the words."""
 
 
 class Exchange:
     """One worker's part in one attempt; implements vernier.operators.runtime.exchange.Exchange.
 
-    index, peers: this worker's shard, and the mailboxes of all shards. seconds: how long a call may take; the attempt's
-    deadline, not a peer's expected pace. bytes_sent: to others; waited: seconds in calls.
-    Raises AttemptCancelled, DeadlinePassed and DriverGone from every call.
+    index, peers: this worker's shard, and the mailboxes of all shards. seconds: how long a call may take; this is the
+    attempt's deadline and not a peer's expected pace. bytes_sent: to other workers; waited: seconds spent in calls.
+    Every call may raise AttemptCancelled, DeadlinePassed and DriverGone.
     """
 
     def __init__(
@@ -74,11 +77,11 @@ class Exchange:
 
     @property
     def calls(self) -> int:
-        """How many calls there were."""
+        """The number of calls so far."""
         return self._call
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
-        """parts[i], int64[n, c], goes to worker i; returns what came from each worker. One message to each peer."""
+        """Send parts[i], int64[n, c], to worker i; returns what came from each worker. One message to each peer."""
         for i in self._out:
             part = np.ascontiguousarray(parts[i])
             self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
@@ -95,7 +98,7 @@ class Exchange:
         return [payload if message is None else message[2].tobytes()[: message[1]] for message in self._collect()]
 
     def agree_min(self, value: Round | None) -> Round | None:
-        """The least of all workers' values; None where nobody has one."""
+        """The minimum of all workers' values; None if all of them are None."""
         payload = b"" if value is None else struct.pack(f"<{len(value)}q", *value)
         return least([struct.unpack(f"<{len(data) // 8}q", data) if data else None for data in self.allgather(payload)])
 
@@ -105,7 +108,7 @@ class Exchange:
         self.bytes_sent += self._out[peer].send(header, words)
 
     def _collect(self) -> list[_Message | None]:
-        """This call's message from every worker; nothing from ourselves."""
+        """This call's message from every worker; None in the place of this worker."""
         began = time.monotonic()
         got: dict[int, _Message] = {}
         if self._early:
@@ -116,7 +119,7 @@ class Exchange:
         return [got.get(i) for i in range(self.workers)]
 
     def _await(self, got: dict[int, _Message], began: float) -> None:
-        """Look for messages until there is one of every peer; what takes longer is slept for."""
+        """Poll until there is a message from every peer; if that takes longer, sleep."""
         deadline, beside = began + self._seconds, self._looks
         while True:
             self._empty_rings(got)
@@ -130,7 +133,7 @@ class Exchange:
                 self._sleep(deadline)
 
     def _give_way(self) -> bool:
-        """Look into the rings in turn with whoever else wants the core, for a while; whether there is a message."""
+        """Poll the rings for a while, yielding the core in between; returns whether there is a message."""
         if self._call < self._crowded_until:
             return False
         began = now = time.monotonic()
@@ -143,8 +146,9 @@ class Exchange:
         return False
 
     def _move_apart(self) -> bool:
-        """Leave the core of a peer that is waited for; whether there was one. The system puts who is woken beside
-        whoever woke it, and leaves them there while something else has the other core."""
+        """If the awaited peer runs on the same core, move to another one; returns whether that was so. The system
+        places a woken thread beside the one that woke it, and leaves both there while another thread occupies the other
+        core."""
         taken = {ring.core for ring in self._rings}
         if this_core() not in taken:
             return False
@@ -152,13 +156,13 @@ class Exchange:
         return True
 
     def _empty_rings(self, got: dict[int, _Message]) -> None:
-        """Take what the rings hold."""
+        """Take what the rings contain."""
         while (ring := await_any(self._rings_at, 0)) >= 0:
             words = self._rings[ring].read(self._read)
             self._sort(self._read, words, got)
 
     def _take_mail(self, got: dict[int, _Message]) -> bool:
-        """Take what has come by the socket; whether there was anything."""
+        """Take what has arrived through the socket; returns whether there was anything."""
         found = False
         while (mail := self._mailbox.receive()) is not None:
             self._sort(*mail, got)
@@ -168,7 +172,7 @@ class Exchange:
         return found
 
     def _look_around(self) -> None:
-        """Which rings there are: peers offer theirs with their first message."""
+        """Update the list of rings: peers offer theirs with their first message."""
         self._rings = list(self._mailbox.rings.values())
         self._rings_at = np.array([ring.address for ring in self._rings], np.int64)
 
@@ -179,11 +183,12 @@ class Exchange:
         if call == self._call:
             got[sender] = columns, size, words
         else:
-            # A peer that has everything for this call may be one ahead of us.
+            # A peer that has everything for this call may already be one call ahead of us.
             self._early[call, sender] = columns, size, words
 
     def _sleep(self, deadline: float) -> None:
-        """Until something happens. Whoever writes into a ring of a sleeping worker sends an empty message, too."""
+        """Sleep until something happens. A writer that writes into the ring of a sleeping worker also sends an empty
+        message."""
         left = deadline - time.monotonic()
         fall_asleep(self._rings_at, 1)
         try:

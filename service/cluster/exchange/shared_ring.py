@@ -1,9 +1,9 @@
-"""Ring: how messages get from one process to another of the same host without its network.
+"""Shared ring: how messages get from one process to another on the same host without the network.
 
-Memory without a name, which the writer makes and the reader opens through the writer's entry in /proc: whoever may do
-that is the same user on the same host, and nothing is left behind however the two end. Until the reader has opened it,
-and where it cannot, messages go as they go between hosts (service/cluster/exchange/transport.py). A message through a
-socket of the loopback takes four switches between threads; through memory that the reader is looking at it takes none.
+The ring is anonymous memory that the writer makes and the reader opens through the writer's entry in /proc. Only the
+same user on the same host can do that, and nothing is left behind, however the two processes end. Until the reader has
+opened it, and where it cannot, messages travel as between hosts (service/cluster/exchange/transport.py). A message
+through a loopback socket costs four thread switches; a message through memory that the reader is polling costs none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from vernier.service.kernels.rings import (
 from vernier.storage.updates import Ints
 
 WORDS = 1 << 16
-"""Of a ring, half a megabyte: more than a round of a loop sends as a rule, and of no weight beside a worker."""
+"""The size of a ring in words, half a megabyte: more than one round of a loop usually sends, and little compared with
+the rest of a worker."""
 _BYTES = 8 * WORDS
 _NONCE = slice(NONCE, NONCE + 2)
 _OFFER = struct.Struct("<qq16s")
@@ -39,7 +40,7 @@ OFFER_BYTES = _OFFER.size
 
 
 class Ring:
-    """One direction between two processes: a writer, a reader. address: where it is mapped."""
+    """One direction between two processes: one writer, one reader. address: where the ring is mapped."""
 
     def __init__(self, descriptor: int, writer: int) -> None:
         self._descriptor, self._writer = descriptor, writer
@@ -48,7 +49,7 @@ class Ring:
 
     @staticmethod
     def make() -> Ring | None:
-        """The writer's end; None where the system has no such memory."""
+        """The writer's end; None if the system has no such memory."""
         if not hasattr(os, "memfd_create"):
             return None
         try:
@@ -62,12 +63,12 @@ class Ring:
 
     @property
     def offer(self) -> bytes:
-        """What the reader needs to open it."""
+        """What the reader needs to open the ring."""
         return _OFFER.pack(self._writer, self._descriptor, self._words[_NONCE].tobytes())
 
     @staticmethod
     def accept(offer: bytes) -> Ring | None:
-        """The reader's end of what was offered; None when that is not to be had from here."""
+        """The reader's end of an offered ring; None if it cannot be opened from here."""
         try:
             pid, descriptor, nonce = _OFFER.unpack(offer)
             opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -89,7 +90,7 @@ class Ring:
 
     @property
     def ready(self) -> bool:
-        """Whether the reader has it; the writer then needs its descriptor no more."""
+        """Whether the reader has opened it; then the writer no longer needs its descriptor."""
         if self._words[READY] == 0:
             return False
         self._give_back()
@@ -97,25 +98,25 @@ class Ring:
 
     @property
     def over(self) -> bool:
-        """Whether nothing will be written any more."""
+        """Whether the writer will write nothing more."""
         return bool(self._words[OVER]) or not os.path.exists(f"/proc/{self._writer}")
 
     @property
     def core(self) -> int:
-        """Where the writer ran when it wrote last."""
+        """The core on which the writer ran at its last write."""
         return int(self._words[CORE])
 
     def write(self, header: Ints, words: Ints) -> int:
-        """FULL, WRITTEN or WAKE (service/kernels/rings.py)."""
+        """Write a message; returns FULL, WRITTEN or WAKE (service/kernels/rings.py)."""
         return int(push(self._words, header, words))
 
     def read(self, header: Ints) -> Ints:
-        """The next message, which must be there; its header goes into `header`."""
+        """The next message, which must be there; its header is copied into `header`."""
         words: Ints = pull(self._words, header)
         return words
 
     def close(self) -> None:
-        """Write no more; the memory goes with the last process that has it mapped."""
+        """Stop writing. The system frees the memory when the last process has unmapped it."""
         self._words[OVER] = 1
         self._give_back()
 

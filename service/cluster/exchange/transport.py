@@ -1,10 +1,10 @@
-"""Mailbox: where a process's peers send for the whole of its life, and how it sends to them.
+"""Transport: the mailbox to which a process's peers send for its whole life, and how the process sends to them.
 
-One PULL socket that is bound, one PUSH socket to each peer, and to peers on the same host a ring of shared memory
-besides (service/cluster/exchange/shared_ring.py), which is offered in the first message. A frame is the service's
-token, a header and int64 words; a message in a ring goes without the token, since whoever could open the ring is of the
-service. Between hosts every connection is CURVE: encrypted, with keys of its own, and only whoever has the service's
-pair gets one.
+A process has one bound PULL socket and one PUSH socket per peer. For peers on the same host there is also a ring of
+shared memory (service/cluster/exchange/shared_ring.py), which is offered in the first message. A frame consists of the
+service's token, a header and int64 words; a message in a ring has no token, because only a process of the service could
+open the ring. Between hosts every connection is encrypted with CURVE with its own keys, and only a process that has the
+service's key pair can connect.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from vernier.service.kernels.rings import FULL, WAKE
 from vernier.storage.updates import Ints
 
 MARK, CALL, SENDER, COLUMNS, SIZE, HEADER_WORDS = 0, 2, 3, 4, 5, 6
-"""Words of a header: two that stand for the attempt, the number of the call, the sender's index, columns, and how many
-bytes of the words behind it count."""
+"""The words of a header: two that identify the attempt, the number of the call, the sender's index, the number of
+columns, and how many bytes of the words after it are valid."""
 _TOKEN_BYTES = 16
 _WORDS_AT = _TOKEN_BYTES + 8 * HEADER_WORDS
 _LINGER_MS = 200
 _OFFERS = (0, 0)
-"""Stand where the attempt does in a message that offers a ring."""
+"""In a message that offers a ring, these stand in place of the attempt."""
 
 Mail = tuple[Ints, Ints]
-"""A header, int64[HEADER_WORDS], and int64[n], both the receiver's own."""
+"""A header, int64[HEADER_WORDS], and int64[n], both owned by the receiver."""
 
 
 def digest(text: str) -> bytes:
-    """16 bytes that stand for a token or an attempt."""
+    """A 16-byte digest that identifies a token or an attempt."""
     return hashlib.blake2b(text.encode(), digest_size=_TOKEN_BYTES).digest()
 
 
 class Outbox:
-    """The way to one peer."""
+    """The connection to one peer."""
 
     def __init__(self, socket: zmq.Socket[bytes], ring: Ring | None, token: bytes) -> None:
         self._socket, self._ring, self._token = socket, ring, token
 
     def send(self, header: Ints, words: Ints) -> int:
-        """Send int64[n]; returns the bytes that it took. Never waits."""
+        """Send int64[n]; returns the number of bytes sent. Never waits."""
         ring = self._ring
         if ring is not None and ring.ready:
             said = ring.write(header, words)
@@ -60,20 +60,21 @@ class Outbox:
         return len(frame)
 
     def _by_socket(self, frame: bytes) -> None:
-        # Without a limit there is always room, unless we were turned away: then whoever waits for an answer finds out.
+        # Without a limit there is always space unless the peer has refused the connection; then the worker that waits
+        # for an answer finds out.
         with contextlib.suppress(zmq.Again):
             self._socket.send(frame, zmq.NOBLOCK)
 
     def close(self) -> None:
-        """Drop what was not sent."""
+        """Drop what was not sent and close the socket."""
         self._socket.close(0)
         if self._ring is not None:
             self._ring.close()
 
 
 class Mailbox:
-    """host: the address to bind, which peers can reach; keys: the service's own. rings: of the peers here, by where
-    they listen."""
+    """host: the address to bind, which peers must be able to reach; keys: the service's own. rings: rings of peers on
+    this host, by the peer's address."""
 
     def __init__(self, keys: Keys, host: str = "127.0.0.1") -> None:
         self.token = digest(keys.token)
@@ -94,14 +95,14 @@ class Mailbox:
         self._outboxes: dict[str, Outbox] = {}
 
     def outbox(self, address: str) -> Outbox:
-        """The way to a peer; kept, because connecting takes longer than a round."""
+        """The connection to a peer; it is kept, because connecting takes longer than a round."""
         outbox = self._outboxes.get(address)
         if outbox is None:
             outbox = self._outboxes[address] = self._connect(address)
         return outbox
 
     def _socket(self, address: str) -> zmq.Socket[bytes]:
-        """What is to be connected to a peer."""
+        """A socket for the connection to a peer."""
         socket = self.context.socket(zmq.PUSH)
         socket.setsockopt(zmq.SNDHWM, 0)
         socket.setsockopt(zmq.LINGER, _LINGER_MS)
@@ -118,15 +119,15 @@ class Mailbox:
         ring = Ring.make() if here else None
         outbox = Outbox(socket, ring, self.token)
         if ring is not None:
-            # It goes by the socket, since nobody has opened the ring yet.
+            # The offer travels by the socket, because the peer has not opened the ring yet.
             offer = ring.offer + self.address.encode()
             header = np.array([*_OFFERS, 0, 0, 0, len(offer)])
             outbox.send(header, np.frombuffer(offer + bytes(-len(offer) % 8), np.int64))
         return outbox
 
     def receive(self) -> Mail | None:
-        """The next message that came by the socket; what is not of this service is dropped unread. None: there is
-        none. Rings are looked into by whoever reads them."""
+        """The next message that arrived by the socket; None if there is none. Messages that are not of this service are
+        dropped unread. The rings are polled by the caller."""
         while True:
             try:
                 frame = self.inbox.recv(zmq.NOBLOCK)
@@ -134,7 +135,7 @@ class Mailbox:
                 return None
             if len(frame) < _WORDS_AT or len(frame) % 8 or not hmac.compare_digest(frame[:_TOKEN_BYTES], self.token):
                 continue
-            # A copy, because kernels are compiled for arrays that can be written.
+            # A copy, because kernels are compiled for writable arrays.
             whole = np.frombuffer(frame, np.int64, offset=_TOKEN_BYTES).copy()
             header, words = whole[:HEADER_WORDS], whole[HEADER_WORDS:]
             if tuple(header[MARK:CALL]) != _OFFERS:
@@ -145,8 +146,9 @@ class Mailbox:
                 self.rings[offer[OFFER_BYTES:].decode()] = ring
 
     def keep(self, addresses: list[str]) -> None:
-        """Forget everyone else: processes come and go. But who may still write to us is read, also by those who do not
-        care: it may be a peer again without having noticed that it was none."""
+        """Close the connections to all other peers, because processes come and go. Rings of processes that may still
+        write to us are kept and read, even if they are no peers now: such a process may become a peer again without
+        ever having noticed that it was none."""
         for address in self._outboxes.keys() - set(addresses):
             self._outboxes.pop(address).close()
         self.rings = {address: ring for address, ring in self.rings.items() if not ring.over}
@@ -163,7 +165,7 @@ class Mailbox:
 
 
 class _OnlyOurs:
-    """Lets in whoever has proved to hold the service's pair."""
+    """Admits connections that have proved to hold the service's key pair."""
 
     def __init__(self, public: bytes) -> None:
         self._public = public
@@ -173,7 +175,7 @@ class _OnlyOurs:
 
 
 def _doorman(context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> ThreadAuthenticator:
-    """What is asked about each new connection to sockets of the context."""
+    """The authenticator that decides about each new connection to sockets of the context."""
     made = ThreadAuthenticator(context)
     made.start()
     made.configure_curve_callback(domain="*", credentials_provider=_OnlyOurs(keys.public))
