@@ -1,4 +1,4 @@
-"""Plans of arrangements: a collection by a key, kept once for all who want it; views are arrangements, too."""
+"""Plans arrangements: a collection indexed by a key, kept once for all its readers. Views are arrangements, too."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def arrange(
 ) -> int:
     """The arrangement of `node` by words `key`, carrying words `val`, in the node's own scope.
 
-    conditions: which of the node's rows are wanted; nobody else then reads the node.
+    conditions: predicates that select the wanted rows; given only if the node has no other reader.
     """
     columns = names_of(node.schema, key)
     below = planner.build(node)
@@ -65,7 +65,7 @@ def arrange(
         base = planner.ops[below]
     if isinstance(base, ArrangeOp) and (*key, *val) == tuple(range(base.width)) and len(key) == len(base.key):
         return below
-    # The output of a reduction stands in order of its key: it only has to be kept.
+    # A reduction's output is already ordered by its key, so it only has to be kept in a trace.
     if isinstance(base, KeyedOp) and key == tuple(range(base.key_width)):
         if val == tuple(range(base.key_width, base.width)):
             if base.trace is None:
@@ -89,7 +89,7 @@ def arrange(
 
 
 def keep(planner: Planner, op: KeyedOp) -> None:
-    """Have the output of a reduction kept, arranged by its key."""
+    """Keep the output of a reduction in a trace, arranged by its key."""
     op.trace = f"reduce-{planner.prints[op.id][:16]}"
     if op.trace in planner.arrangements:
         raise TraceNamedTwice(trace=op.trace, operator=op.name)
@@ -99,7 +99,8 @@ def keep(planner: Planner, op: KeyedOp) -> None:
 
 
 def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
-    """A named answer: an arrangement by the view's key that keeps history, and what hands out its changes."""
+    """A named view: an arrangement by the view's key that retains history, and the operator that publishes its
+    changes."""
     row = view.node.schema
     key = tuple(int(w) for w in row.index(view.key))
     val = tuple(w for w in range(row.width) if w not in key)
@@ -117,11 +118,11 @@ def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
 
 
 def _title(op: Op) -> str:
-    """An operator's name, with its line where the kind of operator is all that the name says."""
+    """An operator's name, followed by its program line if the name says only what kind of operator it is."""
     plain = isinstance(op, (LinearOp, UnionOp, KeyedOp, JoinOp)) and op.line and not op.titled
     return f"{op.name} at {os.path.basename(op.line)}" if plain else op.name
 
 
 def names_of(row: RowType, words: Words) -> list[str]:
-    """The columns that words of a row are of, each once, in the order of the words."""
+    """The names of the columns that these words belong to, each once, in the order of the words."""
     return list(dict.fromkeys(f.name for w in words for f in row.fields if f.offset <= w < f.offset + f.words))

@@ -1,4 +1,4 @@
-"""Chains: where a row-wise step runs. With the steps below it, in the output pass of a join below it, or by itself."""
+"""Chains: decides where a row-wise step runs: fused with the steps below, in a join's output pass, or on its own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def chain(
     planner: Planner, below: int, stages: Iterable[Stage], width: int, scope: int, meaning: str, *, alone: bool
 ) -> int:
-    """The operator that sends what `below` gives through stages, to rows of `width` words. meaning: the fingerprint.
+    """The operator that runs stages on the output of `below`; its rows have `width` words. meaning: its fingerprint.
 
-    alone: nobody else reads `below`, so its own work can become one with this. Steps behind a hold run before it, which
-    then keeps what comes out of all of them.
+    alone: `below` has no other reader, so its work can be fused with this. If `below` is a temporal buffer, the new
+    steps run before it, and the buffer then holds the output of the whole chain.
     """
     added = list(stages)
     base = planner.ops[below]
@@ -38,7 +38,7 @@ def chain(
 
 
 def _into_join(planner: Planner, join: JoinOp, stages: list[Stage], width: int, meaning: str) -> int:
-    """The join with further steps on what it gives, before any of it waits for a later round."""
+    """The join with further row-wise steps on its output, which run before any of it waits for a later round."""
     planner.drop(join)
     for memo in [memo for memo, op_id in planner.memo.items() if op_id == join.id]:
         del planner.memo[memo]
@@ -50,7 +50,7 @@ def _into_join(planner: Planner, join: JoinOp, stages: list[Stage], width: int, 
 
 
 def _hold(planner: Planner, chain: LinearOp) -> int:
-    """The operator that keeps what a chain puts behind the running slice; chains that do the same share one."""
+    """The temporal buffer for updates that a chain moves beyond the running slice. Equal chains share one buffer."""
     print_ = planner.hash("hold", planner.prints[chain.id], planner.scope_prints[chain.scope])
     memo = ("hold", print_)
     if memo not in planner.memo:

@@ -1,4 +1,4 @@
-"""Plans of delayed variables: a queue that an operator gives out of, and what feeds it, elsewhere in the plan."""
+"""Plans delayed variables: one operator emits updates from a queue, and another, elsewhere in the plan, fills it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build_delayed(planner: Planner, node: Delayed) -> int:
-    """What gives out the variable; `feed` builds the rest once all else stands."""
+    """The operator that emits the variable's rows. `feed` builds the other half after all other nodes are built."""
     print_ = planner.hash("delayed", node.params(), *planner.definitions([node]))
     queue = f"hold:{print_[:16]}"
     name = f"variable {node.name}"
@@ -25,7 +25,7 @@ def build_delayed(planner: Planner, node: Delayed) -> int:
 
 
 def feed(planner: Planner) -> None:
-    """Build the definitions of all variables, and what carries them back."""
+    """Build the definitions of all variables and the operators that feed them back."""
     for node in planner.delayed:
         variable = planner.build(node)
         below = planner.build(node.body)
@@ -34,7 +34,7 @@ def feed(planner: Planner) -> None:
 
 
 def mark_cycles(ops: list[Op], holds: Mapping[str, HoldPlan]) -> dict[str, HoldPlan]:
-    """The queues, with those marked through which a delayed variable comes back to itself."""
+    """The queues, with `cyclic` set on those through which a delayed variable feeds itself."""
     users: dict[int, list[int]] = {op.id: [] for op in ops}
     feeds: dict[int, list[int]] = {op.id: list(inputs_of(op)) for op in ops}
     for op in ops:
@@ -50,7 +50,7 @@ def mark_cycles(ops: list[Op], holds: Mapping[str, HoldPlan]) -> dict[str, HoldP
 
 
 def _reached(start: list[int], edges: Mapping[int, list[int]]) -> set[int]:
-    """What is one edge or more away from the start."""
+    """All nodes that are one or more edges away from the start."""
     seen: set[int] = set()
     todo = [after for at in start for after in edges[at]]
     while todo:

@@ -1,4 +1,4 @@
-"""Plans of joins: two arrangements by the same key."""
+"""Plans joins of two arrangements by the same key, and half joins, which arrange only their right side."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def build_join(
     meaning: str = "",
     before: tuple[Sequence[Expr], Sequence[Expr]] = ((), ()),
 ) -> int:
-    """A join; `project` chooses words of its output, which costs nothing (`meaning` is then the projection's).
+    """A join. `project` picks words of its output at no cost; `meaning` is then the projection's fingerprint.
 
-    before: conditions on the left and on the right side's rows, which come to the join only if they meet them.
+    before: filters on the left and on the right rows, applied before the join. Only rows that pass reach it.
     """
     keys, vals, columns = pair_columns(node)
     sides = [
@@ -49,10 +49,12 @@ def build_join(
 
 
 def build_filtered_join(planner: Planner, node: logical.Filter, join: logical.Join) -> int:
-    """A join with a condition on its pairs. What concerns one side alone is asked there, before rows are kept.
+    """A join with a filter on its pairs. Conditions on one side only are applied to that side, before its rows are
+    kept.
 
-    Only if nobody else reads that side, who could share its arrangement; and only what cannot raise, since rows come
-    to it that the join would not have let through. The rest runs in the join's output pass.
+    That is done only if the side has no other reader, which could share its arrangement, and only for conditions that
+    cannot raise, because they see rows that the join would have dropped. The other conditions run in the join's output
+    pass.
     """
     rest: list[Expr] = []
     before: tuple[list[Expr], list[Expr]] = ([], [])
@@ -77,15 +79,15 @@ def build_filtered_join(planner: Planner, node: logical.Filter, join: logical.Jo
 
 
 def conjuncts(predicate: Expr) -> list[Expr]:
-    """The conditions of which all must be true for the predicate to be."""
+    """The conditions whose conjunction is the predicate."""
     if isinstance(predicate, Binary) and predicate.op == "&":
         return [*conjuncts(predicate.left), *conjuncts(predicate.right)]
     return [predicate]
 
 
 def pair_columns(node: logical.Join) -> tuple[list[Words], list[Words], list[tuple[int, int]]]:
-    """The key words of both sides, their other words, and for each output word (side, position): 0 key, 1 left, 2
-    right."""
+    """The key words of both sides, their other words, and the (side, position) of each output word; side 0 is the key,
+    1 the left val, 2 the right val."""
     keys, vals = [], []
     layouts: list[dict[int, tuple[int, int]]] = []
     sides = ((node.left, node.left_on), (node.right, node.right_on))
@@ -107,12 +109,12 @@ def pair_columns(node: logical.Join) -> tuple[list[Words], list[Words], list[tup
 
 
 def on_keys(node: logical.Join) -> str:
-    """The keys of a join, for people."""
+    """The keys of a join, for display."""
     return ", ".join(a if a == b else f"{a} = {b}" for a, b in zip(node.left_on, node.right_on, strict=True))
 
 
 def build_lookup(planner: Planner, node: Lookup) -> int:
-    """A lookup: its right side is arranged, its left side goes to the keys' owners and is not kept."""
+    """A half join: the right side is arranged; left rows are sent to the owners of their keys and are not kept."""
     pairs = node.pairs
     keys, vals, columns = pair_columns(pairs)
     left = planner.build(pairs.left)

@@ -1,4 +1,4 @@
-"""Plans of row-wise nodes: chains fuse into one operator, and mere choices of words cost nothing."""
+"""Plans row-wise nodes: a chain of them becomes one operator, and a projection of plain columns costs nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RowWise = logical.Project | logical.Filter | logical.Negate | linear_nodes.Expan
 
 
 def build_linear(planner: Planner, node: RowWise) -> int:
-    """A row-wise step, in one pass with the steps or the join below it when nothing else reads that."""
+    """A row-wise step, fused with the steps or the join below it if those have no other reader."""
     child = node.input
     alone = planner.uses[identity(child)] == 1
     stages: list[Stage]
@@ -56,7 +56,7 @@ def build_linear(planner: Planner, node: RowWise) -> int:
 
 
 def build_union(planner: Planner, node: logical.Union) -> int:
-    """All updates of the parts, which a loop brings in where they come from outside."""
+    """All updates of the inputs. Inputs from an outer scope enter the loop first."""
     inputs = tuple(planner.into(child, node.scope) for child in node.inputs)
     op = UnionOp(len(planner.ops), planner.scope(node.scope), node.schema.width, "union", inputs=inputs)
     return planner.add(op, planner.meaning(node))

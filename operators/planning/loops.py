@@ -1,4 +1,4 @@
-"""Plans of loops: an inner scope, its variables, what enters it and what leaves it."""
+"""Plans loops: an inner scope, its variables, the collections that enter it and those that leave it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def build_loop(planner: Planner, loop: logical.Loop) -> int:
-    """The loop as one operator of the scope around it; loops that mean the same are one."""
+    """The loop as one operator of the scope around it. Loops with the same meaning are built once."""
     bound = tuple(scope for scope in reversed(loop.scope.chain()[1:]) if scope.depth > 0)
     outer_scope = loop.scope.parent
     assert outer_scope is not None
     outer = planner.scope(outer_scope)
-    # A loop inside another one means what it does there: its print holds the print of the loop around it.
+    # The meaning of a nested loop depends on where it stands, so its print includes the print of the loop around it.
     meanings = planner.definitions([*loop.initials, *loop.bodies])
     print_ = planner.hash("loop", loop.digest(bound), planner.scope_prints[outer], *meanings)
     if print_ in planner.loops:
@@ -55,7 +55,7 @@ def build_loop(planner: Planner, loop: logical.Loop) -> int:
 
 
 def build_variable(planner: Planner, node: logical.Variable) -> int:
-    """The loop's variable, which building the loop has made."""
+    """The loop's variable, which `build_loop` has already created."""
     return planner.variables[(node.loop.scope, node.index)]
 
 

@@ -1,7 +1,8 @@
-"""Where rows are: which words' hash places an operator's rows on workers, and which loops an outer operator can wake.
+"""Placement: which words' hash places an operator's rows on workers, and which outer operators can wake a loop.
 
-Rows move between workers only where they must. An operator that keeps the placing words keeps the placement, and an
-arrangement whose input is placed by its key needs no exchange. A loop's variable takes the placement of its feedback.
+Rows move between workers only where they must. An operator that keeps the placing words in its output keeps the
+placement, and an arrangement whose input is already placed by its key needs no exchange. A loop's variable takes the
+placement of its feedback.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from vernier.operators.planning.plan import (
 
 
 def place(ops: list[Op]) -> None:
-    """Find by which words each operator's rows are placed; drop exchanges that would move nothing."""
+    """Find the words by which each operator's rows are placed, and drop exchanges that would move nothing."""
     variables = [op for op in ops if isinstance(op, VariableOp)]
     for variable in variables:
         variable.part = None
@@ -69,7 +70,7 @@ def place(ops: list[Op]) -> None:
         elif isinstance(op, LookupOp):
             op.exchange = ops[op.left].part != op.key
         elif isinstance(op, (ConsolidateOp, CheckOp)):
-            # Rows placed by some of their words have their equals beside them.
+            # Rows that are placed by some of their words are on the same worker as all rows equal to them.
             op.exchange = ops[op.input].part is None
 
 
@@ -117,8 +118,8 @@ def _part(ops: list[Op], op: Op) -> Words | None:
 
 
 def capture(ops: list[Op], scopes: list[Scope]) -> None:
-    """Tell each loop which outer operators can wake it: what is entered, arrangements joined inside, and
-    initials."""
+    """Record for each loop the outer operators that can wake it: collections that enter it, arrangements joined inside
+    it, and initial values."""
     for op in ops:
         for i in inputs_of(op):
             scope = scopes[op.scope]
@@ -137,7 +138,7 @@ def _key_width(op: Op) -> int:
 
 
 def _carry(part: Words | None, stage: Stage) -> Words | None:
-    """Where the placing words stand after a stage."""
+    """The positions of the placing words after a stage; None if the stage drops one of them."""
     if part is None or isinstance(stage, (Keep, Move, Negated)):
         return part
     if isinstance(stage, Take):
@@ -160,7 +161,7 @@ def _width_of(expr: Expr, row: RowType) -> int:
 
 
 def plain_words(exprs: Sequence[tuple[str, Expr]], row: RowType) -> Words | None:
-    """The words that a projection picks when all its expressions are columns."""
+    """The words that a projection picks, if all its expressions are columns; otherwise None."""
     words: list[int] = []
     for _, expr in exprs:
         column = expr.column

@@ -1,8 +1,8 @@
 """The physical plan: operators in scopes, as data.
 
-A plan is what `planner.compile_app` makes of a program and what every worker builds its operators from. Operators stand
-in the topological order of their scope; a loop is one operator of its parent (`LoopOp`) whose inner scope runs to its
-fixed point at each round of the parent. Rows are words here; columns are word positions.
+`planner.compile_app` turns a program into a plan, and every worker builds its operators from that plan. Operators are
+listed in the topological order of their scope. A loop is one operator of its parent scope (`LoopOp`); its inner scope
+runs to its fixed point at each round of the parent. Rows are words (int64) here, and columns are word positions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Compute:
-    """Make new rows from expressions."""
+    """Build new rows from expressions."""
 
     exprs: tuple[Expr, ...]
     schema: RowType
@@ -51,7 +51,8 @@ class Negated:
 
 @dataclass(frozen=True)
 class Expand:
-    """Make any number of rows of each, with factors for their diffs and times to wait for. schema: of its input."""
+    """Turn each row into any number of rows, each with a factor for its diff and a time at which it becomes valid.
+    schema: the type of the input rows."""
 
     table: TableFunction
     schema: RowType
@@ -60,7 +61,7 @@ class Expand:
 
 @dataclass(frozen=True)
 class Move:
-    """Put updates at a later time: rounded up to a multiple of `ns`, or, for a `delay`, by `ns`."""
+    """Move updates to a later time: rounded up to a multiple of `ns` or, if `delay` is set, later by `ns`."""
 
     ns: int
     delay: bool
@@ -71,10 +72,10 @@ Stage = Take | Keep | Compute | Negated | Expand | Move
 
 @dataclass
 class Op:
-    """An operator. id: its place in the plan; scope: where it runs; width: words of its rows; name: for people; part:
-    the words by whose hash its rows are placed on workers, or None where that is not known; texts: at which words of
-    its rows a text begins (storage/strings/string_heap.py); line: of the program, "file:line", for errors; titled:
-    whether the program gave the name."""
+    """An operator. id: its position in the plan; scope: where it runs; width: number of words of its rows; name: for
+    display; part: the words whose hash places its rows on workers, or None if that is not known; texts: the words of
+    its rows at which a text begins (storage/strings/string_heap.py); line: the program's line, "file:line", for errors;
+    titled: whether the program chose the name."""
 
     id: int
     scope: int
@@ -110,15 +111,15 @@ class UnionOp(Op):
 
 @dataclass
 class EnterOp(Op):
-    """Brings a collection of the parent scope in, at round 0."""
+    """Brings a collection of the parent scope into the loop, at round 0."""
 
     input: int
 
 
 @dataclass
 class ArrangeOp(Op):
-    """Keeps its input in a trace, by key; rows are key words then val words. exchange: rows must move to their key's
-    owner."""
+    """Keeps its input in a trace, by key. Rows are key words, then val words. exchange: rows must be sent to the worker
+    that owns their key."""
 
     input: int
     key: Words
@@ -134,8 +135,9 @@ class UpsertOp(ArrangeOp):
 
 @dataclass
 class JoinOp(Op):
-    """Pairs two arrangements with the same key, whose columns are `key`. columns: for each word of a pair (side,
-    position): 0 key, 1 left val, 2 right val. stages: what becomes of the pairs, in the same pass."""
+    """Joins two arrangements with the same key, whose columns are `key`. columns: for each output word its (side,
+    position), where side 0 is the key, 1 the left val and 2 the right val. stages: row-wise steps that run on the pairs
+    in the same pass."""
 
     left: int
     right: int
@@ -146,10 +148,10 @@ class JoinOp(Op):
 
 @dataclass
 class LookupOp(Op):
-    """Pairs changes of the left side, by key words `key` with the words `val`, with what the right arrangement holds at
-    their time. columns: for each output word its place in key, val and the right side's val, side by side. exchange:
-    left rows must move to their key's owner; carried: at which words of key and val a text begins; by: the columns of
-    the key."""
+    """A half join: pairs each change of the left side (key words `key`, other words `val`) with the rows that the right
+    arrangement holds at the time of the change. columns: for each output word its position in key, left val and right
+    val, laid side by side. exchange: left rows must be sent to the worker that owns their key; carried: the words of
+    key and val at which a text begins; by: the columns of the key."""
 
     left: int
     right: int
@@ -163,9 +165,9 @@ class LookupOp(Op):
 
 @dataclass
 class KeyedOp(Op):
-    """Reads an arrangement by `key`; its rows are key words, then val words. total: what it has said follows from its
-    input, so it does not look it up. trace: where its output is kept, by key, for itself or for who wants that
-    arrangement; None when nobody does."""
+    """A reduction: reads an arrangement by `key` and emits key words, then val words. total: its earlier output follows
+    from its input, so the operator need not look it up. trace: where its output is kept, by key, either for the
+    operator itself or for readers of that arrangement; None if neither needs it."""
 
     input: int
     key: RowType
@@ -180,8 +182,8 @@ class KeyedOp(Op):
 
 @dataclass
 class ReduceOp(KeyedOp):
-    """Aggregates that follow each change; aggregations: rows of kernels/aggregating.py; compared: where in the val the
-    texts begin of which a least or greatest one is wanted."""
+    """Aggregates that the kernel updates change by change. aggregations: rows of kernels/aggregating.py; compared: the
+    positions in the val of the texts whose least or greatest value is wanted."""
 
     aggregations: tuple[Words, ...]
     compared: Words
@@ -189,8 +191,9 @@ class ReduceOp(KeyedOp):
 
 @dataclass
 class FollowOp(KeyedOp):
-    """Counts and sums where time is total; aggregations: rows of kernels/aggregating.py; state: the trace of the
-    numbers of each key, None where a key is one row and has no others."""
+    """Accumulable reduce: counts and sums where time is total. aggregations: rows of kernels/aggregating.py; state: the
+    trace that holds the accumulated numbers of each key; None if the key is the whole row, because such a key needs no
+    numbers of its own."""
 
     aggregations: tuple[Words, ...]
     state: str | None
@@ -198,7 +201,8 @@ class FollowOp(KeyedOp):
 
 @dataclass
 class WaveOp(KeyedOp):
-    """What a logic makes of the rows of each key; val: the columns behind the key's in the arrangement."""
+    """Reduce with a logic: applies a `LogicSpec` to the rows of each key. val: the arrangement's columns after the
+    key's."""
 
     val: RowType
     spec: LogicSpec
@@ -206,7 +210,7 @@ class WaveOp(KeyedOp):
 
 @dataclass
 class HoldOp(Op):
-    """Keeps updates that lie behind the running slice in a queue until they are due."""
+    """Temporal buffer: keeps updates whose time is after the running slice in a queue until they are due."""
 
     input: int
     queue: str
@@ -214,7 +218,8 @@ class HoldOp(Op):
 
 @dataclass
 class DelayedOp(Op):
-    """A delayed variable: what was set `ns` ago. max_steps: slices in a row that it may feed itself."""
+    """A delayed variable: the rows that were set `ns` ago. max_steps: the most consecutive slices in which the variable
+    may be fed only by itself."""
 
     queue: str
     schema: RowType
@@ -224,7 +229,7 @@ class DelayedOp(Op):
 
 @dataclass
 class SetOp(Op):
-    """Feeds its input to a delayed variable, `ns` later."""
+    """Feeds its input to a delayed variable, where it appears `ns` later."""
 
     input: int
     variable: int
@@ -233,7 +238,7 @@ class SetOp(Op):
 
 @dataclass
 class ConsolidateOp(Op):
-    """Equal rows as one change a time. exchange: equal rows may be on different workers."""
+    """Adds up the changes of equal rows at the same time. exchange: equal rows may be on different workers."""
 
     input: int
     exchange: bool = True
@@ -241,7 +246,7 @@ class ConsolidateOp(Op):
 
 @dataclass
 class InspectOp(Op):
-    """Shows each change to a function of the program; where: the program's line."""
+    """Passes each change to a function of the program. where: the program's line."""
 
     input: int
     schema: RowType
@@ -251,7 +256,7 @@ class InspectOp(Op):
 
 @dataclass
 class CheckOp(Op):
-    """An error when there is a row; where: the program's line."""
+    """Raises an error when its input has a row. where: the program's line."""
 
     input: int
     schema: RowType
@@ -261,7 +266,8 @@ class CheckOp(Op):
 
 @dataclass
 class VariableOp(Op):
-    """A loop variable: X0 at round 0, -X0 at round 1, and the body's output one round later."""
+    """A loop variable: X0 at round 0, -X0 at round 1, and the body's output one round later. initial: the operator that
+    supplies X0."""
 
     schema: RowType
     loop: int
@@ -293,7 +299,7 @@ class LeaveOp(Op):
 
 @dataclass
 class ViewOp(Op):
-    """A named answer, arranged by its key (words `key`); rows come back in the order of the view's schema."""
+    """A named view, arranged by its key (words `key`). Readers get rows in the word order of the view's schema."""
 
     input: int
     view: str
@@ -302,8 +308,8 @@ class ViewOp(Op):
 
 @dataclass
 class Scope:
-    """Operators that share rounds. ops: in topological order; captures: arrangements and loop inputs from outer
-    scopes."""
+    """Operators that share rounds. ops: in topological order; captures: arrangements and loop inputs that come from
+    outer scopes."""
 
     id: int
     parent: int | None
@@ -314,8 +320,8 @@ class Scope:
 
 @dataclass(frozen=True)
 class ArrangementPlan:
-    """A trace's shape. retained: a view's history is kept for the retention window; others follow the frontier. texts:
-    at which of its rows' words (key, then val) a text begins."""
+    """The shape of a trace. retained: the trace keeps a view's history for the retention window; other traces compact
+    up to the frontier. texts: the words of its rows (key, then val) at which a text begins."""
 
     trace: str
     label: str
@@ -328,8 +334,8 @@ class ArrangementPlan:
 
 @dataclass(frozen=True)
 class HoldPlan:
-    """A queue's shape. cyclic: a delayed variable comes back to itself through it. texts: at which words of its rows a
-    text begins."""
+    """The shape of a queue of held updates. cyclic: a delayed variable feeds itself through it. texts: the words of its
+    rows at which a text begins."""
 
     queue: str
     label: str
@@ -341,7 +347,8 @@ class HoldPlan:
 
 @dataclass(frozen=True)
 class ViewPlan:
-    """A view: its schema, its key columns, the trace that holds it and how trace words map to row words."""
+    """A view: its schema, its key columns, the trace that holds it, and how the trace's words map to the row's
+    words."""
 
     name: str
     schema: RowType
@@ -352,7 +359,7 @@ class ViewPlan:
 
 @dataclass(repr=False)
 class Plan:
-    """All that a worker needs to run a program."""
+    """Everything a worker needs to run a program."""
 
     app: str
     retain_ns: int
@@ -372,9 +379,9 @@ class Plan:
         )
 
     def explain(self) -> dict[str, Any]:
-        """The plan as JSON: operators with inputs, scopes, arrangements and who shares them.
+        """The plan as JSON: operators with their inputs, scopes, and arrangements with their readers.
 
-        `readers` of an arrangement are operators; `views` are all that follow from it.
+        `readers` of an arrangement are operators; `views` are all views that depend on it.
         """
         follows = {op.view: upstream(self, [op.id]) for op in self.ops if isinstance(op, ViewOp)}
         keeps: dict[str, set[int]] = {}
@@ -456,7 +463,7 @@ class Plan:
 
 
 def texts_among(words: Words, texts: Words) -> Words:
-    """Where texts are in rows of these words of other rows, which have them at `texts`."""
+    """The positions of texts in rows that pick `words` from other rows, whose texts begin at `texts`."""
     return tuple(i for i, word in enumerate(words) if word in texts)
 
 
@@ -478,7 +485,8 @@ def inputs_of(op: Op) -> Words:
 
 
 def rows_wanted(plan: Plan, of: int) -> bool:
-    """Whether somebody reads the rows that operator `of` puts out, not only the arrangement that they are kept in."""
+    """Whether an operator reads the output rows of operator `of` itself, rather than the arrangement that keeps
+    them."""
     for op in plan.ops:
         match op:
             case JoinOp() | KeyedOp():
@@ -493,13 +501,13 @@ def rows_wanted(plan: Plan, of: int) -> bool:
 
 
 def only_arranged(plan: Plan, of: int) -> bool:
-    """Whether what an operator puts out goes to arrangements alone, so that nobody has it any more after the step."""
+    """Whether an operator's output goes to arrangements only, so that nothing refers to it after the step."""
     readers = [op for op in plan.ops if of in inputs_of(op)]
     return all(isinstance(op, ArrangeOp) or (isinstance(op, UnionOp) and only_arranged(plan, op.id)) for op in readers)
 
 
 def upstream(plan: Plan, ids: Iterable[int]) -> set[int]:
-    """These operators and all that they follow from, with the loops that run them."""
+    """These operators and everything they depend on, including the loops that run them."""
     found: set[int] = set()
     stack = list(ids)
     while stack:

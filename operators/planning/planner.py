@@ -1,11 +1,12 @@
-"""From what a program means (logical.py) to what workers run (plan.py).
+"""The planner: compiles a program's logical nodes (language/plan/logical.py) into the physical plan (plan.py).
 
-- Chains of row-wise steps fuse into one `LinearOp`; a projection of plain columns on a join or below an arrangement
-  costs nothing, it only chooses words.
-- Equal structure is built once: operators are found again by the fingerprint of what they compute, so every join and
-  reduction that wants the same collection by the same key shares one arrangement, inside loops and out.
-- Rows move between workers only where they must: each operator knows by which words' hash its rows are placed, and an
-  arrangement whose input is placed right needs no exchange. A loop's variable takes the placement of its feedback.
+- Chains of row-wise steps fuse into one `LinearOp`. A projection of plain columns on a join or below an arrangement
+  costs nothing: it only picks words.
+- Equal structure is built once. The planner finds operators by the fingerprint of what they compute, so all joins and
+  reductions that need the same collection by the same key share one arrangement, inside loops and outside.
+- Rows move between workers only where they must. Each operator knows which words' hash places its rows, and an
+  arrangement whose input is already placed by its key needs no exchange. A loop's variable takes the placement of its
+  feedback.
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ from vernier.operators.planning.sharing import count_uses, identity
 from vernier.operators.planning.upserts import build_source
 
 _NAMED = (ConsolidateOp, HoldOp, JoinOp, KeyedOp, LinearOp, LookupOp, UnionOp)
-"""Operators that a program may give names to; sources, variables, loops and views have theirs."""
+"""Operators that a program can name. Sources, variables, loops and views have names of their own."""
 
 FORMAT = 1
-"""Counts changes to the meaning of traces; part of every fingerprint, so that old state is not read as new."""
+"""Version of the meaning of traces. It is part of every fingerprint, so that state in an old format is not read as
+new."""
 
 
 def compile_app(app: App, *, keep_sources: bool = False, upserts: Mapping[str, Sequence[str]] | None = None) -> Plan:
     """The plan of a program. Deterministic: the same program gives the same ids, names and fingerprints everywhere.
 
-    keep_sources: every source has an arrangement that holds its rows whole, so that another program can be brought in
-    later from what is there (operators/engine/migrate.py). upserts: key columns of the sources whose updates are
-    upserts.
+    keep_sources: arrange every source with all its columns, so that a later program can be built from the state
+    (operators/engine/migrate.py). upserts: the key columns of each source whose updates are upserts.
     """
     planner = Planner(app, keep_sources=keep_sources, upserts=upserts)
     with logical.planning():
@@ -67,8 +68,8 @@ def compile_app(app: App, *, keep_sources: bool = False, upserts: Mapping[str, S
 
 
 class Planner:
-    """Builds a program's plan, each structure once. `uses` counts the users of each; `prints` names what each operator
-    computes; `line`: of the program, of the node that is being built."""
+    """Builds a program's plan, each structure once. `uses` counts the users of each structure; `prints` holds the
+    fingerprint of what each operator computes; `line` is the program line of the node that is being built."""
 
     def __init__(
         self, app: App, *, keep_sources: bool = False, upserts: Mapping[str, Sequence[str]] | None = None
@@ -121,7 +122,7 @@ class Planner:
         )
 
     def _keep_whole(self, source: logical.Source) -> None:
-        """Arrange a source that no other arrangement has all columns of."""
+        """Arrange a source with all its columns unless an arrangement has them already."""
         width = source.schema.width
         below = self.build(source)
         kept = (op for op in self.ops if isinstance(op, ArrangeOp) and op.input == below)
@@ -145,14 +146,14 @@ class Planner:
         return [op for op in self.ops if isinstance(op, (ArrangeOp, KeyedOp)) and op.trace is not None]
 
     def _arrangements(self) -> dict[str, ArrangementPlan]:
-        """The traces, each told where its rows have texts."""
+        """The shapes of the traces, with the positions of texts filled in."""
         texts = {op.trace: op.texts for op in self._keepers()}
         follows = [op for op in self.ops if isinstance(op, FollowOp)]
         texts |= {op.state: op.key.text_words for op in follows if op.state is not None}
         return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
 
     def _holds(self) -> dict[str, HoldPlan]:
-        """The queues, each told where its rows have texts."""
+        """The shapes of the queues, with the positions of texts filled in."""
         texts = {op.queue: op.texts for op in self.ops if isinstance(op, (HoldOp, DelayedOp))}
         return {name: replace(shape, texts=texts[name]) for name, shape in self.holds.items()}
 
@@ -160,18 +161,19 @@ class Planner:
         return xxhash.xxh3_128_hexdigest(repr((FORMAT, *parts)).encode())
 
     def meaning(self, node: logical.Node) -> str:
-        """What a node computes where it stands, however it is fused: the same in every program that has it."""
+        """The fingerprint of what a node computes in its scope, however it is fused: equal in every program with that
+        node."""
         scope = node.scope
         around = tuple(one for one in reversed(scope.chain()) if one.depth > 0)
         return self.hash("node", node.digest(around), self.scope_prints[self.scope(scope)], *self.definitions([node]))
 
     def definitions(self, nodes: Sequence[logical.Node]) -> tuple[tuple[str, str], ...]:
-        """What the delayed variables below nodes mean: their own digests do not hold it."""
+        """The meanings of the delayed variables below these nodes, which the nodes' own digests do not include."""
         below = delayed_below(nodes) if self.delayed else []
         return tuple(sorted((variable.name, variable.body.fingerprint) for variable in below))
 
     def build(self, node: logical.Node) -> int:
-        """The operator that gives the rows of `node`, in the node's own scope."""
+        """The operator that supplies the rows of `node`, in the node's own scope."""
         key = ("node", *identity(node))
         if key not in self.memo:
             above, self.line = self.line, str(node.where)
@@ -190,7 +192,7 @@ class Planner:
         return builder(self, node)
 
     def into(self, node: logical.Node, scope: logical.Scope) -> int:
-        """The operator that gives the rows of `node` in an inner `scope`: entered once per loop boundary."""
+        """The operator that supplies the rows of `node` in an inner `scope`. Each collection enters a loop once."""
         if node.scope is scope:
             return self.build(node)
         assert scope.parent is not None
@@ -203,7 +205,7 @@ class Planner:
         return self.memo[key]
 
     def drop(self, op: Op) -> None:
-        """Forget the newest operator, which its only user has taken over."""
+        """Remove the newest operator, because its only user has absorbed it."""
         if self.ops[-1] is op:
             self.ops.pop()
             self.scopes[op.scope].ops.pop()
@@ -218,4 +220,4 @@ BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
     **structure.BUILDERS,
     **loops.BUILDERS,
 }
-"""How each kind of node becomes operators; a family of nodes is a file."""
+"""The builder of each kind of node. Each family of nodes has its own file."""

@@ -1,4 +1,4 @@
-"""Conditions moved towards where rows come from: through a choice of columns, so that they reach the join below it."""
+"""Filter pushdown: moves a filter below a projection of columns, so that it reaches the join underneath."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def below_choice(planner: Planner, node: logical.Filter) -> logical.Project | None:
-    """The same rows as those of a condition on a choice of columns of a join, with the condition on the join itself.
+    """Swap a filter with the projection of a join's columns below it: the rows are the same, and the filter is on the
+    join.
 
-    None where it is something else, or where somebody else reads what is in between.
+    None if the node does not have this form, or if the projection or the join has another reader.
     """
     chosen = node.input
     if not isinstance(chosen, logical.Project) or not isinstance(chosen.input, logical.Join):
@@ -34,7 +35,7 @@ def below_choice(planner: Planner, node: logical.Filter) -> logical.Project | No
 
 
 def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """The expression with other names for its columns."""
+    """The expression with its columns renamed."""
     if isinstance(expr, Column):
         return Column(names[expr.name])
     tree: Any = expr  # every other expression is a dataclass

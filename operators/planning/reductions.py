@@ -1,4 +1,4 @@
-"""Plans of arrangements and of what reads one: reductions, and views."""
+"""Plans reductions: each reads one arrangement and emits one or more rows a key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 def _add(planner: Planner, op: KeyedOp, print_: str) -> int:
-    """A reduction, once for all who mean the same. One that cannot tell from its input what it has said keeps that."""
+    """Add a reduction, or return the existing one with the same meaning. A reduction that cannot derive its earlier
+    output from its input keeps that output in a trace."""
     memo = ("reduction", op.scope, print_)
     if memo not in planner.memo:
         planner.memo[memo] = planner.add(op, print_)
@@ -58,13 +59,14 @@ def reduce(
     name: str,
     compared: Words = (),
 ) -> int:
-    """The reduction of an arrangement by `key`; its rows are the node's. compared: see ReduceOp."""
+    """The reduction of an arrangement by `key`; its output rows are the node's rows. compared: see ReduceOp."""
     print_ = planner.hash("reduce", planner.prints[arranged], key.to_json(), aggregations)
     scope, width = planner.scope(node.scope), node.schema.width
     total = planner.scopes[scope].depth == 0
     op: KeyedOp
     if total and follows(aggregations):
-        # A few numbers a key instead of a look at all of its rows; none where a key is a row.
+        # An accumulable reduce reads a few numbers of each key instead of all its rows. A key that is the whole row has
+        # none.
         state = f"lanes-{print_[:16]}" if planner.ops[arranged].width > key.width else None
         op = FollowOp(
             len(planner.ops), scope, width, name,
@@ -85,20 +87,20 @@ def build_distinct(planner: Planner, node: logical.Distinct) -> int:
 
 
 def build_threshold(planner: Planner, node: Threshold) -> int:
-    """Each row that has enough copies, once."""
+    """Each row with at least `copies` copies, once."""
     arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
     return reduce(planner, node, arranged, node.schema, (present(node.copies),), f"threshold {node.copies}")
 
 
 def build_copies(planner: Planner, node: Copies) -> int:
-    """The rows that are there more often than not."""
+    """The rows whose multiplicity is positive, with that multiplicity."""
     arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
     return reduce(planner, node, arranged, node.schema, (copies(),), "present copies")
 
 
 def build_present(planner: Planner, node: logical.Present) -> int:
-    """Each key of which a row is present. Without negative multiplicities the rows of a key need not be told apart;
-    with them the arrangement is the one that a join by this key wants, too."""
+    """Each key that has a present row. Without negative multiplicities the reduction need not distinguish the rows of a
+    key. With them it does, and it then uses the same arrangement as a join by this key."""
     row = node.input.schema
     key = tuple(int(w) for w in row.index(node.keys))
     val = () if is_positive(node.input) else tuple(w for w in range(row.width) if w not in key)
@@ -108,11 +110,12 @@ def build_present(planner: Planner, node: logical.Present) -> int:
 
 
 def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
-    """group_by().agg(): the key's columns and those that the aggregates look at. Aggregates that do not follow single
-    changes look at whole groups, and then all of the node's do."""
+    """group_by().agg(): arranges the key's columns and the columns that the aggregates read. If one aggregate cannot be
+    updated change by change and needs the whole group, all aggregates of the node are computed from whole groups."""
     below, row, columns = _arguments(planner, node)
     used = [name for part in columns for name in part]
-    # A group exists while any of its rows does. Without negative multiplicities the columns looked at tell that.
+    # A group exists while any of its rows does. Without negative multiplicities the aggregated columns are enough to
+    # know.
     rest = [] if is_positive(below) else [name for name in row.names if name not in node.keys]
     key, val = row.take(node.keys), row.take(list(dict.fromkeys([*rest, *used])))
     items = []
@@ -128,7 +131,7 @@ def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
 
 
 def _arguments(planner: Planner, node: logical.Aggregate) -> tuple[logical.Node, RowType, list[tuple[str, ...]]]:
-    """The input with all arguments of the aggregates as columns, its row type, and each aggregate's columns."""
+    """The input with every aggregate argument as a column, its row type, and the columns of each aggregate."""
     row = node.input.schema
     args = [agg.args for _, agg in node.aggs]
     if all(expr.column is not None for part in args for expr in part):
@@ -152,8 +155,8 @@ def _arguments(planner: Planner, node: logical.Aggregate) -> tuple[logical.Node,
 def reduce_groups(
     planner: Planner, node: logical.Node, arranged: int, key: RowType, val: RowType, spec: LogicSpec, name: str
 ) -> int:
-    """A logic on an arrangement of columns `val` by `key`. Its output is kept inside loops, and where the logic must
-    not be asked twice."""
+    """Reduce with a logic, on an arrangement of columns `val` by `key`. Its output is kept in a trace inside loops, and
+    outside them if the logic is not steady, because then the earlier output cannot be computed again."""
     print_ = planner.hash("wave", planner.prints[arranged], key.to_json(), val.to_json(), spec.name, spec.key())
     scope, width = planner.scope(node.scope), node.schema.width
     total = spec.steady and planner.scopes[scope].depth == 0
@@ -164,7 +167,7 @@ def reduce_groups(
 
 
 def build_reduce(planner: Planner, node: Reduce) -> int:
-    """An arrangement by the key, and the logic on it."""
+    """An arrangement by the key, and a reduction that applies the node's logic to it."""
     row = node.input.schema
     key, val = node.key_row, node.val_row
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))

@@ -1,4 +1,4 @@
-"""Equal structure is built once: what makes two nodes the same, and how many users each has."""
+"""Sharing: decides which nodes are the same, so that equal structure is built once, and counts the users of each."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from vernier.operators.language.plan import logical
 
 
 def identity(node: logical.Node) -> tuple[object, ...]:
-    """Equal for nodes of one scope that mean the same."""
+    """A key that is equal for nodes of one scope with the same meaning."""
     bound = tuple(scope for scope in reversed(node.scope.chain()) if scope.depth > 0)
     return (node.scope, node.digest(bound))
 
 
 def count_uses(roots: Sequence[logical.Node]) -> Counter[object]:
-    """How many nodes use each structure; one used once can be fused into its user."""
+    """How many nodes use each structure. A structure with a single user can be fused into that user."""
     uses: Counter[object] = Counter()
     seen: set[object] = set()
     for root in roots:

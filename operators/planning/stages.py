@@ -8,7 +8,7 @@ from vernier.operators.planning.plan import Compute, Expand, Keep, Move, Negated
 
 
 def fuse(stages: list[Stage]) -> list[Stage]:
-    """Neighbouring picks of words become one."""
+    """Merge neighbouring `Take` stages into one."""
     out: list[Stage] = []
     for stage in stages:
         last = out[-1] if out else None
@@ -20,7 +20,7 @@ def fuse(stages: list[Stage]) -> list[Stage]:
 
 
 def waits(stage: Stage) -> bool:
-    """Whether updates may leave the stage at a later time than they came at."""
+    """Whether updates may leave the stage at a later time than the one they arrived with."""
     return isinstance(stage, Move) or (isinstance(stage, Expand) and stage.table.waits)
 
 

@@ -1,4 +1,5 @@
-"""Plans of what changes no row: arrangements that the program asks for, consolidation, inspection, checks, probes."""
+"""Plans nodes that do not change rows: arrangements that the program asks for, consolidation, inspection, checks and
+probes."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def build_arranged(planner: Planner, node: structure.Arranged) -> int:
-    """The arrangement, read in the order of the collection's words."""
+    """The arrangement, followed by a `Take` that restores the order of the collection's words."""
     row = node.schema
     key = tuple(int(w) for w in row.index(node.keys))
     val = tuple(w for w in range(row.width) if w not in key)
@@ -28,14 +29,14 @@ def build_arranged(planner: Planner, node: structure.Arranged) -> int:
 
 
 def build_consolidated(planner: Planner, node: structure.Consolidated) -> int:
-    """Consolidation of what comes in each step."""
+    """An operator that consolidates the updates of each step."""
     below = planner.build(node.input)
     op = ConsolidateOp(len(planner.ops), planner.scope(node.scope), node.schema.width, "consolidate", below)
     return planner.add(op, planner.meaning(node))
 
 
 def build_inspected(planner: Planner, node: structure.Inspected) -> int:
-    """The function in the way of the rows."""
+    """An operator that passes the rows on and shows each change to the program's function."""
     below = planner.build(node.input)
     op = InspectOp(
         len(planner.ops),
@@ -51,14 +52,14 @@ def build_inspected(planner: Planner, node: structure.Inspected) -> int:
 
 
 def build_checked(planner: Planner, node: structure.Checked) -> int:
-    """A check that there is nothing."""
+    """An operator that raises an error when its input has a row."""
     below = planner.build(node.input)
     op = CheckOp(len(planner.ops), 0, node.schema.width, node.name, below, node.schema, str(node.where))
     return planner.add(op, planner.meaning(node))
 
 
 def build_probed(planner: Planner, node: structure.Probed) -> int:
-    """All collections of a plan are complete together, so a probe needs no operator."""
+    """All collections of a plan reach a time together, so a probe needs no operator."""
     planner.probes.append(node.probe)
     return planner.build(node.input)
 

@@ -1,4 +1,4 @@
-"""Plans of sources: their updates as they come, or, for one that says the newest row of each key, what these change."""
+"""Plans sources: their updates as they arrive, or, for an upsert source, the changes of the newest row of each key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def build_source(planner: Planner, node: logical.Source) -> int:
-    """The operator that gives a source's updates."""
+    """The operator that supplies a source's updates."""
     op = InputOp(len(planner.ops), 0, node.schema.width, node.name, source=node.name)
     found = planner.add(op, planner.hash("source", node.name, node.schema.to_json()))
     key = planner.upserts.get(node.name)
@@ -21,7 +21,7 @@ def build_source(planner: Planner, node: logical.Source) -> int:
 
 
 def _upserts(planner: Planner, node: logical.Source, below: int, names: Sequence[str]) -> int:
-    """The arrangement of the newest rows, and its rows in the source's own order of words."""
+    """The arrangement of the newest rows, followed by a `Take` that restores the source's order of words."""
     row = node.schema
     planner.ops[below].texts = row.text_words
     key = tuple(int(w) for w in row.index(names))
