@@ -1,11 +1,11 @@
-"""Budget: how much memory a worker may hold while a slice runs, and who asks for more than there is.
+"""Budget: how much memory a worker may hold while a slice runs, and which operator wants more than there is.
 
-Operators that give more than they take (joins, tables of rows, reductions by a logic) make what they give in pieces.
-They count what they hold, and before it grows by much more the budget compares what the process has with what it may
-have. So the comparison is a matter of bytes that grow, never of rows or steps: small slices never come to it.
+Operators whose output may be larger than their input (joins, table functions, reductions with a logic) produce it in
+pieces. They count what they hold, and before that grows much further the budget compares the process's memory with its
+limit. The comparison is triggered by growth in bytes, not by a number of rows or steps, so small slices never reach it.
 
-What a step gives goes on to the next operators, which sort and keep it, so a step must leave room for that:
-`DOWNSTREAM` times what it gives.
+The output of a step goes to the next operators, which sort and keep it. A step must leave memory for that: `DOWNSTREAM`
+times the size of its output.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from vernier.storage.trace import spill
 from vernier.storage.updates import Ints, consolidate_rows, together
 
 PIECE = 1 << 20
-"""Rows that an operator gives in one piece, about."""
+"""About how many rows an operator produces in one piece."""
 DOWNSTREAM = 2
-"""Times its own bytes that what a step gives takes in the operators behind it."""
+"""The memory that downstream operators need for the output of a step, as a multiple of its size."""
 SHARE = 0.75
-"""The part of what the machine has that the workers of a process may take, where nobody says how much."""
+"""The part of the machine's memory that the workers of a process may use if no limit is set."""
 _LEFT = 0.03
-"""The part of what the machine has that a worker leaves for others."""
+"""The part of the machine's memory that a worker leaves to other processes."""
 _SAMPLE = 1 << 15
-"""Rows of a part of which it is tried whether they add up."""
+"""Rows in a sample that estimates whether the rows of a part add up."""
 _SCATTER = 2_654_435_761
-"""Steps in which a sample goes through a part: a prime, so that it meets no pattern of the rows."""
+"""The step between sampled rows of a part: a prime, so that the sample does not follow a pattern of the rows."""
 
 
 @cache
@@ -41,9 +41,9 @@ def _usable() -> int:
 
 
 class Budget:
-    """What the process of a worker may hold. limit: bytes of its own memory, None for the most of what the machine has.
+    """What the process of a worker may hold. limit: bytes of its own memory; None for `SHARE` of the machine's memory.
 
-    held, left: how much the process has, and how much more the machine has for it.
+    held, left: functions that measure how much the process has and how much more the machine can give it.
     """
 
     def __init__(
@@ -57,13 +57,14 @@ class Budget:
         self._held, self._left = held, left
 
     def check(self, more: int, who: Any, sizes: Callable[[], str]) -> None:
-        """Raises EpochTooLarge or MachineFull when `more` bytes are beyond what there is. who: the operator of the plan
-        that wants them; sizes: what it is at, for a person. Some ten microseconds, a hundred when it is near the limit.
+        """Raises EpochTooLarge or MachineFull if `more` bytes exceed what is left. who: the plan's operator that needs
+        them; sizes: describes its current work for the error message. Takes about ten microseconds, a hundred near the
+        limit.
         """
         held = self._held()
         if held + more <= self.limit and not self._scarce(more):
             return
-        # What has been freed may still be in the allocator's hands.
+        # The allocator may still hold memory that has been freed.
         spill.give_back()
         held = self._held()
         if held + more > self.limit:
@@ -74,20 +75,21 @@ class Budget:
             raise MachineFull(operator=who.name, line=who.line, sizes=sizes(), more=more, held=held)
 
     def refused(self, who: Any) -> EpochTooLarge:
-        """The error for an operator that the system has given no memory, as an rlimit does."""
+        """The error for an operator to which the system refused memory, for example because of an rlimit."""
         sizes, held = "the system gives the process no more", self._held()
         return EpochTooLarge(operator=who.name, line=who.line, sizes=sizes, more=0, held=held, limit=self.limit)
 
     def _scarce(self, more: int) -> bool:
-        """Whether the machine itself has too little for so many bytes more."""
+        """Whether the machine itself has too little memory for `more` additional bytes."""
         left = self._left()
         return left is not None and more + _LEFT * _usable() > left
 
 
 class Yield:
-    """The parts of what a step gives, kept small: rows that add up are added up as they come, and the rest is counted.
+    """Keeps the parts of a step's output small: consolidates rows that add up as they arrive, and counts the rest.
 
-    columns: by which rows are equal; who: the operator of the plan. Small steps, of less than a piece, cost nothing.
+    columns: the columns that decide whether rows are equal; who: the plan's operator. Steps of less than a piece cost
+    nothing.
     """
 
     def __init__(self, budget: Budget, columns: Ints, who: Any) -> None:
@@ -100,9 +102,10 @@ class Yield:
         self._rows, self._look_at = 0, PIECE
 
     def add(self, given: list[Ints], sizes: Callable[[], str]) -> None:
-        """A part has been put at the end of `given`, which are all parts of the step. Raises what `Budget.check` does.
+        """Account for a part that was just appended to `given`, the list of all parts of the step. Raises as
+        `Budget.check`.
 
-        O(1); each few million rows a sample, and where that says that rows add up the sort of what is there.
+        O(1). Every few million rows it takes a sample and, if the sample shows that rows add up, sorts all rows held.
         """
         self._rows += len(given[-1])
         if self._rows < self._look_at:
@@ -114,20 +117,21 @@ class Yield:
         self.check(8 * given[-1].shape[1], sizes)
 
     def wait(self, rows: Ints, sizes: Callable[[], str]) -> None:
-        """Rows of the step wait for a later round."""
+        """Account for rows of the step that wait for a later round."""
         self._rows += len(rows)
         if self._rows >= self._look_at:
             self._look_at = self._rows + 4 * PIECE
             self.check(8 * rows.shape[1], sizes)
 
     def check(self, row_bytes: int, sizes: Callable[[], str]) -> None:
-        """Compare what is there with the budget."""
+        """Check the rows held against the budget."""
         rows = self._rows
         self._budget.check(DOWNSTREAM * rows * row_bytes, self._who, lambda: f"{sizes()}, {rows:,} rows so far")
 
 
 def _adds_up(part: Ints, columns: Ints) -> bool:
-    """Whether a part's rows add up to half as many, by a sample: so many equal ones meet in it by chance then."""
+    """Whether consolidation would at least halve a part, estimated from a sample: if it would, about this many equal
+    rows meet in the sample by chance."""
     if len(part) <= _SAMPLE:
         return len(part) > 0 and 2 * len(consolidate_rows(np.ascontiguousarray(part), columns)) <= len(part)
     sample = part[np.arange(_SAMPLE) * _SCATTER % len(part)]

@@ -1,4 +1,4 @@
-"""Pieces: the keys of a step, so many at a time, so that what is brought together for them has bounds."""
+"""Chunking: processes the keys of a step in pieces of bounded size, so that the memory gathered for them is bounded."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from vernier.storage.trace.batch import Layer
 from vernier.storage.updates import Ints
 
 KEYS = 1 << 14
-"""Keys of a piece: many enough that calls cost nothing beside them, few enough for caches and memory."""
+"""Keys in a piece: enough that the cost of a call is negligible, and few enough for caches and memory."""
 
 
 _SPARE = 1.25
-"""Room for each row that is expected to come. What nobody writes takes none."""
+"""Space to allocate for each row that is expected. Pages that are never written take no memory."""
 _MOST = 1 << 32
-"""Bytes that are taken for what is expected at most: one piece's keys may have more than all others'."""
+"""The most bytes to allocate for expected rows. An estimate can be far off: the keys of one piece may have more rows
+than all others together."""
 _NOTHING = np.empty((0, 0), np.int64)
 
 
 class Gathered:
-    """Room for what the pieces of a step give, so that it is one matrix at the end and nothing is there twice.
+    """A buffer for the output of a step's pieces. The result is one matrix, without a second copy of the rows.
 
-    again: nobody has the rows any more in the next step, which takes the same room then.
+    again: nothing refers to the rows any more in the next step, which reuses the buffer then.
     """
 
     def __init__(self, *, again: bool) -> None:
@@ -36,8 +37,8 @@ class Gathered:
             self._room = _NOTHING
 
     def gather(self, given: list[Ints], times: float) -> None:
-        """Make one part of the step's parts, the newest of which is a piece's: there will be about so many times as
-        many rows of all pieces. O(rows of the parts that have come since)."""
+        """Merge the step's parts into one; the newest part is the output of one piece. All pieces together are expected
+        to give `times` as many rows as that piece. O(rows of the parts added since the last call)."""
         count = len(given[0]) if given[0].base is self._room else 0
         if count == len(given[0]) and len(given) == 1:
             return
@@ -56,18 +57,18 @@ class Gathered:
         given[:] = [self._room[:count]]
 
     def let_go(self) -> None:
-        """Forget the room."""
+        """Free the buffer."""
         self._room = _NOTHING
 
 
 def pieces(count: int) -> Iterable[tuple[int, int]]:
-    """Where each piece of `count` keys begins and ends, in order; a small step is one piece."""
+    """The start and end of each piece of `count` keys, in order. A small step is one piece."""
     if count <= KEYS:
         return ((0, count),) if count else ()
     return [(first, min(first + KEYS, count)) for first in range(0, count, KEYS)]
 
 
 def parts(fresh: Ints | Layer) -> Iterable[Ints]:
-    """The keyed rows that a step has added to an arrangement, at once or, where it is a trie, those of a piece of its
-    keys after the other."""
+    """The keyed rows that a step added to an arrangement: all at once or, if they are in a trie, piece by piece of its
+    keys."""
     return fresh.keyed_pieces(KEYS) if isinstance(fresh, Layer) else (fresh,)

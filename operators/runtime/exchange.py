@@ -1,7 +1,8 @@
-"""How the workers of one dataflow talk: everyone to everyone, in lock step.
+"""Exchange: how the workers of one dataflow communicate: all to all, in lock step.
 
-Every worker makes the same calls in the same order. `Single` is one worker; `Threads` are workers in one process
-(tests, replay without Spark); service/cluster/exchange/all_to_all.py joins processes and hosts.
+Every worker makes the same calls in the same order. `Single` serves a dataflow with one worker. `Threads` connects
+workers in one process (tests, replay without Spark). service/cluster/exchange/all_to_all.py connects processes and
+hosts.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ Round = tuple[int, ...]
 
 
 class Exchange(Protocol):
-    """What the runtime needs of its peers."""
+    """The communication that the runtime needs between workers."""
 
     workers: int
     index: int
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
-        """parts[i], int64[n, c], goes to worker i; returns what came from each worker, by its index."""
+        """Send parts[i], int64[n, c], to worker i. Returns the part from each worker, by worker index."""
         ...
 
     def allgather(self, payload: bytes) -> list[bytes]:
-        """Every worker's payload, by its index."""
+        """The payloads of all workers, by worker index."""
         ...
 
     def agree_min(self, value: Round | None) -> Round | None:
-        """The least of all workers' values; None where nobody has one."""
+        """The least value of all workers; None if no worker has one."""
         ...
 
 
@@ -42,26 +43,27 @@ def least(values: list[Round | None]) -> Round | None:
 
 
 class Single:
-    """The exchange of one worker: nothing to do."""
+    """The exchange of a single worker: every call returns its own argument."""
 
     workers = 1
     index = 0
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
-        """The one part."""
+        """The worker's own part."""
         return parts
 
     def allgather(self, payload: bytes) -> list[bytes]:
-        """The one payload."""
+        """The worker's own payload."""
         return [payload]
 
     def agree_min(self, value: Round | None) -> Round | None:
-        """The value."""
+        """The worker's own value."""
         return value
 
 
 class _Room:
-    """What `Threads` of one dataflow share: a slot per worker and a barrier that a failure breaks for all."""
+    """The state that the `Threads` of one dataflow share: a slot per worker, and a barrier that a failure breaks for
+    all."""
 
     def __init__(self, workers: int) -> None:
         self.slots: list[object] = [None] * workers
@@ -69,19 +71,19 @@ class _Room:
 
 
 class Threads:
-    """The exchange of worker threads in one process; made by `Threads.room(n)`."""
+    """The exchange of worker threads in one process; created by `Threads.room(n)`."""
 
     def __init__(self, room: _Room, workers: int, index: int) -> None:
         self._room, self.workers, self.index = room, workers, index
 
     @staticmethod
     def room(workers: int) -> list[Threads]:
-        """One exchange for each of n threads."""
+        """One connected exchange for each of n threads."""
         room = _Room(workers)
         return [Threads(room, workers, index) for index in range(workers)]
 
     def abort(self) -> None:
-        """Let the others fail instead of waiting for a worker that will not come."""
+        """Make the other workers fail instead of waiting for one that will not arrive."""
         self._room.barrier.abort()
 
     def _swap(self, value: object) -> list[object]:

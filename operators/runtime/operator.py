@@ -1,4 +1,4 @@
-"""What all operators of a running dataflow share."""
+"""The base class of all operators of a running dataflow, and the small types that they share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Counters:
 
 @dataclass
 class Slice:
-    """The interval of data times [lower, upper) that is being worked on. Older times read as `fold`, just below it."""
+    """The interval of data times [lower, upper) that is being processed. Earlier times are read as `fold`, just below
+    it."""
 
     lower: int = 0
     upper: int = 0
@@ -44,9 +45,10 @@ class Slice:
 class Operator:
     """One operator on one worker.
 
-    In each step (slice, round) of its scope, `step(now)` reads what its inputs gave in the same step and sets `out`:
-    updates `[row | time | rounds | diff]`, all at round `now`, or None. `keyed`, where an operator happens to have it,
-    is the same as keyed rows by the first `keyed_by` words, sorted and consolidated. `counters` feed the metrics.
+    In each step (slice, round) of its scope, `step(now)` reads the output of its inputs in the same step and sets
+    `out`: updates `[row | time | rounds | diff]`, all at round `now`, or None. `keyed`, if the operator happens to have
+    it, is the same output as keyed rows by the first `keyed_by` words, sorted and consolidated. `counters` feed the
+    metrics.
     """
 
     def __init__(self, op: Op, scope: ScopeRun) -> None:
@@ -63,23 +65,23 @@ class Operator:
         raise NotImplementedError
 
     def active(self) -> bool:
-        """Whether the operator gave anything in the newest step of its scope."""
+        """Whether the operator had output in the newest step of its scope."""
         return self.out is not None
 
     def begin_slice(self) -> None:
-        """The slice has been set; traces hold earlier slices alone."""
+        """Called after the slice's interval is set; traces then hold only earlier slices."""
 
     def let_go(self) -> None:
-        """Forget what the newest step gave, behind the slice; a load's is as large as what it loads."""
+        """Release the output of the newest step after the slice. After a load it is as large as the data loaded."""
         self.out = self.keyed = None
 
     def pending(self) -> list[Round]:
-        """Rounds that this operator still holds work for (none may be left after a slice)."""
+        """Rounds for which this operator still holds work. None may be left after a slice."""
         return []
 
 
 def shown_key(key: RowType, keyed: Ints, heap: Heap) -> str:
-    """A key `[hash | key words …]` as a person reads it: "src=1, dst=2"; "()" for the one that all rows have."""
+    """A key `[hash | key words …]` for display: "src=1, dst=2", or "()" for the empty key, which all rows share."""
     words = np.ascontiguousarray(keyed[:, 1 : 1 + key.width])
     (row,) = key.decode_rows(words, heap)
     return ", ".join(f"{name}={value!r}" for name, value in zip(key.names, row, strict=True)) or "()"
@@ -93,12 +95,12 @@ class Arranged(Protocol):
     val_width: int
     depth: int
     fresh: Ints | Layer | None
-    """Keyed rows that the newest step of its scope added, sorted and consolidated, or the trie of them."""
+    """Keyed rows that the newest step of its scope added, sorted and consolidated, or the same rows as a trie."""
 
 
 @dataclass
 class Buckets:
-    """Updates that wait for a later round, by round."""
+    """Updates that wait for a later round, grouped by round."""
 
     rows: dict[Round, list[Ints]] = field(default_factory=dict)
 
@@ -107,5 +109,5 @@ class Buckets:
         self.rows.setdefault(at, []).append(data)
 
     def take(self, at: Round) -> list[Ints]:
-        """Remove and return what waits for a round."""
+        """Remove and return the updates for a round."""
         return self.rows.pop(at, [])

@@ -1,4 +1,7 @@
-"""A scope of a running dataflow: its operators in order, and the rounds that have work."""
+"""A scope of a running dataflow: its operators in order, and the rounds that have work.
+
+A round is the iteration of each loop around the scope, outermost first; the root scope has the empty round `()`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def _given(rows: int) -> str:
 
 
 class State(Protocol):
-    """What operators keep from slice to slice, by name."""
+    """The state that operators keep from slice to slice, by name."""
 
     traces: dict[str, Trace]
     queues: dict[str, Queue]
@@ -33,8 +36,8 @@ class State(Protocol):
 class ScopeRun:
     """Runs the operators of one scope, round by round.
 
-    `pending` are the rounds with work on this worker. A round that is noted here is noted in all outer scopes too, so
-    that they visit the outer rounds on the way to it.
+    `pending` holds the rounds with work on this worker. A round noted here is also noted in all outer scopes, so that
+    they visit the outer rounds that lead to it.
     """
 
     def __init__(
@@ -62,26 +65,27 @@ class ScopeRun:
         self.agreed: Round | None = None
 
     def operator(self, op_id: int) -> Operator:
-        """The running operator of the plan's op."""
+        """The running operator for an operator of the plan."""
         return self.by_id[op_id]
 
     def inner(self, index: int) -> ScopeRun:
-        """The scope of a loop in this one."""
+        """The scope with this index, of a loop inside this scope."""
         return self.scopes[index]
 
     def note(self, at: Round) -> None:
-        """There is work at a round of this scope."""
+        """Record that a round of this scope has work."""
         if at not in self.pending:
             self.pending.add(at)
             if self.parent is not None and self.parent.depth > 0:
                 self.parent.note(at[:-1])
 
     def next_round(self, outer: Round) -> Round | None:
-        """The least pending round inside the parent's round `outer`."""
+        """The least pending round inside the parent's round `outer`; None if there is none."""
         return min((at for at in self.pending if at[:-1] == outer), default=None)
 
     def woken(self, outer: Round) -> bool:
-        """Whether a collection captured from outside has changed in its current step, which is new at (outer, 0)."""
+        """Whether a collection captured from an outer scope changed in its current step; the change is new at (outer,
+        0)."""
         for op_id in self.spec.captures:
             operator = self.by_id[op_id]
             if operator.active() and not any(outer[operator.depth :]):
@@ -89,7 +93,8 @@ class ScopeRun:
         return False
 
     def run(self, now: Round, first: int = 0, last: int | None = None) -> None:
-        """One step: operators `first` to `last` (all), in topological order, at round `now`; alike on every worker."""
+        """Run one step at round `now`: operators `first` to `last` (default: all) in topological order, on every worker
+        alike."""
         clock = time.perf_counter
         started = clock()
         for operator in self.operators[first:last]:
@@ -106,6 +111,6 @@ class ScopeRun:
             ended = clock()
             counters.seconds += ended - started
             started = ended
-        # Only now: an inner loop that runs in this step notes this very round on its way, and has done its work.
+        # Not earlier: an inner loop that runs in this step also notes this round, and that work has been done by now.
         if last is None:
             self.pending.discard(now)

@@ -1,33 +1,37 @@
-"""Pace: how many updates go through the dataflow together, in a slice.
+"""Slice sizing: how many updates the dataflow processes together in one slice.
 
-A slice looks up the keys that its updates concern, round after round, in the order of hashes, in which a trace has
-them. In a state beyond the caches each look-up costs several misses, and the less the nearer the keys lie: the more of
-them come at once. But a history that grew in the slice is gone through again by each round that touches it, and what a
-slice has sealed stays in memory, with an index, until it closes. Both are a matter of the rows that a slice seals, so a
-slice should seal as many as the state has, within bounds. How many that is for an update was seen in the slice before.
+A slice looks up the keys of its updates, round after round, in hash order, the order in which a trace stores them. In a
+state larger than the caches each lookup costs several cache misses; it costs fewer if the keys lie closer together,
+that is, if a slice has more of them. But a key's history that grew in the slice is read again by each round that
+touches it, and the rows that a slice seals stay in memory, with an index, until the slice closes. Both costs depend on
+the number of rows that a slice seals. So a slice should seal about as many rows as the state has, within bounds. The
+previous slice shows how many rows an update seals.
 """
 
 from __future__ import annotations
 
 FIRST = 1 << 12
-"""Updates a worker of the first slice, of which nothing is known yet."""
+"""Updates per worker in the first slice, before anything has been measured."""
 LEAST, MOST = 1 << 11, 1 << 21
-"""Bounds of a slice's updates a worker."""
+"""Bounds of a slice's updates per worker."""
 LEAST_ROWS, MOST_ROWS = 1 << 19, 1 << 24
-"""Bounds of the rows that a slice should seal: what caches hold with their index, and a gigabyte or two with it."""
+"""Bounds of the rows that a slice should seal: about what fits the caches with its index, and what takes a gigabyte or
+two with its index."""
 _BYTES = 1 << 9
-"""Bytes of a process's memory for each of them: a row and its part of the index take a quarter of that, about."""
+"""Bytes of process memory to allow for each sealed row. The row and its share of the index take about a quarter of
+that."""
 _GROWTH = 4
-"""How many times what a slice had the next one may have: rows may come of updates that came of few before."""
+"""The next slice may have at most this many times the updates of the previous one, because later updates may produce
+more rows each."""
 
 
 class Pace:
-    """How many updates the next slice of this worker should have. It concerns cost alone: answers do not depend on it.
+    """The number of updates that the next slice of this worker should have. It affects cost only, never answers.
 
-    fixed: this many, always; 0: what suits. `grain`: what it is a multiple of, the same on all workers. `share`: a
-    worker's part of the running slice's updates, about, where who cuts knows it. One worker may read them all, but what
-    they seal is spread over all workers. `rows`: the most that a slice should seal. `most`: the most updates that it
-    should have.
+    fixed: always use this many; 0: adapt. `grain`: slice sizes are multiples of it; the same on all workers. `share`:
+    about this worker's part of the running slice's updates, if the code that cuts slices knows it. It matters because
+    one worker may read all updates, while the rows they seal are spread over all workers. `rows`: the most rows that a
+    slice should seal. `most`: the most updates that a slice should have.
     """
 
     __slots__ = ("fixed", "grain", "most", "rows", "share", "updates")
@@ -41,25 +45,26 @@ class Pace:
         self.most = MOST
 
     def keep_to(self, memory: int) -> None:
-        """Let slices be short enough for a process that should have so many bytes of memory."""
+        """Bound slices for a process that should use at most `memory` bytes."""
         self.rows = min(MOST_ROWS, memory // _BYTES)
 
     def shorten(self) -> None:
-        """From now on slices are as short as they may be."""
+        """Make all slices from now on as short as allowed."""
         if not self.fixed:
             self.updates = self.most = LEAST
 
     def cuttable(self, taken: int) -> bool:
-        """Whether a slice of which this worker read so many updates could have been shorter."""
+        """Whether a slice of which this worker read `taken` updates could have been shorter."""
         return not self.fixed and self.most > LEAST and max(taken, self.share) > LEAST
 
     def wants(self, taken: int) -> bool:
-        """Whether a slice of which this worker read so many updates says something about slices of its length. One
-        time alone may have any number, all in one slice; what such a load seals says nothing of what comes behind."""
+        """Whether a slice of which this worker read `taken` updates is a useful measurement for slices of the current
+        size. A single time can have any number of updates, and they are all in one slice; the rows that such a load
+        seals say nothing about later slices."""
         return not self.fixed and self.updates <= 2 * (self.share or taken) <= 4 * self.updates
 
     def learn(self, taken: int, sealed: int, state: int) -> None:
-        """A slice, of which this worker read so many updates, sealed so many rows here; before it the state had
-        `state`."""
+        """Learn from a slice of which this worker read `taken` updates and sealed `sealed` rows. Before it, the state
+        had `state` rows."""
         wanted = min(max(state, LEAST_ROWS), self.rows) * (self.share or taken) // max(sealed, 1)
         self.updates = max(LEAST, min(wanted, self.most, _GROWTH * self.updates) // self.grain * self.grain)

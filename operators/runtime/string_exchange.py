@@ -1,7 +1,8 @@
-"""Parcels: rows for another worker with the contents of the long texts in them, in one message.
+"""String exchange: sends rows to another worker together with the contents of the long strings in them, in one message.
 
-A parcel is one matrix, so that it travels as rows do: the rows, then the contents that the receiver has not been sent
-in this epoch (hashes, offsets and bytes, cut to the rows' width), then one row that tells how much of each there is.
+Such a message, a parcel, is one matrix, so it travels like plain rows: the rows; then the contents that the receiver
+has not been sent in this epoch (hashes, offsets and bytes, cut to the width of a row); then one row that gives the size
+of each part.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from vernier.storage.strings.string_heap import Heap, Texts
 from vernier.storage.updates import Ints
 
 _NUMBERS = 4
-"""What the last row tells before the round: rows, texts, their bytes, whether there is a round."""
+"""Numbers in the last row before the round: count of rows, count of texts, their bytes, and whether a round follows."""
 
 
 def swap_parcels(
     exchange: Exchange, parts: Sequence[Ints], texts: Sequence[int], heap: Heap, mine: Round | None, depth: int
 ) -> tuple[list[Ints], Round | None]:
-    """parts[i] goes to worker i with what it needs; returns what came from each, and the least of all workers' rounds.
+    """Send parts[i] and the texts it needs to worker i. Returns the part from each worker and the least round proposed.
 
-    texts: at which columns a text begins; rows with one are always wide enough for the last row of a parcel. The heap
-    holds the contents that came. `mine`, if any, has `depth` coordinates.
+    texts: the columns at which a text begins; rows with a text are always wide enough for the last row of a parcel. The
+    received contents are added to the heap. `mine`, this worker's proposed round if any, has `depth` coordinates.
     """
     sent = [
         _pack(part, None if i == exchange.index else heap.unsent(i, part, texts), mine) for i, part in enumerate(parts)
