@@ -1,4 +1,4 @@
-"""All workers of a dataflow in this process, one thread each: tests, replay and notebooks, without Spark."""
+"""Runs all workers of a dataflow in this process, one thread each: for tests, replay and notebooks, without Spark."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from vernier.storage.updates import Updates
 
 
 class LocalEngine:
-    """Runs a plan epoch by epoch on `workers` threads. A context manager, or call `close()`.
+    """Runs a plan epoch by epoch on `workers` threads. Use it as a context manager, or call `close()`.
 
-    `heap` has the contents of long texts: put those of the input there before an epoch (`RowType.encode(…, heap)`), and
-    decode the changes with it. budget: what this process may hold, None for the most of what the machine has; an epoch
-    beyond it raises EpochTooLarge. After an epoch that raised, the state is between two epochs and the engine must not
-    be used any more.
+    `heap` holds the contents of long texts. Add those of the input before an epoch (`RowType.encode(…, heap)`), and use
+    it to decode the changes. budget: what this process may hold; None for the default share of the machine's memory. An
+    epoch that exceeds it raises EpochTooLarge. After an epoch that raised, the workers are in the middle of an epoch
+    and the engine must not be used again.
     """
 
     def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = 0, budget: Budget | None = None) -> None:
@@ -38,9 +38,10 @@ class LocalEngine:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-worker") if workers > 1 else None
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> dict[str, Updates]:
-        """Take in each source's updates with lower <= time < upper, in any order, and return every view's changes.
+        """Process each source's updates with lower <= time < upper, in any order, and return every view's changes.
 
-        The changes are of all workers, consolidated, sorted by row and time. Raises what the workers raise.
+        The changes are those of all workers, consolidated and sorted by row and time. Raises whatever the workers
+        raise.
         """
         if self._texts:
             self._bring_texts(inputs)
@@ -53,7 +54,7 @@ class LocalEngine:
         }
 
     def adopt(self, plan: Plan) -> None:
-        """Go on with another plan from the state that is there (operators/engine/migrate.py). Raises NeedsHistory."""
+        """Continue with another plan from the current state (operators/engine/migrate.py). Raises NeedsHistory."""
 
         def one(worker: Worker) -> Worker:
             state = adopt(plan, worker.state, worker.exchange, slice_updates=self._slice_updates, budget=self._budget)
@@ -64,14 +65,14 @@ class LocalEngine:
         self._texts = _has_texts(plan)
 
     def _bring_texts(self, inputs: Mapping[str, Updates]) -> None:
-        """Give the workers' heaps what the rows of the input need, and let go of what was there."""
+        """Add the texts of the input rows to the workers' heaps, and release those of earlier epochs."""
         dictionaries = needed(self.heap, inputs, {name: row.text_words for name, row in self.plan.sources.items()})
         for worker in self.workers:
             worker.state.heap.trim()
             worker.state.heap.attach(dictionaries)
 
     def _take_texts(self, results: list[EpochResult]) -> None:
-        """Have what the changes of this epoch need, but no longer what earlier ones did, within reach."""
+        """Attach the texts that this epoch's changes need, and detach those of earlier epochs."""
         self.heap.detach()
         texts = {name: view.schema.text_words for name, view in self.plan.views.items()}
         for worker, result in zip(self.workers, results, strict=True):
@@ -83,12 +84,12 @@ class LocalEngine:
         count = len(self.workers)
         futures = []
         for i in range(count):
-            # Which worker reads an update is arbitrary: the dataflow sends rows where their keys live.
+            # Any worker may read any update: the dataflow sends rows to the owners of their keys.
             part = {name: Updates(updates.data[i::count], updates.width, 0) for name, updates in inputs.items()}
             futures.append(self._pool.submit(self._run_one, i, lower, upper, part))
         failures = [failure for failure in (future.exception() for future in futures) if failure is not None]
         if failures:
-            # The workers that waited for the failed one say so; the cause is the error of another kind.
+            # Workers that waited for the failed one raise ExchangeBroken; the cause is the error of another kind.
             raise min(failures, key=lambda failure: isinstance(failure, ExchangeBroken))
         return [future.result() for future in futures]
 
@@ -100,7 +101,7 @@ class LocalEngine:
             raise
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         if self._pool is not None:
             self._pool.shutdown()
 

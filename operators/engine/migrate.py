@@ -1,17 +1,17 @@
-"""Adopt: carry a running worker's state over to another plan: a changed program, or one that joins or leaves.
+"""Migration: carries a running worker's state over to another plan: a changed program, or one added or removed.
 
-Equal names of traces and queues mean equal structure, whatever program they stand in. So what the new plan has too is
-kept as it is, and what it has no more is let go of. What is new is computed once from what is there: for each source
-that it follows from, some kept arrangement of that source holds all of its rows, as of the frontier (a plan that is
-compiled to `keep_sources` has one of each); those run through the new operators alone, as one epoch of a single data
-time just below the frontier. The answers from there on are those of a program that had been there from the start. What
-was before is not known: the history of a new view begins there.
+Traces and queues with equal names have equal structure, in whatever program they occur. So the migration keeps those
+that the new plan also has, drops those that it does not have, and computes the new ones once from the rows that are
+kept. For each source that the new ones depend on, some kept arrangement of that source must hold all of its rows, as of
+the frontier (a plan compiled with `keep_sources` has such an arrangement for each source). Those rows run through the
+new operators only, as one epoch of a single data time just below the frontier. From then on the answers are the same as
+if the new program had run from the start. Earlier answers are not known: the history of a new view begins there.
 
-That is sound for all that follows from collections. `delay`, `coarsen`, `lookup` and delayed variables also look at
-when a row came, which a kept arrangement forgets; and a source that no kept arrangement holds whole is gone. Then the
-source has to be read again from its beginning, and NeedsHistory says so. All workers adopt together: O(rows of the
-sources that the new operators follow from). Source: seed 000, constraint 2: new readers of an index
-that is already there.
+This is correct for everything that follows from collections. `delay`, `coarsen`, `lookup` and delayed variables also
+depend on when a row arrived, which a kept arrangement does not record. And a source that no kept arrangement holds
+completely cannot be recovered. In these cases the source has to be read again from its beginning, and NeedsHistory says
+so. All workers migrate together: O(rows of the sources that the new operators depend on). Source: seed 000,
+constraint 2: new readers of an existing index.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ from vernier.storage.updates import MIN_TIME, Updates
 
 @dataclass(frozen=True)
 class Adoption:
-    """What a plan does with a state. kept, fresh, dropped: names of traces and queues. operators: what computes the
-    fresh ones. sources: by source that they follow from, the trace that holds its rows and where each word stands."""
+    """How a plan takes over a state. kept, fresh, dropped: names of traces and queues. operators: the operators that
+    compute the fresh ones. sources: for each source that they depend on, the trace that holds its rows and the position
+    of each of its words there."""
 
     kept: tuple[str, ...]
     fresh: tuple[str, ...]
@@ -55,7 +56,7 @@ class Adoption:
 
 
 def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
-    """What adopting a state with these traces and queues means. Raises NeedsHistory, naming what is in the way."""
+    """Plan the migration of a state with these traces and queues. Raises NeedsHistory, which names the obstacle."""
     wanted = [*plan.arrangements, *plan.holds]
     fresh = [name for name in wanted if name not in held]
     needed = upstream(plan, [op.id for op in plan.ops if _keeps(op) & set(fresh)])
@@ -79,9 +80,9 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
 def adopt(
     plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: int = 0, budget: Budget | None = None
 ) -> WorkerState:
-    """The state for `plan`, complete up to the same frontier; `state` stays as it is. Collective over all workers.
+    """The state for `plan`, complete up to the same frontier; `state` does not change. All workers must call it.
 
-    Raises NeedsHistory (on all workers alike), and what the new operators raise on the rows that are there.
+    Raises NeedsHistory (on all workers alike), and whatever the new operators raise on the existing rows.
     """
     adoption = plan_adoption(plan, {*state.traces, *state.queues})
     old = state.fork()
@@ -106,7 +107,7 @@ def adopt(
 
 
 def _rows(trace: Trace, words: tuple[int, ...], time: int) -> Updates:
-    """All rows of a trace in the source's order of words, as updates of one time; a row may come several times."""
+    """All rows of a trace in the source's word order, as updates of one time. A row may occur several times."""
     parts = [_layer_rows(layer, words) for layer in trace.layers]
     if not parts:
         return Updates.empty(len(words))
@@ -123,7 +124,7 @@ def _layer_rows(layer: Layer, words: tuple[int, ...]) -> np.ndarray[tuple[int, i
 
 
 def _whole(plan: Plan, source: InputOp, held: Collection[str]) -> tuple[str, tuple[int, ...]] | None:
-    """A kept arrangement of the source's rows with all their words, and where in its rows each word stands."""
+    """A kept arrangement that has all words of the source's rows, and the position of each word in its rows."""
     for op in plan.ops:
         if isinstance(op, ArrangeOp) and op.input == source.id and op.trace in held:
             order = [*op.key, *op.val]
@@ -133,7 +134,7 @@ def _whole(plan: Plan, source: InputOp, held: Collection[str]) -> tuple[str, tup
 
 
 def _keeps(op: Op) -> set[str]:
-    """The traces and the queue that an operator keeps."""
+    """The names of the traces and of the queue that an operator keeps."""
     return {name for part in ("trace", "state", "queue") for name in [getattr(op, part, None)] if name is not None}
 
 

@@ -1,10 +1,10 @@
-"""The runtime: one worker's share of a dataflow, epoch by epoch.
+"""The worker: one worker's share of a dataflow, epoch by epoch.
 
-An epoch [lower, upper) is cut into slices, at the same data times on all workers and never inside one time, because
-answers do not depend on cuts and the cost per update stays flat (operators/runtime/slice_sizing.py: how long they are).
-In each slice the root scope runs once and loops run to their end; then every trace folds the slice's layers into one
-and compacts to the next slice's lower (views: to the start of their history window). All of it happens on a fork of the
-state: a worker that fails in the middle has changed nothing.
+An epoch [lower, upper) is cut into slices, at the same data times on all workers and never inside one time. Answers do
+not depend on the cuts, and with slices the cost per update stays flat (operators/runtime/slice_sizing.py decides how
+long they are). In each slice the root scope runs once and loops run to their end. Then every trace merges the slice's
+batches into one and compacts to the next slice's lower bound (views: to the start of their history window). All of this
+happens on a fork of the state, so a worker that fails in the middle has changed nothing.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ from vernier.storage.trace.time_queue import Queue
 from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 LOAD = 1 << 17
-"""Updates of one slice from which it is a load, if each source's have one time: memory is given back behind it."""
+"""A slice with more updates than this is a load if each source's updates have a single time. After a load the worker
+frees memory."""
 MANY = 1 << 19
-"""Updates of one slice from which it is treated as a load, whatever their times."""
+"""A slice with more updates than this is treated as a load, whatever the times."""
 
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (
@@ -67,12 +68,12 @@ for _family in (
 
 @dataclass
 class WorkerState:
-    """The traces of one shard, by name, complete up to `upper`, and what waits for times from there on.
+    """The traces of one shard, by name, complete up to `upper`, and the queues of updates that wait for later times.
 
-    pace: how long slices should be, as seen so far; forks share it, as nothing but their cost depends on it.
-    heap: the contents of long texts, shared by forks, since contents have no versions. Who decodes input puts them
-    there, or attaches their dictionaries, before the epoch; after it every layer has its own, and `heap.trim()` may
-    let go of them.
+    pace: how long slices should be, as measured so far. Forks share it, because it affects only their cost.
+    heap: the contents of long texts. Forks share it, because contents have no versions. The code that decodes input
+    adds them, or attaches their dictionaries, before the epoch. After the epoch every batch has its own contents, and
+    `heap.trim()` may release them.
     """
 
     traces: dict[str, Trace]
@@ -83,7 +84,7 @@ class WorkerState:
 
     @staticmethod
     def empty(plan: Plan) -> WorkerState:
-        """No updates yet."""
+        """The state before any updates."""
         return WorkerState(
             {
                 name: Trace(name, shape.key_width, shape.val_width, shape.depth)
@@ -93,7 +94,7 @@ class WorkerState:
         )
 
     def fork(self) -> WorkerState:
-        """A copy that can be changed; O(layers)."""
+        """A copy that can be changed independently; O(batches)."""
         return WorkerState(
             {name: trace.fork() for name, trace in self.traces.items()},
             self.upper,
@@ -105,8 +106,8 @@ class WorkerState:
 
 @dataclass
 class EpochResult:
-    """What an epoch did on one worker. changes: per view, updates whose rows are in schema order, consolidated by
-    slice."""
+    """What an epoch did on one worker. changes: the updates of each view, with rows in schema order, consolidated
+    within each slice."""
 
     changes: dict[str, Updates]
     slices: int = 0
@@ -114,10 +115,10 @@ class EpochResult:
 
 
 class Worker:
-    """Runs a plan on one shard. `state` is the worker's own and changes as epochs run; fork it to be able to go
-    back. slice_updates: 0 for what suits (operators/runtime/slice_sizing.py). only: the operators that run, where not
-    all of them do (operators/engine/migrate.py). budget: what the worker's process may hold, None for the most of what
-    the machine has."""
+    """Runs a plan on one shard. `state` belongs to the worker and changes as epochs run; fork it first to be able to
+    return to it. slice_updates: updates per slice; 0: adapt (operators/runtime/slice_sizing.py). only: the operators to
+    run, if not all (operators/engine/migrate.py). budget: what the worker's process may hold; None for the default
+    share of the machine's memory."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class Worker:
             self.operators.append(operator)
         for scope in scopes:
             scope.operators = [self.root.by_id[i] for i in scope.spec.ops if only is None or i in only]
-        # Those that have something to begin a slice with, and those that may hold work back.
+        # The operators that prepare for a slice, and those that may hold back work.
         self.beginning = [one for one in self.operators if type(one).begin_slice is not Operator.begin_slice]
         self.holding = [one for one in self.operators if type(one).pending is not Operator.pending]
         self.counters = {str(one.op.id): one.counters for one in self.operators}
@@ -158,10 +159,10 @@ class Worker:
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
-        """Take in updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
+        """Process updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
         `upper`.
 
-        Every worker calls it with the same interval. Answers do not depend on how updates are spread over workers.
+        Every worker must call it with the same interval. Answers do not depend on how updates are spread over workers.
         """
         started = time.perf_counter()
         self._attach_texts()
@@ -202,18 +203,18 @@ class Worker:
         return result
 
     def _check_changes(self) -> None:
-        """The changes of all views are there until the epoch ends."""
+        """Check the memory budget: the changes of all views are held until the epoch ends."""
         view = max(self.views.values(), key=lambda one: one.gave, default=None)
         if view is not None and view.gave > PIECE:
             size = sum(one.gave * 8 * (one.op.width + 2) for one in self.views.values())
             self.budget.check(size, view.op, lambda: f"it has {view.gave:,} changes in an epoch")
 
     def _taken(self, name: str) -> int:
-        """Updates that an operator's inputs have given."""
+        """The number of updates that an operator's inputs have emitted."""
         return sum(self.counters[of].updates_out for of in self.inputs_of[name])
 
     def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[tuple[int, int]]:
-        """The epoch's slices, the same on all workers; each must have run before the next is asked for."""
+        """The epoch's slices, the same on all workers; the caller must run each before it takes the next."""
         plan = self.plan
         if not plan.holds:
             return slices.cut_by_count(self.exchange, sources, lower, upper, self.pace)
@@ -230,7 +231,8 @@ class Worker:
         return held.cut(sources, lower, upper)
 
     def _unsettled(self, start: int, stop: int) -> DelayedCycleDidNotSettle:
-        """The error for variables that have fed one another for too long, with some of what they would next."""
+        """The error for variables that have fed one another for too long, with examples of the rows they would feed
+        next."""
         names, shown, steps = [], [], 0
         for op in self.plan.ops:
             if not isinstance(op, DelayedOp) or not self.plan.holds[op.queue].cyclic:
@@ -244,7 +246,7 @@ class Worker:
         return DelayedCycleDidNotSettle(variables=", ".join(names), steps=steps, time=start, sample=sample)
 
     def _attach_texts(self) -> None:
-        """Let the heap find what the layers of earlier epochs hold; no peer has been sent anything in this epoch."""
+        """Let the heap find the texts of earlier epochs' batches, and forget which texts were sent to other workers."""
         self.state.heap.forget_sent()
         for name, shape in self.plan.arrangements.items():
             if shape.texts:
@@ -254,7 +256,7 @@ class Worker:
                 self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
 
     def _settle_texts(self) -> None:
-        """Give the new layers the contents of their long texts."""
+        """Store the contents of long texts with the new batches."""
         for name, shape in self.plan.arrangements.items():
             trace = self.state.traces[name]
             if shape.texts:
@@ -286,7 +288,7 @@ class Worker:
         try:
             self.root.run(())
         except EpochTooLarge as error:
-            # One time is never cut, however much it brings.
+            # A single time is never cut, however many updates it has.
             error.smaller = not one_time and self.pace.cuttable(taken)
             raise
         for operator in self.holding:

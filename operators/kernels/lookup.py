@@ -1,4 +1,4 @@
-"""Pair rows with what another collection holds at each row's own time: the half of a join that follows one side."""
+"""Half-join kernel: pairs rows with what another collection holds at each row's own time."""
 
 import numpy as np
 from numba import njit
@@ -13,18 +13,18 @@ from vernier.storage.kernels.status import OVERFLOW
 def pair_at(  # type: ignore[no-untyped-def]
     fresh, runs, k, v, spans, entries, w, index, start, most
 ):
-    """Rows `[columns | time | diff]` of fresh keyed rows `[hash | key (k) | val (v) | time | diff]`, sorted by key.
+    """Rows `[columns | time | diff]` from new keyed rows `[hash | key (k) | val (v) | time | diff]`, sorted by key.
 
-    runs: int64[keys + 1], the runs of equal keys; key i's history is entries[spans[i, 0] : spans[i, 1]], `[val (w) |
-    time | diff]` sorted by (val, time). A pair's diff is the row's times what the val adds up to at the row's time.
-    index: int64[columns], positions in key, fresh val and other val side by side. It begins at the fresh row `start`
-    and stops behind about `most` rows. Returns (rows, status, the fresh row at which the next call goes on). O(fresh
-    rows of a key x its history).
+    runs: int64[keys + 1], the runs of equal keys. The history of key i is entries[spans[i, 0] : spans[i, 1]], rows
+    `[val (w) | time | diff]` sorted by (val, time). The diff of a pair is the new row's diff times the multiplicity of
+    the val at the row's time. index: int64[columns], positions in key, fresh val and other val, laid side by side. The
+    call begins at the new row `start` and stops after about `most` output rows. Returns (rows, status, the new row at
+    which the next call continues). O(new rows of a key x its history).
     """
     width = index.shape[0]
     out = np.empty((fresh.shape[0] - start + 16, width + 2), np.int64)
     count = 0
-    # The last run that begins at `start` or before it.
+    # The last run that begins at or before `start`.
     first_run, beyond = 0, runs.shape[0]
     while beyond - first_run > 1:
         middle = (first_run + beyond) >> 1

@@ -1,7 +1,7 @@
 """Arrangements: a collection in a trace, by key, on the worker that owns the key's hash.
 
-Each step seals one layer. Every operator that wants the same collection by the same key reads this trace; a reader
-keeps a mark (how many layers it has seen) to tell what is new from what was there before.
+Each step seals one batch. All operators that need the same collection by the same key read the same trace. A reader
+keeps a mark, the number of batches it has seen, to distinguish new batches from old ones.
 Source: seed 000, constraint 2 (shared index structures).
 """
 
@@ -29,13 +29,13 @@ _NO_NOTE = np.empty(0, np.int64)
 def exchange_updates(
     scope: ScopeRun, data: Ints | None, key: Ints, columns: int, texts: Words = (), agrees: bool = False
 ) -> Ints:
-    """Send updates of so many columns to the workers that own the hash of their words `key`; returns what this worker
-    owns. Every worker calls it, with data or without.
+    """Send updates of `columns` columns to the workers that own the hash of their words `key`. Returns the updates that
+    this worker owns. Every worker must call it, with data or without.
 
-    texts: at which words of a row a text begins; the contents travel with the rows
-    (operators/runtime/string_exchange.py). Where it `agrees` the messages also settle the scope's `agreed` round, the
-    least that a worker proposes: behind the rows of each is `[whether there is a round | the round]`, for which an
-    update is always wide enough.
+    texts: the words of a row at which a text begins; the contents travel with the rows
+    (operators/runtime/string_exchange.py). If `agrees` is set, the messages also settle the scope's `agreed` round, the
+    least round that any worker proposes: each message then ends with a row `[whether there is a round | the round]`. An
+    update is always wide enough for that row.
     """
     exchange, mine, depth = scope.exchange, scope.proposed, scope.depth
     note = _NO_NOTE
@@ -62,7 +62,7 @@ def exchange_updates(
 
 
 class Arrange(Operator):
-    """Keeps its input by key words `op.key`, carrying words `op.val`. O(n log n) a step for n fresh updates."""
+    """Keeps its input by key words `op.key`, with val words `op.val`. O(n log n) a step for n new updates."""
 
     def __init__(self, op: ArrangeOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -82,7 +82,7 @@ class Arrange(Operator):
         self.agrees = False
 
     def step(self, now: Round) -> None:
-        """Seal this step's layer. When it `agrees`, its exchange also settles the scope's `agreed` round."""
+        """Seal this step's batch. If `agrees` is set, the exchange also settles the scope's `agreed` round."""
         self.fresh = self.keyed = self.out = None
         if self.input.out is None and not self.exchanges:
             return
@@ -101,17 +101,17 @@ class Arrange(Operator):
         self.out = rows[:, 1:]
 
     def active(self) -> bool:
-        """Whether the newest step has added anything; a trie has no rows to put out."""
+        """Whether the newest step added anything. `out` does not tell: a trie has no rows to emit."""
         return self.fresh is not None
 
     def let_go(self) -> None:
-        """Forget the step's rows, too; the trace has them."""
+        """Release the step's rows, too; the trace has them."""
         super().let_go()
         self.fresh = None
 
     def _rows(self) -> Ints | Layer:
-        """What the input gave in this step as keyed rows that this worker owns, sorted and consolidated, or, where they
-        are many and nobody reads them as they are, as their trie."""
+        """The input's output in this step as keyed rows that this worker owns, sorted and consolidated. Large loads
+        whose rows no operator reads become a trie instead."""
         if self.exchanges:
             data = self._exchanged()
         else:
@@ -125,13 +125,13 @@ class Arrange(Operator):
         return key_updates(data, self.key, self.val, self.depth)
 
     def _exchanged(self) -> Ints:
-        """What all workers' inputs gave in this step that this worker owns, in any order."""
+        """The updates of all workers' inputs in this step that this worker owns, in any order."""
         columns = self.input.op.width + self.depth + 2
         return exchange_updates(self.scope, self.input.out, self.key, columns, self.texts, self.agrees)
 
 
 class View(Operator):
-    """The changes of a view, as its arrangement sealed them: rows are key words then val words."""
+    """The changes of a view as its arrangement sealed them: rows are key words, then val words."""
 
     def __init__(self, op: ViewOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -141,12 +141,12 @@ class View(Operator):
         self.gave = 0
 
     def begin_epoch(self) -> None:
-        """Forget the changes of the epoch before."""
+        """Discard the changes of the previous epoch."""
         self.changes.clear()
         self.gave = 0
 
     def step(self, now: Round) -> None:
-        """Keep this slice's changes for the epoch's result."""
+        """Collect this slice's changes for the epoch's result."""
         self.out = self.input.out
         if self.out is not None:
             self.changes.append(self.out)

@@ -1,7 +1,8 @@
-"""Lookup: pairs each change of one side with what the other side holds at that time, and never looks back.
+"""Half join: pairs each change of one side with the rows that the other side holds at that time, and never revisits it.
 
-The half of a join that follows its left side: the right side is an arrangement, the left side is not kept at all, so
-state and work do not grow with the left side's past. Outside loops alone, where times are totally ordered.
+It is the half of a join that responds to changes of its left side. The right side is an arrangement and the left side
+is not kept, so state and work do not grow with the left side's past. Only outside loops, where times are totally
+ordered.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from vernier.storage.updates import Ints, consolidate_rows, sort_columns, togeth
 
 
 class Lookup(Operator):
-    """Sends the left rows to the owners of their keys and pairs them there. O(n log n + what they find)."""
+    """Sends the left rows to the owners of their keys and pairs them there. O(n log n + history entries found)."""
 
     def __init__(self, op: LookupOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -44,7 +45,7 @@ class Lookup(Operator):
         self.exchanges = op.exchange and scope.exchange.workers > 1
 
     def step(self, now: Round) -> None:
-        """Pair what is new on the left with the right side's rows, this slice's changes of them included."""
+        """Pair new left rows with the right side's rows, including the right side's changes in this slice."""
         data = self.left.out
         self.out = None
         if self.exchanges:
@@ -75,7 +76,7 @@ class Lookup(Operator):
         self.out = together(given) if given else None
 
     def _sizes(self, keys: Ints, runs: Ints, found: Selection) -> str:
-        """The key that finds the most rows, as a person reads it, and how many rows look for how many."""
+        """For messages: the key that finds the most rows, how many rows look it up, and how many changes it has."""
         left, right = np.diff(runs), np.diff(found.spans[:, :2], axis=1)[:, 0]
         worst = int(np.argmax(left.astype(np.float64) * right))
         named = shown_key(self.lookup.by, keys[worst : worst + 1], self.scope.heap)

@@ -1,4 +1,4 @@
-"""Operators that change no row: consolidation, inspection by the program, and checks that there is none."""
+"""Operators that do not change rows: consolidation, inspection by the program, and checks for an empty collection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 class Consolidate(Operator):
-    """Brings equal rows to one worker and adds them up, time by time. O(n log n) a step."""
+    """Brings equal rows to one worker and adds up their diffs at each time. O(n log n) a step."""
 
     def __init__(self, op: ConsolidateOp | CheckOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -30,7 +30,7 @@ class Consolidate(Operator):
         self.words = np.arange(op.width)
 
     def step(self, now: Round) -> None:
-        """Give this step's net changes."""
+        """Emit this step's net changes."""
         data = self.input.out
         if self.exchanges:
             data = exchange_updates(self.scope, data, self.words, self.op.width + self.depth + 2, self.op.texts)
@@ -39,14 +39,14 @@ class Consolidate(Operator):
 
 
 class Check(Consolidate):
-    """Stops the epoch when its input has a row. It began empty, so its first net change is one too many."""
+    """Stops the epoch when its input has a row. The input began empty, so the first net change is already an error."""
 
     def __init__(self, op: CheckOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.check = op
 
     def step(self, now: Round) -> None:
-        """Look for net changes."""
+        """Raise NotEmpty if there are net changes."""
         super().step(now)
         if self.out is None:
             return
@@ -58,7 +58,7 @@ class Check(Consolidate):
 
 
 class Inspect(Operator):
-    """Shows each net change of its worker to a function of the program; Python work for each."""
+    """Passes each net change on its worker to a function of the program. Costs a Python call per change."""
 
     def __init__(self, op: InspectOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -67,7 +67,7 @@ class Inspect(Operator):
         self.columns = sort_columns(0, op.width, self.depth)
 
     def step(self, now: Round) -> None:
-        """Pass the input on, and show it."""
+        """Pass the input on, and show its net changes to the function."""
         self.out = self.input.out
         if self.out is not None:
             self._show(consolidate_rows(np.ascontiguousarray(self.out), self.columns))

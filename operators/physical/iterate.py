@@ -1,9 +1,9 @@
-"""Loops: variables, the rounds of a scope, and what leaves it.
+"""Loops: variables, the rounds of a scope, and the results that leave it.
 
-The variable is X0 at round 0, −X0 at round 1, plus the body's output one round later; so the rounds' sum is the limit
-taken from X0 afresh at every data time. A loop is one operator of its parent: at the parent's round i it runs every
-(i, j) that has work, j ascending, and what it leaves for outer rounds i' > i makes the parent visit i'. Source:
-DESIGN, "the order of work".
+A variable is X0 at round 0, −X0 at round 1, plus the body's output one round later. So the sum over all rounds is the
+limit, computed from X0 anew at every data time. A loop is one operator of its parent: at the parent's round i it runs
+every round (i, j) that has work, in ascending j. Work that this creates for later outer rounds i' > i makes the parent
+visit i'. Source: DESIGN, "the order of work".
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from vernier.operators.runtime.scope import ScopeRun
 from vernier.storage.updates import Ints, consolidate_rows, sort_columns, together
 
 SHOWN = 3
-"""Rows that an error gives as examples."""
+"""Rows that an error shows as examples."""
 
 
 class Variable(Operator):
-    """A loop variable, by round."""
+    """A loop variable: its changes, round by round."""
 
     def __init__(self, op: VariableOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -40,11 +40,11 @@ class Variable(Operator):
         self.later_keyed: tuple[Round, Ints] | None = None
 
     def pending(self) -> list[Round]:
-        """Rounds that the variable has values for."""
+        """The rounds for which the variable has changes."""
         return list(self.buckets.rows)
 
     def begin(self, outer: Round) -> None:
-        """Take X0 as the parent's step at `outer` changed it. Every worker calls it."""
+        """Take the changes of X0 from the parent's step at `outer`. Every worker must call it."""
         data = self.initial.out
         op = self.variable
         if op.initial_exchange is not None and self.scope.exchange.workers > 1:
@@ -54,20 +54,21 @@ class Variable(Operator):
             first, second = np.array((*outer, 0), np.int64), np.array((*outer, 1), np.int64)
             data = np.ascontiguousarray(data)
             self.buckets.put((*outer, 0), relocate(data, op.width, self.initial.depth, first, 1))
-            # Not noted: it counts as pending only with the body's answer to it, at the end of round 0.
+            # Round 1 is not noted here: `collect` notes it at the end of round 0 if −X0 and the body's output do not
+            # cancel.
             self.buckets.put((*outer, 1), relocate(data, op.width, self.initial.depth, second, -1))
             self.scope.note((*outer, 0))
 
     def step(self, now: Round) -> None:
-        """Give the variable's changes at this round."""
+        """Emit the variable's changes at this round."""
         parts = self.buckets.take(now)
         self.out = None if not parts else together(parts)
         later, self.later_keyed = self.later_keyed, None
         self.keyed = later[1] if later is not None and later[0] == now else None
 
     def collect(self, now: Round, limit: int, truncate: bool, loop: str) -> None:
-        """At the end of a round, take the body's output into the next one; consolidated, so that nothing is not
-        work."""
+        """At the end of a round, move the body's output into the next round. The updates are consolidated first, so
+        that changes that cancel do not cause another round."""
         op = self.variable
         if self.feedback is None:
             self.feedback = self.scope.operator(op.feedback)
@@ -80,7 +81,7 @@ class Variable(Operator):
         parts = self.buckets.take(later)
         keyed = self.feedback.keyed
         if keyed is not None and not parts and not exchanged and later[-1] < limit:
-            # In order and added up already: only the round is another.
+            # These rows are sorted and consolidated already; only the round differs.
             keyed = keyed.copy()
             keyed[:, -2] = later[-1]
             self.keyed_by = self.feedback.keyed_by
@@ -101,7 +102,7 @@ class Variable(Operator):
         self.scope.note(later)
 
     def _shown(self, rows: Ints) -> str:
-        """Changes as the program would write them: variable, row, how many, data time."""
+        """Changes for an error message: variable, row, diff and data time."""
         op = self.variable
         decoded = op.schema.decode_rows(np.ascontiguousarray(rows[:, : op.width]), self.scope.heap)
         times, diffs = rows[:, op.width].tolist(), rows[:, -1].tolist()
@@ -119,7 +120,7 @@ class Loop(Operator):
         self.rounds = 0
 
     def step(self, now: Round) -> None:
-        """Run every round (now, j) that any worker has work for, j ascending."""
+        """Run every round (now, j) for which any worker has work, in ascending j."""
         inner, (variables, leaves) = self.inner, self._edges
         for leave in leaves:
             leave.collected.clear()
@@ -139,10 +140,11 @@ class Loop(Operator):
                 leave.collect()
 
     def _run_next(self, now: Round, done: int) -> Round | None:
-        """Run the least round after `done` that any worker has work for; returns it, or None when there is none.
+        """Run the least round after `done` for which any worker has work. Returns it, or None if there is none.
 
-        Mostly that is the next one. So run it up to its first exchange, which also carries what each worker would run
-        next; if it was the next one for anybody, go on. If not, nobody had anything to send: nothing has happened.
+        Usually that is the next round. So the worker runs the next round up to its first exchange, which also carries
+        the round that each worker proposes. If a worker proposed the next round, all go on with it. If none did, no
+        worker had anything to send, and the partial run had no effect.
         """
         inner, first = self.inner, self._first_exchange
         inner.proposed = inner.next_round(now)
@@ -165,13 +167,14 @@ class Loop(Operator):
 
     @cached_property
     def _edges(self) -> tuple[list[Variable], list[Leave]]:
-        """The variables that run, and what leaves the loop."""
+        """The running variables of the loop, and the operators through which its results leave."""
         variables = [operator for operator in self.inner.operators if isinstance(operator, Variable)]
         return variables, [cast(Leave, self.scope.operator(i)) for i in self.loop.leaves]
 
     @cached_property
     def _first_exchange(self) -> int | None:
-        """Where among the inner operators the first one stands that talks to the other workers, if it is no loop."""
+        """The position of the first inner operator that communicates with other workers; None if a loop comes before
+        it."""
         for place, operator in enumerate(self.inner.operators):
             if isinstance(operator, Loop):
                 return None
@@ -189,12 +192,12 @@ class Leave(Operator):
         self.collected: list[Ints] = []
 
     def collect(self) -> None:
-        """Take what the body gave in the round just run."""
+        """Collect the body's output in the round that has just run."""
         if self.body.out is not None:
             self.collected.append(self.body.out)
 
     def step(self, now: Round) -> None:
-        """Give what the loop's run at this round has changed."""
+        """Emit the changes of the loop's result at this round of the parent."""
         parts, self.collected = self.collected, []
         self.out = None
         if parts:

@@ -1,9 +1,10 @@
-"""Join: pairs of rows with equal keys, doing work only for what changed.
+"""Join: pairs rows with equal keys, doing work only for changes.
 
-Bilinear: dA ⋈ B_before, then (A_before + dA) ⋈ dB. "Before" means sealed before this step, at any round: old values
-of every round meet fresh rows, and the outputs go to the round that is the least upper bound, now or later. A mark
-per side says how many layers had been seen; a trace that is shared (or joined with itself) already holds this step's
-layer. Source: seed 004 (join replayed in time order), DESIGN of differential dataflow's join.
+A join is bilinear: its change is dA ⋈ B_before plus (A_before + dA) ⋈ dB. "Before" means sealed before this step, at
+any round. Old values of every round meet the new rows, and each output goes to the least upper bound of both rounds,
+which is this round or a later one. A mark per side counts the batches that had been seen; it is needed because a trace
+that is shared (or joined with itself) already contains this step's batch. Source: seed 004 (join replayed in time
+order), DESIGN of differential dataflow's join.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints, sort_columns, together
 
 _HISTORIES = 4
-"""Rows of a piece for each change of the keys that it pairs, at least."""
+"""The least number of rows in a piece, as a multiple of the changes of the keys that it pairs."""
 
 
 class Join(Operator):
-    """Pairs two arrangements; pairs are the plan's choice of key, left and right words, sent through its stages."""
+    """Pairs two arrangements. Output rows are the plan's choice of key, left and right words, sent through its
+    stages."""
 
     def __init__(self, op: JoinOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -51,21 +53,22 @@ class Join(Operator):
         self.mark_left = self.mark_right = 0
 
     def begin_slice(self) -> None:
-        """All layers of earlier slices have been seen."""
+        """Mark all batches of earlier slices as seen."""
         self.mark_left = self.left.trace.mark
         self.mark_right = self.right.trace.mark
 
     def let_go(self) -> None:
-        """Forget the room for what it gives, too."""
+        """Free the output buffer, too."""
         super().let_go()
         self.gathered.let_go()
 
     def pending(self) -> list[Round]:
-        """Rounds for which output waits."""
+        """The rounds for which output waits."""
         return list(self.buckets.rows)
 
     def step(self, now: Round) -> None:
-        """Give what waited for this round and what fresh rows make for it; keep the rest for later rounds."""
+        """Emit the pairs that waited for this round and those that new rows make for it; store pairs of later
+        rounds."""
         self.out = None
         self.gathered.begin()
         self.given.begin()
@@ -90,7 +93,7 @@ class Join(Operator):
         now: Round,
         given: list[Ints],
     ) -> None:
-        """Join `fresh` rows of one side with the first `before` layers of the other."""
+        """Join the `fresh` rows of one side with the first `before` batches of the other."""
         if before == 0:
             return
         fold, at = self.scope.slice.fold, np.array(now, np.int64)
@@ -104,7 +107,8 @@ class Join(Operator):
             for first, stop in pieces(len(keys)):
                 histories = other.trace.select(keys[first:stop], fold=fold, before=before)
                 own = runs[first : stop + 1]
-                # What is cut inside a key looks at the key's histories each time, so pieces are no smaller than these.
+                # A key that is cut in the middle reads its histories again for each part, so pieces are at least this
+                # large.
                 most = max(PIECE, _HISTORIES * (len(part) + len(histories.entries)))
                 at_key = done = 0
                 while at_key < stop - first:
@@ -123,7 +127,7 @@ class Join(Operator):
                     self.gathered.gather(given, max(whole, len(keys)) / (stop - first))
 
     def _sizes(self, left: bool, keys: Ints, runs: Ints, histories: Selection) -> str:
-        """The key of a piece that gives the most pairs, as a person reads it, and how many changes both sides have."""
+        """For messages: the key of a piece that makes the most pairs, and how many changes both sides have for it."""
         fresh, old = np.diff(runs), np.diff(histories.spans[:, :2], axis=1)[:, 0]
         worst = int(np.argmax(fresh.astype(np.float64) * old))
         one, two = (fresh, old) if left else (old, fresh)
@@ -131,9 +135,9 @@ class Join(Operator):
         return f"the key {named} pairs {one[worst]:,} changes on the left with {two[worst]:,} on the right"
 
     def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints], sizes: Callable[[], str]) -> None:
-        """Give the pairs of this round; let those of later ones wait."""
+        """Emit the pairs of this round; store those of later rounds."""
         if self.depth == 0 or other_depth == 0:
-            # What has no rounds meets fresh rows in theirs.
+            # A side without rounds adds none, so all pairs belong to the round of the new rows.
             given.append(rows)
             self.given.add(given, sizes)
             return
@@ -152,8 +156,8 @@ class Join(Operator):
 
 
 def _fresh(side: Arranged, now: Round) -> Ints | Layer | None:
-    """What a side added in this step. An arrangement of an outer scope is new at round 0 of the loops inside it
-    only."""
+    """The rows that a side added in this step. Inside a loop, an arrangement of an outer scope has new rows only at
+    round 0."""
     return side.fresh if not any(now[side.depth :]) else None
 
 

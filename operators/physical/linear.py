@@ -1,4 +1,4 @@
-"""Row-wise operators: inputs, fused chains, unions, and the step into a loop.
+"""Row-wise operators: inputs, fused chains, unions, and the entry into a loop.
 
 Source: seed 002: linear operators change rows, keep times, and need no state.
 """
@@ -19,14 +19,14 @@ from vernier.storage.updates import Ints, together
 
 
 class Input(Operator):
-    """The updates of a source in the current slice; the worker sets them."""
+    """The updates of a source in the current slice, as set by the worker."""
 
     def __init__(self, op: InputOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.waiting: Ints | None = None
 
     def step(self, now: Round) -> None:
-        """Give what the worker has set, once."""
+        """Emit the updates that the worker has set, once."""
         self.out, self.waiting = self.waiting, None
 
 
@@ -39,7 +39,7 @@ class Linear(Operator):
         self.chain = compile_chain(op.stages, self.input.op.width, self.depth + 2, scope, op)
 
     def step(self, now: Round) -> None:
-        """Send the input's updates through all stages."""
+        """Run the input's updates through all stages."""
         data = self.input.out
         found = None if data is None else self.chain(data)
         self.out = found if found is not None and len(found) else None
@@ -53,20 +53,20 @@ class Union(Operator):
         self.inputs = [scope.operator(i) for i in op.inputs]
 
     def step(self, now: Round) -> None:
-        """Concatenate what the inputs gave."""
+        """Concatenate the outputs of the inputs."""
         full = [data for data in (operator.out for operator in self.inputs) if data is not None]
         self.out = None if not full else together(full)
 
 
 class Enter(Operator):
-    """A collection of the parent scope, inside a loop: its updates at the parent's round i come at (i, 0)."""
+    """Brings a collection of the parent scope into a loop: updates at the parent's round i appear at round (i, 0)."""
 
     def __init__(self, op: EnterOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = scope.operator(op.input)
 
     def step(self, now: Round) -> None:
-        """At round 0 of the loop, give what the parent's step gave."""
+        """At round 0 of the loop, emit the output of the parent's step."""
         data = self.input.out
         self.out = None
         if data is not None and now[-1] == 0:

@@ -1,15 +1,15 @@
-"""Reduce: one output row a key, corrected at every data time at which it changes.
+"""Reduce: corrects the output of each key at every data time at which it changes.
 
-At round r and data time t of a key: `wanted = logic(input accumulated at <= (t, r))`; emit `wanted − output
-accumulated`.
-*Which visits*: a key visited at r is scheduled at r ∨ r' for every round r' ≰ r in its input history, old and new, at
-each visit.
-*Which times*: at a visit, every data time of the slice at which the key was touched at any round <= r.
-*What is skipped*: (t, r) owes nothing when the key has no output at exactly r by then and, for some level of the
-loop, no input at rounds <= r that agree with r at that level. It needs logic(∅) = ∅.
-For a fixed round the data times are totally ordered, so each key is a linear replay. Outside loops, where time is total
-(seed 001), no output is kept: the replay begins with what the key was before the slice. Sources: seeds 001 and 004;
-DESIGN, "reduce".
+For a key at round r and data time t: `wanted = logic(input accumulated at <= (t, r))`; the operator emits `wanted −
+output accumulated`.
+*Which visits*: a visit of a key at round r schedules further visits at r ∨ r' for every round r' ≰ r in the key's input
+history, old and new.
+*Which times*: a visit considers every data time of the slice at which the key was touched at any round <= r.
+*What is skipped*: no correction is due at (t, r) if the key has no output at exactly r by then and, for some level of
+the loop, no input at rounds <= r that agree with r at that level. This needs logic(∅) = ∅.
+For a fixed round the data times are totally ordered, so the work on each key is a linear replay of its history. Outside
+loops, where time is total (seed 001), the output is not kept: the replay begins with the key's result before the slice.
+Sources: seeds 001 and 004; DESIGN, "reduce".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from vernier.storage.updates import Ints
 
 
 class Reduce(Keyed):
-    """Aggregates (or distinct, or threshold) that follow each change of a key."""
+    """Aggregates (or distinct, or threshold) that are updated change by change."""
 
     def __init__(self, op: ReduceOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -40,7 +40,7 @@ class Reduce(Keyed):
         self.in_order = len(self.aggregations) == 1 and not self.compared and _of_one_val(self.aggregations[0])
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
-        """Replay the keys' histories. Raises AggregateOverflow."""
+        """Replay the histories of the keys. Raises AggregateOverflow."""
         entries = inputs.entries
         if self.in_order:
             rows, visits, status, fault = cover_keys(
@@ -49,7 +49,7 @@ class Reduce(Keyed):
             )  # fmt: skip
             return self._checked(keys, rows, visits, status, fault)
         if self.compared:
-            # Only what is looked at gets an order by its content.
+            # Only the selected entries are ordered by content, so copy them densely first.
             inputs = inputs.dense()
             entries = inputs.entries
         ordered = self.scope.heap.comparable(entries, self.compared) if self.compared else entries
@@ -66,8 +66,8 @@ class Reduce(Keyed):
 
 
 def _of_one_val(aggregation: Ints) -> bool:
-    """Whether an aggregation looks at one val at a time, in their order: the key while one is there, or the least or
-    greatest where no val is null."""
+    """Whether an aggregation reads one val at a time, in the order of vals: PRESENT, or MIN or MAX of a val that cannot
+    be null."""
     if aggregation[KIND] == PRESENT:
         return True
     first = aggregation[WORD] == 0 and aggregation[FLAG] < 0 and aggregation[OUT_FLAG] < 0

@@ -1,8 +1,8 @@
-"""Counts and sums of a key outside loops, without looking at the key's other rows.
+"""Accumulable reduce: counts and sums of a key outside loops, without reading the key's other rows.
 
-The input's arrangement says how often a changed row was there, and a state of a few numbers a key
-(kernels/following.py) what the key's aggregates were. So a change costs the same in a group of a thousand rows and of
-a million. The general form, in loops, is operators/physical/reduce.py. Source: seed 001.
+The input's arrangement tells how many copies a changed row had before. A state of a few numbers per key
+(kernels/following.py) tells what the key's aggregates were. So a change costs the same in a group of a thousand rows
+as in a group of a million. The general form, for loops, is operators/physical/reduce.py. Source: seed 001.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ _NO_LAYERS = np.empty((0, OF_LAYER), np.int64)
 
 
 class Follow(Keyed):
-    """Aggregates that need no more than their own numbers; time is total."""
+    """Aggregates that can be updated from their own numbers alone; time is total."""
 
     def __init__(self, op: FollowOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
-        # Where a key has no numbers, its corrections alternate: their times are their order.
+        # Without val words a key has one output row, whose corrections alternate, so the order of times is the sort
+        # order.
         self.in_order = self.val_width == 0
         self.state: Trace | None = None if op.state is None else scope.traces[op.state]
 
     def step(self, now: Round) -> None:
-        """Move the numbers of the keys that changed. Raises AggregateOverflow."""
+        """Update the numbers of the keys that changed. Raises AggregateOverflow."""
         self.fresh = self.out = None
         fresh = self.input.fresh
         if fresh is None:

@@ -1,9 +1,9 @@
-"""What all reductions share: which keys a step visits, what is read and what becomes of the corrections.
+"""Base of all reductions: which keys a step visits, what it reads, and how it emits and keeps the corrections.
 
-A key is visited when its input changes, and at the rounds that earlier visits have scheduled;
-operators/physical/reduce.py has the rules. In the general form what a reduction has said is kept in a trace, arranged
-by key, and looked up. In the total form, outside loops, what was said follows from what the key was; the trace is there
-only when others read it.
+A key is visited when its input changes and at the rounds that earlier visits have scheduled;
+operators/physical/reduce.py has the rules. In the general form, the reduction keeps its output in a trace, arranged by
+key, and looks it up. In the total form, outside loops, the earlier output follows from the key's earlier input; a trace
+of the output exists only if other operators read it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vernier.storage.updates import Ints, order_rows, together
 
 
 class Keyed(Operator):
-    """A reduction of an arrangement; its output is placed by the same key and, where it is kept, arranged by it."""
+    """A reduction of an arrangement. Its output is placed by the same key and, if it is kept, arranged by that key."""
 
     def __init__(self, op: KeyedOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -39,19 +39,19 @@ class Keyed(Operator):
         self.fresh: Ints | None = None
         self.visits = Buckets()
         self.in_order = False
-        """Whether corrections come in the order of their rows."""
+        """Whether corrections are produced in the sort order of their rows."""
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
-        """What keys `[hash | key]` owe at round `now`: corrections `[hash | key | val | time | rounds | diff]`, each
-        once, and later visits `[rounds | hash | key]`."""
+        """What the output of keys `[hash | key]` lacks at round `now`: corrections `[hash | key | val | time | rounds |
+        diff]`, each once, and later visits `[rounds | hash | key]`."""
         raise NotImplementedError
 
     def pending(self) -> list[Round]:
-        """Rounds with scheduled visits."""
+        """The rounds with scheduled visits."""
         return list(self.visits.rows)
 
     def step(self, now: Round) -> None:
-        """Visit the keys that changed and those scheduled for this round."""
+        """Visit the keys that changed and the keys scheduled for this round."""
         self.fresh = self.keyed = self.out = None
         keys = self._keys(now)
         if keys is None:
@@ -66,7 +66,7 @@ class Keyed(Operator):
             self.give(together(parts))
 
     def _visit(self, keys: Ints, now: Ints) -> Ints:
-        """What a piece of the keys owes at round `now`; schedules their later visits."""
+        """The corrections for a piece of the keys at round `now`; also schedules the later visits of these keys."""
         fold = self.scope.slice.fold
         inputs = self.input.trace.select(keys, fold=fold)
         if self.total or self.trace is None:
@@ -79,12 +79,12 @@ class Keyed(Operator):
         return rows
 
     def let_go(self) -> None:
-        """Forget the step's rows, too; the trace has them."""
+        """Release the step's rows, too; the trace has them."""
         super().let_go()
         self.fresh = None
 
     def give(self, rows: Ints) -> None:
-        """Put out corrections, each once, and keep them where the output is kept."""
+        """Emit corrections, each once, and add them to the trace if the output is kept."""
         if len(rows) == 0:
             return
         if self.trace is not None:
@@ -96,11 +96,11 @@ class Keyed(Operator):
         self.out = rows[:, 1:]
 
     def key_of(self, keys: Ints, index: int) -> str:
-        """A key of this step as a person reads it: "src=1, dst=2"."""
+        """A key of this step for display: "src=1, dst=2"."""
         return shown_key(self.key, keys[index : index + 1], self.scope.heap)
 
     def _keys(self, now: Round) -> Ints | None:
-        """The keys to visit, `[hash | key]` distinct and sorted, or None."""
+        """The keys to visit, `[hash | key]`, distinct and sorted; None if there are none."""
         parts = self.visits.take(now)
         fresh = self.input.fresh
         if fresh is None or any(now[self.input.depth :]):
@@ -114,7 +114,7 @@ class Keyed(Operator):
         return keys
 
     def _schedule(self, visits: Ints) -> None:
-        """Keep visits `[rounds | hash | key]` for their rounds."""
+        """Store visits `[rounds | hash | key]` for their rounds."""
         keys, offsets, rounds = split_visits(visits, self.depth)
         start = 0
         for stop, at in zip(offsets[1:].tolist(), map(tuple, rounds.tolist()), strict=True):

@@ -1,8 +1,8 @@
-"""Reductions by a logic that sees whole groups: waves of accumulated rows in, corrections out.
+"""Batched reduce: reductions by a logic that sees whole groups: accumulated rows go in, corrections come out.
 
-The visits, the times and what may be skipped are those of operators/physical/reduce.py. The groups of a step go to the
-logic in waves of bounded size, and the corrections follow in the order of time. Outside loops, where time is total,
-what a key had is the logic's answer to what the key was before the slice, so no output is kept and no round is visited
+Visits, times and what may be skipped follow operators/physical/reduce.py. The groups of a step go to the logic in waves
+of bounded size, and the corrections are computed in time order. Outside loops, where time is total, the earlier output
+of a key is the logic's result for the key's rows before the slice, so the output is not kept and no round is visited
 twice. Sources: seeds 001 and 004; DESIGN, "integer proxies".
 """
 
@@ -26,7 +26,7 @@ from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints, together
 
 WAVE_ROWS = 1 << 16
-"""Rows of groups that a logic is given at once, about."""
+"""About how many rows of groups a logic receives at once."""
 
 
 class Waves(Keyed):
@@ -38,7 +38,7 @@ class Waves(Keyed):
         self.texts = op.val.text_words
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
-        """Ask the logic for all groups that may have changed, and settle what it says against what there was."""
+        """Call the logic for all groups that may have changed, and compare its results with the earlier output."""
         total = self.total
         v, w = self.input.val_width, self.val_width
         groups = plan_waves(inputs.spans, inputs.entries, v, outputs.spans, outputs.entries, w, now, fold, total)
@@ -71,7 +71,7 @@ class Waves(Keyed):
             if len(rows):
                 parts.append(rows)
             if first or len(rows) > PIECE:
-                # A wave's groups may have become anything, long texts too.
+                # The logic may produce rows of any number and size, long texts included.
                 size = 8 * sum(part.size for part in parts)
                 self.scope.budget.check(DOWNSTREAM * size, self.op, partial(self._sizes, keys, wave, parts))
             first += len(places)
@@ -80,7 +80,8 @@ class Waves(Keyed):
         return together(parts), visits
 
     def _alone(self, wanted: Groups, rows: int, sizes: Callable[[], str]) -> Produced:
-        """What the logic says of one group of which it makes more than a piece of rows, if there is memory for that."""
+        """The logic's result for a single group that makes more than a piece of rows, if the memory budget allows
+        it."""
         while True:
             self.scope.budget.check((1 + DOWNSTREAM) * 8 * (self.val_width + 2) * rows, self.op, sizes)
             try:

@@ -1,9 +1,9 @@
-"""Passes: chains of plain row-wise steps as one program that a kernel runs over each row once.
+"""Stage compiler: turns chains of plain row-wise steps into passes, programs that a kernel runs over each row once.
 
-What can go into a program: picks, filters, computed columns and factors over Int64, Bool, Date and TimestampNs, with
-checked integer arithmetic, comparisons, three-valued logic and nulls. Other steps run by themselves (operators/
-chain.py). Where a row would raise, the kernel gives up and the steps run one by one: they raise what they raise, or
-find that the row never got there. So a pass gives what its steps give.
+A program can contain picks, filters, computed columns and factors over Int64, Bool, Date and TimestampNs, with checked
+integer arithmetic, comparisons, three-valued logic and nulls. Other steps run on their own
+(operators/physical/stages.py). If a row would raise, the kernel gives up and the steps run one by one: they either
+raise the proper error or find that an earlier step had dropped the row. So a pass has the same result as its steps.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _COMPARE = {"==": (kernel.EQ, False), "!=": (kernel.NE, False), "<": (kernel.LT,
 _COMPARE |= {">": (kernel.LT, True), ">=": (kernel.LE, True)}
 
 Value = tuple[int, int | None]
-"""The register of a value, and that of whether it is not null (None: it never is)."""
+"""The register of a value, and the register of its validity: 1 if not null (None if the value is never null)."""
 
 
 class Unfit(Exception):
-    """A step that no program can do."""
+    """A step that cannot be part of a program."""
 
 
 class Pass:
-    """A program under construction, then run; a new one does nothing to rows of `width` words."""
+    """A program: first built, then run. A new one leaves rows of `width` words unchanged."""
 
     def __init__(self, width: int) -> None:
         self.stages: tuple[Stage, ...] = ()
@@ -48,7 +48,7 @@ class Pass:
         self._inputs = list(range(width))
 
     def add(self, stage: Stage) -> None:
-        """Append a step. Raises Unfit, and the pass is then as it was."""
+        """Append a step. Raises Unfit and leaves the pass unchanged if the step cannot be part of a program."""
         before = (len(self._code), len(self._constants), dict(self._made), self._registers, list(self._row))
         inputs = list(self._inputs)
         try:
@@ -60,13 +60,13 @@ class Pass:
             raise
 
     def run(self, data: Ints, tail: int) -> Ints | None:
-        """The updates `[row | tail columns]` that come out, or None where the steps must run one by one."""
+        """The updates `[row | tail columns]` after all steps, or None if the steps must run one by one."""
         rows, status = kernel.run_pass(np.ascontiguousarray(data), tail, *self._program)
         found: Ints = rows
         return found if status == 0 else None
 
     def close(self) -> None:
-        """No more steps follow."""
+        """Finish the program; no more steps follow."""
         words = np.array([self._word(i) for i in range(len(self._row))], np.int64)
         code = np.array(self._code, np.int64).reshape(-1, 4)
         self._program = (code, np.array(self._constants, np.int64), max(1, self._registers), words)
@@ -102,7 +102,7 @@ class Pass:
         self._code.append((op, 0, a, 0))
 
     def _do(self, op: int, a: int, b: int = 0) -> int:
-        """The register of a result; the one that holds it already, if any does."""
+        """The register of a result. An equal computation is not repeated: its register is reused."""
         if (op, a, b) not in self._made:
             self._made[(op, a, b)] = self._registers
             self._code.append((op, self._registers, a, b))
@@ -115,7 +115,7 @@ class Pass:
         return self._do(kernel.CONST, self._constants.index(value))
 
     def _word(self, index: int) -> int:
-        """The register of a word of the row as it stands."""
+        """The register of a word of the current row."""
         register = self._row[index]
         if register is None:
             register = self._row[index] = self._do(kernel.LOAD, self._inputs[index])
@@ -214,7 +214,8 @@ class Pass:
 
 
 def passes(stages: Sequence[Stage], width: int) -> list[Pass | Stage]:
-    """The stages of a chain on rows of `width` words, with runs of two and more that fit as passes."""
+    """The stages of a chain on rows of `width` words, with runs of compilable stages replaced by passes. A lone `Take`
+    stays a stage."""
     found: list[Pass | Stage] = []
     run: list[Stage] = []
     one = Pass(width)

@@ -1,7 +1,7 @@
-"""Stages: what a linear operator runs for each row-wise step of its chain.
+"""Stages: the functions that a linear operator runs for the row-wise steps of its chain.
 
 Source: seed 002, join_function: every stage is `(row, time, diff) → (row', time ∨ time', diff · diff')`, so a chain of
-them is one as well, and running it at once gives what running it step by step does.
+stages is one, too, and running it in one go has the same result as running it step by step.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ Run = Callable[[Ints], Ints]
 
 
 _ALONE = Op(0, 0, 0, "chain")
-"""The operator of stages that run outside of a plan."""
+"""The operator to name in errors for stages that run outside a plan."""
 
 
 def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRun, op: Op = _ALONE) -> Run:
-    """A function of updates `[row (width) | tail columns: time, rounds, diff]` for all stages of the operator `op`.
+    """A function of updates `[row (width) | tail columns: time, rounds, diff]` that runs all stages of the operator
+    `op`.
 
-    Runs of plain steps are one pass of a kernel over the rows (operators/physical/stage_compiler.py). O(rows in and
-    out).
+    A run of plain steps becomes one pass of a kernel over the rows (operators/physical/stage_compiler.py). O(rows in
+    and out).
     """
     parts = [
         _pass(part, tail, scope) if isinstance(part, Pass) else compile_stage(part, tail, scope)
@@ -50,7 +51,7 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
         return data
 
     def split(data: Ints, place: int, rows: int) -> Ints:
-        """A step would make too many rows of these: half of them at a time, through all steps behind it."""
+        """A step would make too many rows of this data: run it on halves, and each half through all later steps."""
         given: list[Ints] = []
         yields: list[Yield] = []
 
@@ -73,7 +74,7 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
             yields[0].add(given, partial(sizes, of, rows))
 
         def single(data: Ints, rows: int) -> Ints:
-            """One row that makes more than a piece: as many as there is memory for."""
+            """A single row that makes more than a piece of rows: raise the limit as far as the memory budget allows."""
             while True:
                 size = 8 * (data.shape[1] + 1) * rows
                 scope.budget.check((1 + DOWNSTREAM) * size, op, partial(sizes, data, rows))
@@ -110,7 +111,8 @@ def _pass(one: Pass, tail: int, scope: ScopeRun) -> Run:
 
 
 def compile_stage(stage: Stage, tail: int, scope: ScopeRun) -> Run:
-    """A function of updates `[row | tail columns: time, rounds, diff]` for one stage. O(rows in and out) numpy work."""
+    """A function of updates `[row | tail columns: time, rounds, diff]` that runs one stage. O(rows in and out) numpy
+    work."""
     match stage:
         case Take():
             words = list(stage.words)
@@ -153,7 +155,7 @@ def compile_stage(stage: Stage, tail: int, scope: ScopeRun) -> Run:
 
 
 class _Expansion:
-    """A step that makes any number of rows of each. It raises Crowded where that would be too many at once."""
+    """A step that turns each row into any number of rows. Raises Crowded if that would be too many at once."""
 
     def __init__(self, stage: Expand, scope: ScopeRun) -> None:
         self.name, self._schema, self._width = stage.table.name, stage.schema, stage.width
@@ -172,7 +174,7 @@ class _Expansion:
         return out
 
     def shown(self, data: Ints) -> str:
-        """The first row, as a person reads it."""
+        """The first row, for display."""
         row = np.ascontiguousarray(data[:1, : self._schema.width])
         return str(self._schema.decode_rows(row, self._scope.heap)[0])
 
@@ -181,7 +183,7 @@ def _move(stage: Move, tail: int) -> Run:
     def move(data: Ints) -> Ints:
         moved = data.copy()
         times = data[:, -tail]
-        # Upwards: what is missing to the next multiple is the remainder of the negated time (Python's, never negative).
+        # Round up: the distance to the next multiple is the remainder of the negated time; numpy's is never negative.
         by: Ints = np.full(len(data), stage.ns) if stage.delay else (-times) % stage.ns
         late = times >= CLOSED - by
         if bool(late.any()):

@@ -1,9 +1,9 @@
-"""Held updates: what a linear operator puts behind the running slice waits for the slice that covers its time.
+"""Temporal buffers: updates that a linear operator moves beyond the running slice wait for the slice with their time.
 
-A hold stands behind each chain that can move updates in time. What is due passes; the rest goes to a durable queue with
-its full time, rounds included, and comes back at its round in the slice of its data time. A delayed variable is a hold
-without an input in the order of work: what is set for it goes straight to its queue, and slices no wider than its delay
-make sure that nothing of it is due in the slice that made it. Source: DESIGN, "held updates"; seed 003.
+Each chain that can move updates in time is followed by a temporal buffer. Updates that are due pass. The others go to a
+durable queue with their full time, including rounds, and come back at their round in the slice of their data time. A
+delayed variable is a temporal buffer without an input: updates set for it go straight to its queue. Slices are no wider
+than its delay, so nothing is due in the slice that set it. Source: DESIGN, "held updates"; seed 003.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vernier.storage.updates import CLOSED, Ints, together
 
 
 class Hold(Operator):
-    """Lets updates of the slice pass and keeps later ones until they are due. O(what passes, comes and goes)."""
+    """Passes updates of the slice and keeps later ones until they are due. O(updates passed, stored and due)."""
 
     def __init__(self, op: HoldOp | DelayedOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -33,7 +33,7 @@ class Hold(Operator):
         self.buckets = Buckets()
 
     def begin_slice(self) -> None:
-        """Put what is due into the buckets of its rounds."""
+        """Sort the updates that are due into buckets by round."""
         slice_ = self.scope.slice
         due = self.queue.due(slice_.lower, slice_.upper)
         if len(due) == 0:
@@ -47,11 +47,11 @@ class Hold(Operator):
             self.scope.note(at)
 
     def pending(self) -> list[Round]:
-        """Rounds that something is due at."""
+        """The rounds at which updates are due."""
         return list(self.buckets.rows)
 
     def step(self, now: Round) -> None:
-        """Give what is due at this round, new and held."""
+        """Emit the updates that are due at this round, both new and held."""
         given = self.buckets.take(now)
         data = None if self.input is None else self.input.out
         if data is not None:
@@ -65,7 +65,7 @@ class Hold(Operator):
 
 
 class Set(Operator):
-    """What a delayed variable is set to: everything goes to its queue, `delay` later."""
+    """Assigns a delayed variable: all updates go to the variable's queue, `delay` later."""
 
     def __init__(self, op: SetOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
@@ -74,7 +74,7 @@ class Set(Operator):
         self.queue = cast(Hold, scope.operator(op.variable)).queue
 
     def step(self, now: Round) -> None:
-        """Move this step's updates to where they come back."""
+        """Put this step's updates into the queue, at the later time."""
         data = self.input.out
         if data is None or len(data) == 0:
             return

@@ -1,10 +1,11 @@
-"""Upserts: a source of newest rows by key becomes a collection: what was there goes when what is new comes.
+"""Upserts: turns a source of newest rows by key into a collection, retracting the old row of a key when a new one
+arrives.
 
-The arrangement of the collection by the key is the memory of what was there, so it is durable, re-cut and shared like
-any other. Time is total here: a step replays each key's upserts in the order of their times against the one row that
-the key had before the slice. Input rows carry in their diff what they are: positive sets the key's row, negative takes
-it away (only the key's words count then), and of two at one time the one with the greater absolute value, which says
-where it stood in its log, is the later one.
+The arrangement of the collection by the key remembers the old rows, so it is durable, resharded and shared like any
+other. Time is total here. A step replays each key's upserts in time order, starting from the one row that the key had
+before the slice. The diff of an input row says what the upsert does: a positive diff sets the key's row, and a negative
+one deletes it (only the key's words matter then). The absolute value tells the upsert's position in its log: of two
+upserts at the same time, the one with the greater value is the later one.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from vernier.storage.updates import Ints, consolidate_rows
 
 
 class Upsert(Arrange):
-    """The arrangement by `op.key` of the newest rows. O(n log n) a step for n upserts, and a look at each key."""
+    """The arrangement by `op.key` of the newest rows. O(n log n) a step for n upserts, plus one lookup per key."""
 
     def step(self, now: Round) -> None:
-        """Seal what the upserts change."""
+        """Seal the changes that the upserts cause."""
         data = self._exchanged() if self.exchanges else self.input.out
         self.fresh = self.out = None
         if data is None:
@@ -43,7 +44,8 @@ class Upsert(Arrange):
         self.out = changes[:, 1:]
 
     def _changes(self, rows: Ints) -> Ints:
-        """`[hash | key | val | time | diff]` of upserts `[hash | key | val | time | code]`, not consolidated."""
+        """The changes `[hash | key | val | time | diff]`, not consolidated, of upserts `[hash | key | val | time |
+        code]`."""
         rows = self._newest(rows)
         keys, runs = touched_keys(rows, self.key_width)
         first = runs[:-1]
@@ -51,7 +53,7 @@ class Upsert(Arrange):
         begins, ends = known.spans.T
         had = ends > begins
         before = np.zeros((len(rows), rows.shape[1]), np.int64)
-        # What an upsert replaces: the one of its key before it, or what the trace has.
+        # An upsert replaces the previous upsert of its key or, if it is the first, the row in the trace.
         before[1:] = rows[:-1]
         before[:, : 1 + self.key_width] = rows[:, : 1 + self.key_width]
         is_set = rows[:, -1] > 0
@@ -67,7 +69,7 @@ class Upsert(Arrange):
         return np.concatenate((before[replaces], after))
 
     def _newest(self, rows: Ints) -> Ints:
-        """The last upsert of each key and time, ordered by key, then time."""
+        """The last upsert of each key and time, ordered by key, then by time."""
         columns = [*range(1 + self.key_width), rows.shape[1] - 2]
         order = np.lexsort((np.abs(rows[:, -1]), *(rows[:, c] for c in reversed(columns))))
         rows = rows[order]
