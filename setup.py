@@ -1,6 +1,6 @@
-"""Builds what is installed: one package, `vernier`, with `service`, `operators` and `storage` inside it.
+"""Builds the distribution: one package, `vernier`, that contains `service`, `operators` and `storage`.
 
-The checkout keeps these three beside `vernier.py`, which is the package's `__init__`. Everything else about the package
+In the checkout these three lie beside `vernier.py`, which becomes the package's `__init__`. All other package metadata
 is in pyproject.toml.
 """
 
@@ -13,7 +13,8 @@ TOPS = ("storage", "operators", "service")
 
 
 class OnePackage(build_py):
-    """Puts vernier.py where a package has its `__init__`, with what makes it typed and runnable by `python -m`."""
+    """Installs vernier.py as the package's `__init__`, and adds `py.typed` and the `__main__` for `python -m
+    vernier`."""
 
     def run(self) -> None:
         super().run()

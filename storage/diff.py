@@ -1,4 +1,4 @@
-"""Arithmetic of diffs that never wraps silently."""
+"""Arithmetic on diffs (signed multiplicities) that never wraps silently."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _LEAST = -(2**63)
 
 
 def negate(diff: Ints) -> Ints:
-    """-diff for int64[n]. Raises DiffOverflow for -2**63, which has no positive twin."""
+    """-diff for int64[n]. Raises DiffOverflow for -2**63, whose negation does not fit int64."""
     if len(diff) and int(diff.min()) == _LEAST:
         raise DiffOverflow(operation="negation")
     return np.negative(diff)
@@ -20,7 +20,7 @@ def multiply(diff: Ints, factor: Ints) -> Ints:
     product: Ints = diff * factor
     if len(diff) == 0 or _reach(diff) * _reach(factor) < 2**63:
         return product
-    # Dividing back finds what has wrapped; -1 alone is exact both ways, and wraps -2**63.
+    # Dividing back finds the products that wrapped. Factor -1 is checked separately: it wraps only -2**63.
     divisor = np.where((factor == 0) | (factor == -1), 1, factor)
     wrapped = (product // divisor != diff) | (product % divisor != 0)
     wrapped = np.where(factor == 0, False, np.where(factor == -1, diff == _LEAST, wrapped))

@@ -1,14 +1,14 @@
-"""Errors that people and programs can act on: what was found, what was meant, the way out.
+"""Errors that people and programs can act on. A message says what was found, what was expected, and what to do.
 
-Every error of Vernier is a leaf of one of three families, which say who can do something about it:
+Every error of Vernier is a leaf of one of three families. The family says who can do something about it:
 
-- `CallerError`: the caller's request, program or data is at fault; asking again changes nothing.
-- `StorageError`: files or their device failed. `may_have_happened` tells whether the call surely had no effect or
-  perhaps took effect; a call that is idempotent can be tried again.
-- `InvariantError`: a rule of ours is broken. Stop the step and start again from the newest manifest.
+- `CallerError`: the caller's request, program or data is at fault; repeating the call changes nothing.
+- `StorageError`: files or their device failed. `may_have_happened` says whether the call may have taken effect or
+  certainly did not; an idempotent call can be retried.
+- `InvariantError`: one of Vernier's own rules is broken. Stop the step and restart from the newest manifest.
 
-A leaf is a class with annotated fields and a message that names them; it is made with keywords and pickles between
-processes with its fields:
+A leaf is a class with annotated fields and a message that names them. It is constructed with keywords, and it keeps its
+fields when it is pickled between processes:
 
     class WidthMismatch(InvariantError):
         message = "rows of {found} words do not fit a collection of {expected} words"
@@ -17,7 +17,7 @@ processes with its fields:
 
     raise WidthMismatch(found=2, expected=3)
 
-Messages are lower-case sentences with the values in them and, where there is one, the way out.
+Messages are lower-case sentences that contain the values and, where there is one, the remedy.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ from typing import Any, ClassVar, Self, dataclass_transform
 class VernierError(Exception):
     """The root of all errors that Vernier raises on purpose.
 
-    `code` is stable and machine-readable (snake case of the class's name unless the class says otherwise); `fields` are
-    the values of the message by name. A message that a template cannot give overrides `describe`.
+    `code` is stable and machine-readable: the class's name in snake case, unless the class sets another. `fields` holds
+    the values of the message by name. A class whose message does not fit a template overrides `describe`.
     """
 
     message: ClassVar[str] = ""
@@ -41,7 +41,7 @@ class VernierError(Exception):
         super().__init_subclass__()
         if "code" not in cls.__dict__:
             cls.code = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        # An __init__ that the class defines itself is left as it is.
+        # dataclass() keeps an __init__ that the class itself defines.
         dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class VernierError(Exception):
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def describe(self) -> str:
-        """The message; the default fills the class's template from the fields."""
+        """The message. The default fills the class's template from the fields."""
         return self.message.format(**self.fields)
 
     def __reduce__(self) -> tuple[Callable[..., "VernierError"], tuple[Any, ...]]:
@@ -68,7 +68,7 @@ class VernierError(Exception):
 
 
 def _rebuild(cls: type[VernierError], args: tuple[Any, ...], state: dict[str, Any]) -> VernierError:
-    """Unpickle without calling __init__, whose keywords pickle knows nothing of."""
+    """Unpickle without calling __init__: pickle passes positional arguments, __init__ takes keywords."""
     return cls._restore(args, state)
 
 
@@ -80,13 +80,13 @@ class CallerError(VernierError):
 
 
 class StorageError(VernierError):
-    """Files, or the device below them, failed or do not hold what they should."""
+    """Files, or the device below them, failed or do not contain what they should."""
 
     may_have_happened: ClassVar[bool] = False
 
 
 class InvariantError(VernierError):
-    """A rule of Vernier's own is broken: stop the step and restart from the newest manifest."""
+    """One of Vernier's own rules is broken: stop the step and restart from the newest manifest."""
 
 
 # --- numbers and batches ----------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class DiffOverflow(CallerError):
 
 
 class HoldWentBack(InvariantError):
-    """A reader wanted times back that it had let go."""
+    """A reader tried to move its hold back to times that it had already released."""
 
     message = "a hold of {held} cannot go back to {wanted}: what lies between may have been folded"
     held: list[list[int]]
@@ -116,7 +116,7 @@ class HoldWentBack(InvariantError):
 
 
 class HoldTooEarly(InvariantError):
-    """A reader wanted to hold times that a trace has folded already."""
+    """A reader tried to hold times that a trace has already compacted."""
 
     message = "trace {trace} has folded the times before {since}: {wanted} cannot be held any more"
     trace: str
@@ -125,7 +125,7 @@ class HoldTooEarly(InvariantError):
 
 
 class CutLost(InvariantError):
-    """A reader wanted a trace up to a time that lies inside a layer."""
+    """A reader asked for a trace up to a time that lies inside a batch."""
 
     message = (
         "trace {trace} cannot be read up to {upper} exactly: a layer of it covers [{first}, {last}); hold the cut with "
@@ -138,7 +138,7 @@ class CutLost(InvariantError):
 
 
 class CountUnderflow(InvariantError):
-    """A counted antichain was told to give back a time that it does not hold."""
+    """A counted antichain was asked to remove more of a time than it contains."""
 
     message = "cannot take {removed} of time {time} out of a frontier that counts {held} of it"
     time: tuple[int, ...]
@@ -166,7 +166,7 @@ class FileExists(StorageError):
 
 
 class DiskFull(StorageError):
-    """The device (or the quota) has no room; what was there before is untouched."""
+    """The device (or the quota) has no space left; existing files are untouched."""
 
     message = "no space left in {where} while writing {name}; the state before it is intact: make room and start again"
     name: str
@@ -184,14 +184,14 @@ class FileFailed(StorageError):
 
 
 class SyncFailed(FileFailed):
-    """A flush to the device failed, so nobody knows what is durable."""
+    """A flush to the device failed, so it is unknown what is durable."""
 
     message = "{operation} of {name} in {where} failed: {reason}; only the next start can tell what is durable"
     may_have_happened: ClassVar[bool] = True
 
 
 class CreateUnknown(StorageError):
-    """Nobody could tell whether an object was made."""
+    """It is unknown whether an object was created."""
 
     message = "create of {name} in {where} may have happened ({reason}); only the next start can tell"
     may_have_happened: ClassVar[bool] = True
@@ -201,7 +201,7 @@ class CreateUnknown(StorageError):
 
 
 class NoFileSystem(CallerError):
-    """A URI names a file system that is not there."""
+    """A URI names a file system that does not exist or is not installed."""
 
     message = "cannot open {uri}: {problem}"
     uri: str
@@ -209,14 +209,15 @@ class NoFileSystem(CallerError):
 
 
 class CacheUnsafe(CallerError):
-    """The local cache could be written by somebody else, who could so forge the state."""
+    """Another user can write to the local cache and could forge the state through it."""
 
     message = "the cache {path} is not only ours to write: remove it, or set state.cache"
     path: str
 
 
 class OwnershipLost(StorageError):
-    """The lock of a state directory ran out, because its holder could not renew it in time, or was overtaken."""
+    """The lock of a state directory expired because its holder did not renew it in time, or another process took it
+    over."""
 
     message = "the claim {name} on {where} has run out or was overtaken: only a new start may go on"
     may_have_happened: ClassVar[bool] = True
@@ -225,7 +226,7 @@ class OwnershipLost(StorageError):
 
 
 class Damaged(StorageError):
-    """A segment or manifest does not hold what was written to it."""
+    """A segment or manifest does not contain what was written to it."""
 
     message = "{kind} {name}: {problem}"
     kind: str
@@ -271,7 +272,7 @@ class StateInUse(StorageError):
 
 
 class NotAcquired(InvariantError):
-    """Something only the owner of a state directory may do was tried without owning it."""
+    """An operation that only the owner of a state directory may perform was tried without owning it."""
 
     message = "{operation} on state directory {path} needs its lock: call acquire() first"
     path: str
@@ -279,9 +280,9 @@ class NotAcquired(InvariantError):
 
 
 class EpochConflict(StorageError):
-    """A manifest does not follow the newest one: somebody else committed, or this attempt is an old one.
+    """A manifest does not follow the newest one: another process committed, or this attempt is outdated.
 
-    What there is then is not what this process believes, so only a new start may go on.
+    The directory then differs from what this process believes, so only a restart can continue.
     """
 
     may_have_happened: ClassVar[bool] = True
@@ -294,7 +295,7 @@ class EpochConflict(StorageError):
 
 
 class EpochGone(CallerError):
-    """The manifest of an epoch was collected, or never existed."""
+    """The manifest of an epoch was garbage-collected or never existed."""
 
     message = "epoch {epoch} is not in state directory {path} any more; the newest is {latest}"
     path: str
@@ -303,14 +304,14 @@ class EpochGone(CallerError):
 
 
 class NothingCommitted(CallerError):
-    """A reader came before the first commit."""
+    """A reader opened the state before the first commit."""
 
     message = "state directory {path} holds no epoch yet: the service has not committed anything"
     path: str
 
 
 class NoIntactManifest(StorageError):
-    """There are manifests, but none that can be used; starting from nothing would lose what they stood for."""
+    """Manifests exist, but none is usable. Starting from an empty state would lose what they describe."""
 
     message = "state directory {path}: none of its {count} manifests is whole, the newest because: {problem}"
     path: str
@@ -319,7 +320,7 @@ class NoIntactManifest(StorageError):
 
 
 class ManifestMissing(StorageError):
-    """HEAD names an epoch whose manifest is not there."""
+    """HEAD names an epoch whose manifest does not exist."""
 
     message = (
         "state directory {path}: HEAD names epoch {epoch}, and there is no manifest of it ({newest}): the folder "
@@ -331,7 +332,7 @@ class ManifestMissing(StorageError):
 
 
 class SegmentsMissing(InvariantError):
-    """An epoch was to be committed that names segments nobody has written."""
+    """A commit named segments that were never written."""
 
     message = "cannot commit epoch {epoch} to {path}: segments it names are not there: {segments}"
     path: str

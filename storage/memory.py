@@ -1,6 +1,6 @@
-"""Memory: how much this process has, and how much it may have: the machine's, a cgroup's or an rlimit's.
+"""How much memory this process uses and how much it may use: the machine's total, a cgroup's limit or an rlimit.
 
-Pages of files do not count as the process's own: the kernel takes them back when it needs room.
+File pages do not count as the process's own, because the kernel reclaims them under memory pressure.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pathlib import Path
 
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
-"""Limits from here on are how cgroups and rlimits spell "none"."""
+"""Limits of at least this value are how cgroups and rlimits express "no limit"."""
 _UNKNOWN = 4 << 30
-"""What a machine is taken to have where the system does not tell."""
+"""Assumed memory of a machine whose system does not report it."""
 
 
 def resident_bytes() -> int:
-    """This process's resident memory now; its peak where the system does not tell."""
+    """This process's resident memory now, or its peak where the system reports only that."""
     return _statm()[0]
 
 
 def private_bytes() -> int:
-    """The part of the resident memory that only this process can free: all but the pages of files and shared memory.
+    """The part of the resident memory that only this process can free: everything but file pages and shared memory.
 
-    O(1), ten microseconds.
+    O(1), about ten microseconds.
     """
     resident, shared = _statm()
     return resident - shared
@@ -42,7 +42,7 @@ def _statm() -> tuple[int, int]:
 
 
 def usable_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
-    """The least of what the machine has, what the cgroups of this process may have, and its rlimits."""
+    """The minimum of the machine's memory, the limits of this process's cgroups, and its rlimits."""
     found = [_UNKNOWN]
     total = _fields(proc / "meminfo").get("MemTotal")
     if total is not None:
@@ -56,7 +56,8 @@ def usable_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
 
 
 def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
-    """How much more there is for this process before the system ends one; None where the system does not tell."""
+    """How much more memory this process can use before the kernel kills a process; None where the system does not
+    report it."""
     found = []
     free = _fields(proc / "meminfo").get("MemAvailable")
     if free is not None:
@@ -66,7 +67,7 @@ def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
         if limit is None:
             continue
         usage = _number(folder / ("memory.current" if version == 2 else "memory.usage_in_bytes"))
-        # Files that nobody maps right now give way first.
+        # The kernel reclaims inactive file pages first, so they count as available.
         idle = _fields(folder / "memory.stat").get("inactive_file" if version == 2 else "total_inactive_file", 0)
         if usage is not None:
             found.append(limit - usage + idle)
@@ -74,11 +75,11 @@ def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
 
 
 def _folders(proc: Path, cgroups: Path) -> Iterator[tuple[Path, int]]:
-    """The folders of the cgroups that count this process's memory, innermost first, each with its version."""
+    """The cgroup folders that account for this process's memory, innermost first, each with its cgroup version."""
     for path, version in _memberships(proc):
         root = cgroups if version == 2 or not (cgroups / "memory").is_dir() else cgroups / "memory"
         folder = root / path.lstrip("/")
-        # Inside a container the path may be that of the host, of which nothing is to be seen: the root is the limit's.
+        # Inside a container the path may be the host's, which is not visible there. The limit is then at the root.
         while True:
             if folder.is_dir():
                 yield folder, version
@@ -111,12 +112,12 @@ def _limit(folder: Path, version: int) -> int | None:
 def _number(file: Path) -> int | None:
     try:
         return int(file.read_text("ascii"))
-    except (OSError, ValueError):  # "max", or no such limit
+    except (OSError, ValueError):  # "max", or the file does not exist
         return None
 
 
 def _fields(file: Path) -> dict[str, int]:
-    """The numbers of a file with a name and a number a line."""
+    """The numbers of a file that has one name and one number per line."""
     try:
         lines = file.read_text("ascii").splitlines()
     except OSError:

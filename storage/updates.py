@@ -1,9 +1,9 @@
 """Updates: changes to a collection as one int64 matrix.
 
-A row of the matrix is `[row words | time | rounds... | diff]`. Rows are words (see docs/architecture.md): what they
-mean is the schema's business. The time is a data time in nanoseconds; `depth` round coordinates follow, one per
-enclosing loop, outermost first. One matrix makes concatenating, filtering and exchanging updates a single numpy call
-each.
+A row of the matrix is `[row words | time | rounds... | diff]`. The row's values are encoded as words (see
+docs/architecture.md); the schema says what they mean. The time is a data time in nanoseconds. It is followed by `depth`
+round coordinates, one per enclosing loop, outermost first. With one matrix, concatenating, filtering and exchanging
+updates is a single numpy call each.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from vernier.storage.time.lattice import MIN_TIME as MIN_TIME
 Ints = npt.NDArray[np.int64]
 
 _LARGE = 1 << 19
-"""Rows from which arrays of a word for each have large pages."""
+"""From this number of rows on, arrays with one word per row are allocated on large pages."""
 
 
 def together(parts: Sequence[Ints]) -> Ints:
-    """The rows of all parts, of which there is one at least; the only one itself."""
+    """The rows of all parts, of which there must be at least one. A single part is returned itself, without a copy."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -43,7 +43,8 @@ def consolidate_rows(data: Ints, columns: Ints) -> Ints:
     if len(data) < _LARGE:
         rows, status = consolidate(data, columns)
     else:
-        # What numpy allocates has large pages, which a kernel's own arrays have not: a tenth of the faults.
+        # Arrays that numpy allocates are on large pages; those that a kernel allocates are not. This causes a tenth of
+        # the page faults.
         one, two, groups = (np.empty(len(data), np.int64) for _ in range(3))
         rows, status = consolidate_in(data, columns, one, two, groups, np.empty(data.shape, np.int64))
     if status != 0:
@@ -54,7 +55,7 @@ def consolidate_rows(data: Ints, columns: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """n changes. data: int64[n, width + 1 + depth + 1]; width: words a row; depth: round coordinates a time."""
+    """n changes. data: int64[n, width + 1 + depth + 1]; width: words per row; depth: round coordinates per time."""
 
     data: Ints
     width: int
@@ -62,7 +63,7 @@ class Updates:
 
     @staticmethod
     def empty(width: int, depth: int = 0) -> Updates:
-        """No changes of this shape."""
+        """An empty set of changes with this width and depth."""
         return Updates(np.empty((0, width + depth + 2), np.int64), width, depth)
 
     @staticmethod
@@ -79,7 +80,7 @@ class Updates:
 
     @staticmethod
     def concat(parts: Iterable[Updates], width: int, depth: int = 0) -> Updates:
-        """All changes of the parts, which share width and depth."""
+        """All changes of the parts, which must share width and depth."""
         full = [part.data for part in parts if len(part.data)]
         if not full:
             return Updates.empty(width, depth)
@@ -113,14 +114,15 @@ class Updates:
         return Updates(self.data[index], self.width, self.depth)
 
     def consolidate(self) -> Updates:
-        """Sorted by (row, rounds, time), one change per row and time, none zero. O(n log n). Raises DiffOverflow."""
+        """Sorted by (row, rounds, time), with one non-zero change per row and time. O(n log n). Raises DiffOverflow."""
         columns = sort_columns(0, self.width, self.depth)
         return Updates(consolidate_rows(self.data, columns), self.width, self.depth)
 
 
 def sort_columns(first: int, stop: int, depth: int) -> Ints:
-    """Columns that order a matrix whose words `first .. stop-1` are followed by time and rounds: words, rounds, time.
+    """The columns that sort a matrix whose words `first .. stop-1` are followed by time and rounds: words, rounds,
+    time.
 
-    Rounds before time: folding old times to a common one (compaction) then keeps rows sorted.
+    Rounds come before time so that the rows stay sorted when compaction advances old times to a common one.
     """
     return np.array([*range(first, stop), *range(stop + 1, stop + 1 + depth), stop], np.int64)

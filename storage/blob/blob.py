@@ -1,11 +1,12 @@
-"""Where state lives: named files that are whole or absent, and one name that can be claimed only once.
+"""The interface of the place where state lives: named files that are whole or absent, and names that only one process
+can create.
 
-`Blob` is all that segments, manifests and leases ask of a place to store things; it is small so that an object store
-can offer it too. `LocalBlob` offers it on a local directory by way of a `Disk`, which is the operating system's calls
-one method each: crash tests stand between the two and fail any single call.
+`Blob` is everything that segments, manifests and leases need from storage. It is kept small so that an object store can
+implement it, too. `LocalBlob` implements it on a local directory through a `Disk`, which has one method per operating
+system call. Crash tests replace the `Disk` and let any single call fail.
 
-What is durable when: the bytes of a file are synced before its name appears. The *name* is durable after the next
-`sync` of its folder, so that many files need one such sync, not one each.
+Durability: the bytes of a file are synced before its name appears. The *name* is durable after the next `sync` of its
+folder, so one such sync serves many files.
 """
 
 import errno
@@ -24,25 +25,25 @@ Buffer = bytes | bytearray | memoryview
 Result = TypeVar("Result")
 
 TEMPORARY = ".tmp"
-"""Suffix of files that are being written; whoever owns the directory may delete them when it starts."""
+"""Suffix of files that are being written. The owner of the directory may delete them when it starts."""
 
 PIECE = 1 << 24
-"""Bytes written between two syncs of a file: whoever else syncs waits for no more than that."""
+"""Bytes written between two syncs of a file, so that another process's sync waits for no more than that."""
 
 MAX_VECTORS = 512
-"""Buffers given to one writev call (the system's limit is 1024)."""
+"""Buffers per writev call (the system's limit is 1024)."""
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-"""State is for the user that the service runs as, and nobody else."""
+"""Only the user that the service runs as can read the state."""
 
 MAP_NORESERVE = 0x4000
-"""Linux's flag; Python's mmap module names it from 3.13 on."""
+"""The flag's value on Linux. Python's mmap module defines it only from version 3.13 on."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who holds a lock. host: "" for this machine. left_ms: when it ends unless it is renewed; None: with its
-    process."""
+    """The holder of a lock. host: "" for this machine. left_ms: the time until it expires unless it is renewed; None if
+    it ends with its process."""
 
     pid: int
     host: str = ""
@@ -50,67 +51,69 @@ class Owner:
 
 
 class Held(Protocol):
-    """A lock that is held until it is released or its process ends, however it ends.
+    """A lock that is held until it is released or its process ends, in whatever way it ends.
 
-    alone: nobody who held it before can still be at work on what it guards.
+    alone: no earlier holder can still be working on what the lock guards.
     """
 
     @property
     def alone(self) -> bool: ...
 
     def check(self) -> None:
-        """Raises OwnershipLost if it may not be held any more."""
+        """Raises OwnershipLost if the lock may have been lost."""
         ...
 
     def release(self) -> None: ...
 
 
 class Blob(Protocol):
-    """A place for named byte strings. Names are `folder/file`, or `file`. All errors are `StorageError`s."""
+    """A place for named byte strings. Names are `folder/file` or `file`. All errors are `StorageError`s."""
 
     @property
     def where(self) -> str:
-        """The place, for messages."""
+        """The path or URI, for messages."""
         ...
 
     def prepare(self, folders: Sequence[str]) -> None:
-        """Make the place and its folders if they are not there."""
+        """Create the place and its folders if they do not exist."""
         ...
 
     def put(self, name: str, chunks: Sequence[Buffer]) -> int:
-        """Store the chunks as one file, whole or not at all; returns its bytes. The name is durable after `sync`."""
+        """Store the chunks as one file, whole or not at all; returns its size. The name is durable after `sync`."""
         ...
 
     def create(self, name: str, data: bytes) -> None:
-        """Claim a new name: durable on return, as are all names given before in the same folder. Else FileExists."""
+        """Create a file under a new name; it and all earlier names in its folder are durable on return. Raises
+        FileExists."""
         ...
 
     def overwrite(self, name: str, data: bytes) -> None:
-        """Set a small file's bytes at once; never needs room again once it exists, not durable, may be seen torn."""
+        """Replace a small file's bytes in place. Needs no disk space once the file exists; not durable; readers may see
+        a torn write."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name."""
+        """Rename a file."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Delete a file. A missing file is no error."""
         ...
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """A file's bytes, or those of a piece of it: fewer than `length` where the file ends. FileMissing."""
+        """A file's bytes, or a range of them: fewer than `length` if the file ends before. Raises FileMissing."""
         ...
 
     def map(self, name: str) -> memoryview:
-        """A file's bytes without reading them: pages are loaded when touched. FileMissing."""
+        """A file's bytes, mapped: pages are loaded when they are touched. Raises FileMissing."""
         ...
 
     def size(self, name: str) -> int | None:
-        """A file's bytes, None if it is not there."""
+        """A file's size in bytes, None if it does not exist."""
         ...
 
     def list(self, folder: str) -> list[str]:
-        """The names `folder/file` in a folder, sorted; empty if there is no such folder."""
+        """The names `folder/file` in a folder, sorted; empty if the folder does not exist."""
         ...
 
     def sync(self, folder: str) -> None:
@@ -118,24 +121,24 @@ class Blob(Protocol):
         ...
 
     def lock(self, name: str) -> Held | None:
-        """Take a lock without waiting; None if someone else has it."""
+        """Take a lock without waiting; None if another process has it."""
         ...
 
     def owner(self, name: str) -> Owner | None:
-        """Who has a lock, as far as can be told."""
+        """Who has a lock, as far as this can be determined."""
         ...
 
     def hold(self, stem: str) -> Held:
-        """A lock of its own under a new name that begins with `stem`; the name goes when it is released."""
+        """Take a lock on a new name that begins with `stem`; releasing the lock deletes the name."""
         ...
 
     def present(self, folder: str) -> Sequence[str]:
-        """The names in a folder that somebody alive has by `hold`; removes those of the dead. O(names)."""
+        """The names in a folder that live processes have by `hold`; deletes those of dead processes. O(names)."""
         ...
 
 
 class Disk(Protocol):
-    """The file calls of an operating system; each raises OSError. Paths are absolute."""
+    """The file calls of an operating system. Each raises OSError. Paths are absolute."""
 
     def create(self, path: str) -> int: ...
     def write(self, fd: int, chunks: Sequence[Buffer]) -> int: ...
@@ -155,7 +158,7 @@ class Disk(Protocol):
 
 
 class FileLock:
-    """An flock on an open file: the kernel drops it when the process is gone."""
+    """An flock on an open file. The kernel releases it when the process ends."""
 
     alone = True
 
@@ -163,17 +166,17 @@ class FileLock:
         self._fd: int | None = fd
 
     def check(self) -> None:
-        """Nothing: the kernel takes it from nobody."""
+        """Does nothing: the kernel never takes the lock away."""
 
     def release(self) -> None:
-        """Let go; doing so twice is fine."""
+        """Release the lock; idempotent."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
 
 
 class FileHold:
-    """A held file of `LocalBlob.hold`."""
+    """The lock that `LocalBlob.hold` returns: a locked file of its own."""
 
     alone = True
 
@@ -182,13 +185,13 @@ class FileHold:
         self._held: Held | None = held
 
     def check(self) -> None:
-        """Nothing: the kernel takes it from nobody."""
+        """Does nothing: the kernel never takes the lock away."""
 
     def release(self) -> None:
-        """Remove the file and let go; doing so twice is fine."""
+        """Delete the file and release its lock; idempotent."""
         held, self._held = self._held, None
         if held is not None:
-            # The name goes first: after the unlock, another file could have been made under it.
+            # Delete the name first: after the unlock, another process could create a file under it.
             self._blob.delete(self._name)
             held.release()
 
@@ -197,11 +200,11 @@ class OsDisk:
     """The real operating system."""
 
     def create(self, path: str) -> int:
-        """Open a file that must be new, for writing."""
+        """Create a new file for writing; fails if it exists."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
 
     def write(self, fd: int, chunks: Sequence[Buffer]) -> int:
-        """Write all the chunks one after the other; returns their bytes."""
+        """Write all chunks one after the other; returns the bytes written."""
         total = 0
         waiting = [memoryview(chunk).cast("B") for chunk in chunks if memoryview(chunk).nbytes]
         at = 0
@@ -218,7 +221,7 @@ class OsDisk:
         return total
 
     def sync(self, fd: int) -> None:
-        """Flush a file's bytes (and its length) to the device; times and the like are not needed."""
+        """Flush a file's bytes and length to the device, but not its timestamps."""
         os.fdatasync(fd)
 
     def close(self, fd: int) -> None:
@@ -226,19 +229,19 @@ class OsDisk:
         os.close(fd)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, over what has the new name."""
+        """Rename, replacing any file of the new name."""
         os.rename(old, new)
 
     def link(self, old: str, new: str) -> None:
-        """Give a file a second name, which must be free: the one atomic test-and-set of a file system."""
+        """Give a file a second name, which must be free. This is the one atomic test-and-set of a file system."""
         os.link(old, new)
 
     def unlink(self, path: str) -> None:
-        """Remove a name."""
+        """Delete a name."""
         os.unlink(path)
 
     def sync_folder(self, path: str) -> None:
-        """Flush a folder's names to the device."""
+        """Flush a folder's entries to the device."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
@@ -246,7 +249,7 @@ class OsDisk:
             os.close(fd)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it. Folders that exist keep their modes."""
+        """Create a folder and its missing parents. Existing folders keep their modes."""
         missing = []
         while not os.path.isdir(path):
             missing.append(path)
@@ -255,11 +258,11 @@ class OsDisk:
             try:
                 os.mkdir(folder, FOLDER_MODE)
             except FileExistsError:
-                if not os.path.isdir(folder):  # else another process has made it meanwhile
+                if not os.path.isdir(folder):  # another process may have created it meanwhile
                     raise
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Write over the start of a file, in place."""
+        """Overwrite the start of a file in place."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE)
         try:
             os.pwrite(fd, data, 0)
@@ -267,7 +270,7 @@ class OsDisk:
             os.close(fd)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """All of a file, or a piece."""
+        """All of a file, or a range of it."""
         fd = os.open(path, os.O_RDONLY)
         try:
             left = max(0, os.fstat(fd).st_size - start) if length is None else length
@@ -283,9 +286,10 @@ class OsDisk:
     def map(self, path: str) -> memoryview:
         """All of a file, by mmap.
 
-        The mapping is private and writable: arrays over it are then of the same type for compiled kernels as arrays in
-        memory (a read-only one would compile every kernel again). The file cannot change through it, nothing is
-        reserved for copies that nobody makes, and it stays valid after the file is unlinked.
+        The mapping is private and writable. Arrays over it then have the same type for compiled kernels as arrays in
+        memory; read-only arrays would compile every kernel a second time. Writing to the mapping does not change the
+        file. No swap is reserved for private copies, because none are made. The mapping stays valid after the file is
+        unlinked.
         """
         fd = os.open(path, os.O_RDONLY)
         try:
@@ -298,19 +302,20 @@ class OsDisk:
             os.close(fd)
 
     def size(self, path: str) -> int:
-        """A file's bytes."""
+        """A file's size in bytes."""
         return os.stat(path).st_size
 
     def names(self, path: str) -> Iterable[str]:
-        """The names in a folder, in no order."""
+        """The names in a folder, unordered."""
         return os.listdir(path)
 
     def lock(self, path: str) -> Held | None:
-        """Take an flock without waiting, None if it is refused."""
+        """Take an flock without waiting; None if another process has it."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between open and flock someone may have unlinked the file: a lock on a nameless file excludes nobody.
+            # Another process may have unlinked the file between open and flock. A lock on an unlinked file excludes no
+            # one.
             held, named = os.fstat(fd), os.stat(path)
             if (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino):
                 return FileLock(fd)
@@ -324,7 +329,7 @@ class OsDisk:
 
 
 def storage_error(problem: OSError, operation: str, name: str, where: str) -> StorageError:
-    """The error of ours that says what the operating system's error means here."""
+    """The StorageError that corresponds to an OSError."""
     reason = os.strerror(problem.errno).lower() if problem.errno else str(problem)
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(name=name, where=where)
@@ -337,7 +342,8 @@ def storage_error(problem: OSError, operation: str, name: str, where: str) -> St
 
 
 def _pieces(chunks: Sequence[Buffer]) -> Iterable[Sequence[Buffer]]:
-    """The chunks in groups of at most `PIECE` bytes, larger ones cut; one group, though it be empty, at least."""
+    """The chunks in groups of at most `PIECE` bytes; larger chunks are split. Yields at least one group, which may be
+    empty."""
     group: list[Buffer] = []
     size = 0
     for chunk in chunks:
@@ -355,7 +361,7 @@ def _pieces(chunks: Sequence[Buffer]) -> Iterable[Sequence[Buffer]]:
 
 
 class LocalBlob:
-    """A Blob in a directory of a local file system (or any that has links, renames and flock)."""
+    """A Blob in a directory of a local file system, or of any that has hard links, atomic renames and flock."""
 
     def __init__(self, path: str | os.PathLike[str], disk: Disk | None = None) -> None:
         self._path = os.path.abspath(path)
@@ -368,14 +374,14 @@ class LocalBlob:
         return self._path
 
     def prepare(self, folders: Sequence[str]) -> None:
-        """Make the directory and its folders, durably."""
+        """Create the directory and its folders, durably."""
         for folder in folders:
             self._do("make", folder, self._disk.make_folder, self._full(folder))
         for path in (self._path, os.path.dirname(self._path)):
             self._do("sync", path, self._disk.sync_folder, path)
 
     def put(self, name: str, chunks: Sequence[Buffer]) -> int:
-        """Temporary file, sync, rename: whole or not at all. One sync."""
+        """Temporary file, sync, rename: the file is whole or absent. One sync."""
         temporary, fd = self._open_temporary(name)
         try:
             written = self._write(fd, name, chunks)
@@ -386,7 +392,7 @@ class LocalBlob:
         return written
 
     def create(self, name: str, data: bytes) -> None:
-        """Temporary file, sync, link (which fails if the name exists), sync of the folder. Two syncs."""
+        """Temporary file, sync, link (which fails if the name exists), folder sync. Two syncs."""
         temporary, fd = self._open_temporary(name)
         try:
             self._write(fd, name, [data])
@@ -400,16 +406,16 @@ class LocalBlob:
         self._do("overwrite", name, self._disk.overwrite, self._full(name), data)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name."""
+        """Rename a file."""
         self._do("rename", old, self._disk.rename, self._full(old), self._full(new))
 
     def delete(self, name: str) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Delete a file. A missing file is no error."""
         with suppress(FileMissing):
             self._do("delete", name, self._disk.unlink, self._full(name))
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """A file's bytes, or those of a piece of it."""
+        """A file's bytes, or a range of them."""
         return self._do("read", name, self._disk.read, self._full(name), start, length)
 
     def map(self, name: str) -> memoryview:
@@ -417,7 +423,7 @@ class LocalBlob:
         return self._do("map", name, self._disk.map, self._full(name))
 
     def size(self, name: str) -> int | None:
-        """A file's bytes, None if it is not there."""
+        """A file's size in bytes, None if it does not exist."""
         try:
             return self._do("stat", name, self._disk.size, self._full(name))
         except FileMissing:
@@ -436,7 +442,7 @@ class LocalBlob:
         self._do("sync", folder, self._disk.sync_folder, self._full(folder))
 
     def lock(self, name: str) -> Held | None:
-        """Take an flock on a file, and write our process id into it."""
+        """Take an flock on a file and write this process's id into it."""
         held = self._flock(name)
         if held is not None:
             try:
@@ -447,7 +453,7 @@ class LocalBlob:
         return held
 
     def owner(self, name: str) -> Owner | None:
-        """Who wrote its process id into the lock's file last."""
+        """The process that last wrote its id into the lock's file."""
         try:
             return Owner(int(self.get(name).split()[0]))
         except (FileMissing, IndexError, ValueError):
@@ -458,12 +464,13 @@ class LocalBlob:
         while True:
             name = f"{stem}.{os.getpid()}.{next(self._serial)}"
             held = self._flock(name)
-            # Refused where another container's process has this name, or somebody removes the file of a dead one.
+            # The lock is refused if a process in another container uses this name, or if `present` is just deleting the
+            # file of a dead process.
             if held is not None:
                 return FileHold(self, name, held)
 
     def present(self, folder: str) -> Sequence[str]:
-        """The files in a folder that are locked; those whose lock we get are nobody's, and are removed."""
+        """The locked files in a folder. A file whose lock can be taken belongs to a dead process and is deleted."""
         living = []
         for name in self.list(folder):
             held = self._flock(name)
@@ -481,10 +488,10 @@ class LocalBlob:
         return os.path.join(self._path, name)
 
     def _open_temporary(self, name: str) -> tuple[str, int]:
-        """A new file to write `name` in: its name and descriptor."""
+        """Open a new temporary file for `name`; returns its name and descriptor."""
         while True:
             temporary = f"{name}.{os.getpid()}.{next(self._serial)}{TEMPORARY}"
-            # A process that died may have left one of this name: process ids come again, in containers always.
+            # A dead process may have left a file of this name: process ids are reused, in containers always.
             with suppress(FileExists):
                 return temporary, self._do("create", name, self._disk.create, self._full(temporary))
 
@@ -499,7 +506,7 @@ class LocalBlob:
         return written
 
     def _drop(self, temporary: str) -> None:
-        """Remove a temporary file as well as can be: what stays behind, the next start removes."""
+        """Delete a temporary file if possible. The next start deletes any that are left."""
         with suppress(OSError):
             self._disk.unlink(self._full(temporary))
 

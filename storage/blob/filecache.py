@@ -1,9 +1,9 @@
-"""FileCache: copies of immutable files on a local disk, in front of a store that is far away.
+"""File cache: copies of immutable files on a local disk, in front of a remote store.
 
-A copy is the file's bytes and a trailer with their checksum, written under a temporary name and renamed. Nothing is
-synced: the first time that a process maps a copy it compares the checksum, so one that a power cut has torn is fetched
-again. Several processes may share a folder. The bytes are bounded; the copy that was not used for longest goes first,
-and one that is still mapped stays readable without its name.
+A copy is the file's bytes followed by a trailer with their checksum. It is written under a temporary name and renamed.
+Nothing is synced: a process verifies the checksum when it first maps a copy, so a copy torn by a power failure is
+fetched again. Several processes may share a folder. The total size is bounded: the least recently used copy is deleted
+first, and a copy that is still mapped stays readable after its name is deleted.
 """
 
 import itertools
@@ -23,7 +23,7 @@ _TRAILER = len(_MAGIC) + 8
 
 
 class FileCache:
-    """Copies below `folder`, at most `limit` bytes of them (and the newest one, however large)."""
+    """Copies below `folder`, at most `limit` bytes in total. The newest copy is kept however large it is."""
 
     def __init__(self, folder: str | os.PathLike[str], limit: int) -> None:
         self._folder = Path(folder)
@@ -33,9 +33,10 @@ class FileCache:
         self._verified: dict[str, tuple[int, int]] = {}
 
     def map(self, name: str, fetch: Callable[[], bytes]) -> memoryview:
-        """A file's bytes by mmap of its copy, which `fetch` gives if there is none that is whole.
+        """A file's bytes by mmap of its copy. If there is no intact copy, `fetch` provides the bytes.
 
-        Raises what `fetch` raises, and CacheUnsafe. A local disk that is full or failing costs memory instead.
+        Raises CacheUnsafe and whatever `fetch` raises. If the local disk is full or failing, the bytes are held in
+        memory instead.
         """
         found = self._open(name)
         if found is not None:
@@ -46,7 +47,8 @@ class FileCache:
         return memoryview(bytearray(data)) if found is None else found
 
     def add(self, name: str, chunks: Sequence[Buffer]) -> None:
-        """Keep a copy of a file that was just written or fetched; not if the local disk has no room for it."""
+        """Keep a copy of a file that was just written or fetched. Does nothing if the local disk has no space for
+        it."""
         path = self._path(name)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{next(self._serial)}.tmp")
         try:
@@ -68,7 +70,7 @@ class FileCache:
         self._evict(path)
 
     def drop(self, name: str) -> None:
-        """Remove a copy; one that is not there is fine."""
+        """Delete a copy. A missing copy is no error."""
         self._verified.pop(name, None)
         with suppress(OSError):
             os.unlink(self._path(name))
@@ -79,7 +81,8 @@ class FileCache:
         return self._folder / name
 
     def _make(self, folder: Path) -> None:
-        """Make a folder that only we can write to, or replace: what is in it becomes state. Raises CacheUnsafe."""
+        """Create a folder that only this user can write to or replace, because its contents become state. Raises
+        CacheUnsafe."""
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found, above = self._folder.stat(), self._folder.parent.stat()
@@ -94,7 +97,7 @@ class FileCache:
         try:
             identity = _identity(path)
             view = self._disk.map(str(path))
-            # The time of last use, for `_evict`; the file's own does not change when it is mapped.
+            # `_evict` reads the modification time as the time of last use; mapping a file does not change it.
             os.utime(path)
         except OSError:
             return None
@@ -107,7 +110,7 @@ class FileCache:
         return view[:-_TRAILER]
 
     def _evict(self, newest: Path) -> None:
-        """Remove what was not used for longest until the rest fits. O(copies)."""
+        """Delete the least recently used copies until the rest fits. O(copies)."""
         found = []
         for path in self._folder.rglob("*"):
             with suppress(OSError):

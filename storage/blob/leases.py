@@ -1,12 +1,12 @@
-"""Claims: locks and leases where there is no flock, as objects that their holders keep alive.
+"""Leases: locks and leases where there is no flock, stored as objects (claims) that their holders keep alive.
 
-A claim says who holds it and until when; its holder moves that on by heartbeats, and whoever finds it past its time may
-take over. Clocks of different machines may differ by up to `MARGIN_MS`: a holder gives up that much before the others
-think so. A claim that has run out never comes back to life.
+A claim says who holds it and until when. Its holder extends it by heartbeats, and another process may take over a claim
+that has expired. Clocks of different machines may differ by up to `MARGIN_MS`, so a holder stops relying on its claim
+that much earlier than others consider it expired. An expired claim is never revived.
 
-The lock of a directory is a chain of claims `LOCK/000000000001`, `LOCK/000000000002` …, each made only where there was
-none of its number: the highest counts, and its number is the fence. Whoever was overtaken finds a higher one, and what
-decides in the end is the manifest of the next epoch, whose name only one of them can make.
+The lock of a directory is a chain of claims `LOCK/000000000001`, `LOCK/000000000002` …, each created only if its number
+is free. The highest one counts, and its number is the fencing token. A holder that was overtaken finds a higher number.
+The final arbiter is the manifest of the next epoch, whose name only one process can create.
 """
 
 import os
@@ -22,11 +22,11 @@ import msgspec
 from vernier.storage.errors import FileExists, FileMissing, OwnershipLost, StorageError
 
 TTL_MS = 15_000
-"""How long a claim is good for without a heartbeat: what a restart waits for at most, after a crash."""
+"""How long a claim is valid without a heartbeat. A restart after a crash waits at most this long."""
 MARGIN_MS = 5_000
-"""How much clocks may differ."""
+"""How much the clocks of different machines may differ."""
 BEATS = 5
-"""Heartbeats in a claim's time."""
+"""Heartbeats per `TTL_MS`."""
 _DIGITS = 12
 
 Clock = Callable[[], int]
@@ -34,7 +34,7 @@ Clock = Callable[[], int]
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """What a claim's object says. owner: unlike any other; until_ms: 0 once it was given back."""
+    """The contents of a claim's object. owner: a unique name; until_ms: 0 once the claim is released."""
 
     owner: str
     host: str
@@ -48,7 +48,7 @@ _NOBODY = Claimed(owner="", host="", pid=0, until_ms=0)
 
 
 class Objects(Protocol):
-    """What claims need of the place that they are in; see `vernier.storage.blob.blob.Blob`."""
+    """What claims need from the place they are stored in; see `vernier.storage.blob.blob.Blob`."""
 
     @property
     def where(self) -> str: ...
@@ -60,7 +60,7 @@ class Objects(Protocol):
 
 
 class Claim:
-    """A claim of ours. alone: nobody who had the lock before can still think that it has it."""
+    """A claim of this process. alone: no earlier holder of the lock can still believe that it has it."""
 
     def __init__(self, claims: "Claims", name: str, until_ms: int, *, chain: str | None, alone: bool) -> None:
         self.alone = alone
@@ -70,13 +70,13 @@ class Claim:
         self._lost = self._released = False
 
     def check(self) -> None:
-        """Raises OwnershipLost once the claim is no longer surely ours."""
+        """Raises OwnershipLost once the claim may have been lost."""
         if self._lost or self._released or self._claims.now() >= self._until_ms - MARGIN_MS:
             self._lost = True
             raise OwnershipLost(name=self.name, where=self._claims.where)
 
     def beat(self) -> None:
-        """Move the claim's end on. A failed beat is made up for by the next; one that comes too late is none."""
+        """Extend the claim. If one heartbeat fails, the next makes up for it; one that comes too late has no effect."""
         now = self._claims.now()
         try:
             self.check()
@@ -89,7 +89,7 @@ class Claim:
             pass
 
     def release(self) -> None:
-        """Give the claim back; doing so twice is fine."""
+        """Release the claim; idempotent."""
         if self._released:
             return
         self._claims.forget(self)
@@ -98,13 +98,13 @@ class Claim:
                 self._claims.remove(self.name)
             else:
                 self.check()
-                # A link of the chain stays: were it gone, its number would be given out again.
+                # A link of the chain stays: if it were deleted, its number would be used again.
                 self._claims.write(self.name, None)
         self._released = True
 
 
 class Claims:
-    """The claims of one process in one place. owner: unlike all others; beating: a thread keeps claims alive."""
+    """The claims of one process in one place. owner: a unique name; beating: a thread keeps the claims alive."""
 
     def __init__(self, objects: Objects, now: Clock, owner: str | None = None, *, beating: bool = True) -> None:
         self.now = now
@@ -118,13 +118,13 @@ class Claims:
 
     @property
     def where(self) -> str:
-        """The place, for messages."""
+        """The path or URI, for messages."""
         return self._objects.where
 
     # --- the lock -----------------------------------------------------------------------------------------------------
 
     def lock(self, chain: str) -> Claim | None:
-        """Take the lock, or None if a living holder has it. Does not wait."""
+        """Take the lock; None if a live process has it. Does not wait."""
         links = self._objects.list(chain)
         last = self._read(links[-1]) if links else _NOBODY
         now = self.now()
@@ -136,7 +136,7 @@ class Claims:
             self._objects.create(name, self._body(now))
         except FileExists:
             return None
-        # Where making an object only if there is none is not atomic, two may have come so far.
+        # Where conditional creation is not atomic, two processes may have got this far.
         if self._read(name) != _decode(self._body(now)):
             return None
         with suppress(StorageError):
@@ -145,19 +145,19 @@ class Claims:
         return self._hold(Claim(self, name, now + TTL_MS, chain=chain, alone=last.until_ms == 0))
 
     def holder(self, chain: str) -> Claimed | None:
-        """Who has the lock now, None if nobody has."""
+        """Who has the lock now; None if it is free."""
         links = self._objects.list(chain)
         found = self._read(links[-1]) if links else _NOBODY
         return found if found.until_ms > self.now() else None
 
     def newest(self, chain: str) -> str | None:
-        """The link that counts."""
+        """The newest link of the chain, which is the one that counts."""
         return max(self._objects.list(chain), default=None)
 
     # --- leases -------------------------------------------------------------------------------------------------------
 
     def hold(self, stem: str) -> Claim:
-        """A claim that nobody contests, under a name that begins with `stem`."""
+        """An uncontested claim under a name that begins with `stem`."""
         self._serial += 1
         name = f"{stem}.{os.getpid()}.{self._owner}-{self._serial}"
         now = self.now()
@@ -165,7 +165,7 @@ class Claims:
         return self._hold(Claim(self, name, now + TTL_MS, chain=None, alone=True))
 
     def present(self, folder: str) -> list[str]:
-        """The names in a folder whose claims are alive; removes the dead. One read each."""
+        """The names in a folder whose claims are alive; deletes the expired ones. One read each."""
         living = []
         now = self.now()
         for name in self._objects.list(folder):
@@ -178,22 +178,22 @@ class Claims:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """A heartbeat for all that is held."""
+        """One heartbeat for every claim held."""
         with self._books:
             held = list(self._held)
         for claim in held:
             claim.beat()
 
     def write(self, name: str, now: int | None) -> None:
-        """Write one of our claims; given back, if `now` is None."""
+        """Write one of this process's claims; as released if `now` is None."""
         self._objects.overwrite(name, self._body(now))
 
     def remove(self, name: str) -> None:
-        """Remove one of our claims."""
+        """Delete one of this process's claims."""
         self._objects.delete(name)
 
     def forget(self, claim: Claim) -> None:
-        """Let a claim's heartbeats end."""
+        """Stop a claim's heartbeats."""
         with self._books:
             if claim in self._held:
                 self._held.remove(claim)
@@ -207,7 +207,8 @@ class Claims:
         return claim
 
     def _run(self) -> None:
-        """Beat as long as there is something to keep alive, and a little longer: the next claim often follows."""
+        """Send heartbeats while any claim is held, and `BEATS` rounds longer, because the next claim often follows
+        soon."""
         pause = threading.Event()
         idle = 0
         while idle < BEATS:
@@ -226,5 +227,5 @@ class Claims:
         try:
             return _decode(self._objects.get(name))
         except (FileMissing, msgspec.DecodeError):
-            # Given back meanwhile, or torn by a place that can do that: nobody's.
+            # The claim was deleted meanwhile, or the store tore its write: treat it as free.
             return _NOBODY

@@ -13,13 +13,13 @@ from vernier.storage.blob.filecache import FileCache
 from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
 
 CACHE_BYTES = 8 << 30
-"""Bytes of local copies of segments, unless settings say otherwise."""
+"""Default limit for local copies of segments, in bytes."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place for state. uri: a path, or a URI of fsspec. cache: where a URI's segments are copied to, None: a folder
-    of our own among the machine's temporary ones. cache_bytes: what these copies may take."""
+    """A place for state. uri: a path or a fsspec URI. cache: the folder for local copies of a URI's segments; None for
+    a folder of this user in the system's temporary directory. cache_bytes: the size limit of these copies."""
 
     uri: str
     cache: str | None = None
@@ -27,7 +27,7 @@ class Place:
 
     @staticmethod
     def of(place: "str | os.PathLike[str] | Place") -> "Place":
-        """A place from what people write."""
+        """A Place from a path, a URI or a Place."""
         return place if isinstance(place, Place) else Place(os.fspath(place))
 
     def __str__(self) -> str:
@@ -35,13 +35,13 @@ class Place:
 
     @property
     def folder(self) -> Path | None:
-        """The directory of this machine, absolute; None if it is somewhere else."""
+        """The absolute directory on this machine; None if the state is elsewhere."""
         if "://" in self.uri and not self.uri.startswith("file://"):
             return None
         return Path(os.path.abspath(self.uri.removeprefix("file://")))
 
     def open(self) -> Blob:
-        """The files there. Nothing is made or asked for yet. Raises NoFileSystem for an unknown kind of URI."""
+        """The Blob there. Does not access the place yet. Raises NoFileSystem for an unknown kind of URI."""
         if self.folder is not None:
             return LocalBlob(self.folder)
         uri = self.uri.rstrip("/")

@@ -1,8 +1,9 @@
-"""ObjectBlob: a Blob in an object store, where a put is atomic and durable, and there are no locks, links or renames.
+"""Object store: a Blob (class ObjectBlob) where a put is atomic and durable, and where locks, links and renames do not
+exist.
 
-`Store` is the store's calls, one method each, so that tests can stand between and fail any of them; `FsspecStore`
-makes them of any fsspec file system. Endpoints and credentials are the environment's, as fsspec and the store's own
-client read them.
+`Store` has one method per call of the store, so that tests can replace it and let any call fail. `FsspecStore`
+implements it on any fsspec file system. Endpoints and credentials come from the environment, as fsspec and the store's
+own client read them.
 """
 
 import errno
@@ -24,14 +25,14 @@ class Store(Protocol):
     """The calls of an object store; each raises OSError. Names are relative to the state's own prefix."""
 
     def ready(self) -> None:
-        """Raises if the store cannot be used at all, like for want of its bucket."""
+        """Raises if the store cannot be used at all, for example if its bucket does not exist."""
         ...
 
     def read(self, name: str) -> bytes: ...
     def put(self, name: str, data: bytes) -> None: ...
 
     def create(self, name: str, data: bytes) -> None:
-        """Put an object that must be new. FileExistsError."""
+        """Put an object that must be new. Raises FileExistsError."""
         ...
 
     def remove(self, name: str) -> None: ...
@@ -43,7 +44,8 @@ class Store(Protocol):
 
 
 class ObjectBlob:
-    """A Blob in an object store. cache: for what is mapped, else it is in memory. claims: its locks and leases."""
+    """A Blob in an object store. cache: local copies of mapped objects; without it they are held in memory. claims: its
+    locks and leases."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class ObjectBlob:
         *,
         beating: bool = True,
     ) -> None:
-        """now, owner, beating: of its claims."""
+        """now, owner and beating are passed to its claims."""
         self._where, self._store, self._cache = where, store, cache
         self.claims = Claims(self, now, owner, beating=beating)
 
@@ -65,11 +67,11 @@ class ObjectBlob:
         return self._where
 
     def prepare(self, folders: Sequence[str]) -> None:
-        """Folders need no making; asks whether the store can be used at all."""
+        """Checks that the store can be used at all; folders need not be created."""
         self._do("use", self._where, self._store.ready)
 
     def put(self, name: str, chunks: Iterable[Buffer]) -> int:
-        """One put, and a local copy, so that what was written is not fetched. Holds the bytes in memory once."""
+        """One put and one local copy, so that written data is not fetched again. Holds the bytes in memory once."""
         data = b"".join(chunks)
         self._do("write", name, self._store.put, name, data)
         if self._cache is not None:
@@ -77,9 +79,10 @@ class ObjectBlob:
         return len(data)
 
     def create(self, name: str, data: bytes) -> None:
-        """A conditional put. After an error that does not tell whether it happened, what is there now does.
+        """A conditional put. If an error leaves the outcome open, a read of the object decides.
 
-        Raises FileExists (also when a repeated request met its own object: compare), and CreateUnknown.
+        Raises CreateUnknown, and FileExists. FileExists is also raised when a repeated request finds its own object, so
+        the caller compares the contents.
         """
         try:
             self._do("create", name, self._store.create, name, data)
@@ -100,19 +103,19 @@ class ObjectBlob:
         self._do("overwrite", name, self._store.put, name, data)
 
     def rename(self, old: str, new: str) -> None:
-        """A copy and a removal: both names are there for a moment, and after a crash between them."""
+        """A copy and a deletion: both names exist for a moment, and after a crash between the two."""
         self.overwrite(new, self.get(old))
         self.delete(old)
 
     def delete(self, name: str) -> None:
-        """Remove an object; one that is not there is fine."""
+        """Delete an object. A missing object is no error."""
         with suppress(FileMissing):
             self._do("delete", name, self._store.remove, name)
         if self._cache is not None:
             self._cache.drop(name)
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """An object's bytes, or those of a piece of it; all of it is fetched."""
+        """An object's bytes, or a range of them; the whole object is fetched."""
         data = self._do("read", name, self._store.read, name)
         return data[start : None if length is None else start + length]
 
@@ -123,7 +126,7 @@ class ObjectBlob:
         return self._cache.map(name, lambda: self.get(name))
 
     def size(self, name: str) -> int | None:
-        """An object's bytes, None if it is not there."""
+        """An object's size in bytes, None if it does not exist."""
         try:
             return self._do("stat", name, self._store.size, name)
         except FileMissing:
@@ -137,14 +140,14 @@ class ObjectBlob:
             return []
 
     def sync(self, folder: str) -> None:
-        """Nothing: what was put is durable."""
+        """Does nothing: puts are durable already."""
 
     def lock(self, name: str) -> Held | None:
-        """Take the chain of claims `name`."""
+        """Take the lock that is the chain of claims `name`."""
         return self.claims.lock(name)
 
     def owner(self, name: str) -> Owner | None:
-        """Who has the lock; if nobody has it any more, one with no time left."""
+        """Who has the lock; an Owner with no time left if it is free."""
         found = self.claims.holder(name)
         return Owner(0, "", 0) if found is None else Owner(found.pid, found.host, found.until_ms - self.claims.now())
 
@@ -164,7 +167,7 @@ class ObjectBlob:
 
 
 class FsspecStore:
-    """The store below a URI of fsspec, like s3://bucket/prefix. Made again in a process that was forked."""
+    """The store below a fsspec URI such as s3://bucket/prefix. Opened again in a forked process."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -174,7 +177,7 @@ class FsspecStore:
         self._open()
 
     def ready(self) -> None:
-        """Look for the bucket; a file system with folders is given one."""
+        """Check that the bucket exists. On a file system with folders, create the folder instead."""
         fs, root = self._open(), self._root
         with _errors_of_the_system():
             if not hasattr(fs, "split_path"):
@@ -192,7 +195,8 @@ class FsspecStore:
             self._open().pipe_file(self._full(name), data)
 
     def create(self, name: str, data: bytes) -> None:
-        """Conditional where the file system offers it (S3, GCS); else the object is looked for first."""
+        """Conditional where the file system offers it (S3, GCS). Elsewhere it checks for the object first, which is not
+        atomic."""
         fs, path = self._open(), self._full(name)
         with _errors_of_the_system():
             if _is_conditional(fs):
@@ -218,10 +222,10 @@ class FsspecStore:
         return f"{self._root}/{name}"
 
     def _open(self) -> Any:
-        """The file system of this process: their connections do not survive a fork."""
+        """This process's file system: its connections do not survive a fork."""
         if self._process != os.getpid():
             try:
-                import fsspec  # only services with an object store pay for it
+                import fsspec  # imported here so that only services with an object store pay for it
 
                 self._made, root = fsspec.core.url_to_fs(self.uri, use_listings_cache=False, skip_instance_cache=True)
             except (ImportError, ValueError, OSError) as problem:
@@ -232,7 +236,7 @@ class FsspecStore:
 
 
 def _is_conditional(fs: Any) -> bool:
-    """Whether the file system's own put can be told to make new objects only."""
+    """Whether the file system's own put can be restricted to new objects."""
     own = getattr(type(fs), "_pipe_file", None) or type(fs).pipe_file
     import fsspec
 
@@ -241,7 +245,7 @@ def _is_conditional(fs: Any) -> bool:
 
 @contextmanager
 def _errors_of_the_system() -> Iterator[None]:
-    """Whatever a store's client raises becomes an OSError, with an errno where it says that of a file."""
+    """Converts whatever a store's client raises into an OSError, with the errno for missing and existing files."""
     try:
         yield
     except FileNotFoundError as problem:

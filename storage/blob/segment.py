@@ -1,13 +1,13 @@
-"""Segment files: the new layers of one worker in one epoch, written once, read by mmap.
+"""Segment files: the new batches of one worker in one epoch, written once and read by mmap.
 
     header     64 bytes: magic, format version, directory length and checksum, file length, checksum of the header
     directory  JSON: for each entry its label, its meta, and each array's name, dtype, shape, offset, bytes, checksum
     arrays     raw little-endian bytes, each at a multiple of 64; offsets count from the end of the directory
 
-Opening maps the file and reads header and directory only. The directory holds the arrays' checksums and the header the
-directory's, so the header vouches for every byte (xxh3_64). A segment compares the checksums of an entry's arrays the
-first time that it gives the entry out. Callers that read a few pages of a large entry, and know that another process
-has verified it (service/coordinator/scrub.py), pass `lazy` and pay for those pages alone.
+Opening a segment maps the file and reads only the header and the directory. The header contains the directory's
+checksum and the directory those of the arrays, so the header covers every byte (xxh3_64). A segment verifies the arrays
+of an entry the first time the entry is read. Callers that read a few pages of a large entry, and know that another
+process has verified it (service/coordinator/scrub.py), pass `lazy` and load only those pages.
 """
 
 import struct
@@ -26,7 +26,7 @@ from vernier.storage.errors import Damaged, EntryMissing, FileMissing, UnknownFo
 FORMAT = 1
 ALIGNMENT = 64
 LARGE = 1 << 22
-"""Bytes from which an entry gets a segment of its own, and from which verifying it takes longer than opening it."""
+"""From this size in bytes on, an entry gets a segment of its own, and verifying it takes longer than opening it."""
 FOLDER = "epochs"
 """Segments and manifests share a folder, so that one sync makes the names of both durable."""
 SUFFIX = ".seg"
@@ -38,16 +38,16 @@ _CHECKSUM = struct.Struct("<Q")
 _HEADER_BYTES = 64
 _PADDING = bytes(ALIGNMENT)
 _PIECE = 1 << 20
-"""Bytes that are verified at a time; other threads run meanwhile."""
+"""Bytes verified at a time; other threads can run between two pieces."""
 
 AnyArray = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a segment stores under one label: a layer, a held batch, dead letters.
+    """What a segment stores under one label: a batch, a stash (updates held back until their time) or dead letters.
 
-    meta: anything JSON can say. arrays: fixed-size dtypes, any shape, also of size zero; kept as they are.
+    meta: any JSON object. arrays: fixed-size dtypes, any shape, including empty ones; they are stored unchanged.
     """
 
     label: str
@@ -61,7 +61,8 @@ class Entry:
 
 
 class SegmentInfo(NamedTuple):
-    """A written segment: its name, its file's bytes, and the checksum of its directory (which vouches for the rest)."""
+    """A written segment: its name, its file size in bytes, and the checksum of its directory (which covers the
+    rest)."""
 
     name: str
     bytes: int
@@ -92,18 +93,18 @@ _decode = msgspec.json.Decoder(_Directory).decode
 
 
 def segment_file(name: str) -> str:
-    """The blob's name of a segment."""
+    """A segment's file name in the blob."""
     return f"{FOLDER}/{name}{SUFFIX}"
 
 
 def segment_name(file: str) -> str | None:
-    """The segment's name of a blob's name; None if it is some other file."""
+    """The segment's name from its file name; None if the file is not a segment."""
     name = file.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
     return name if file == segment_file(name) else None
 
 
 def damaged_file(problem: Damaged) -> str:
-    """The blob's name of what is damaged."""
+    """The name of the damaged file in the blob."""
     return segment_file(problem.name) if problem.kind == "segment" else problem.name
 
 
@@ -113,10 +114,10 @@ def checksum(data: Buffer) -> int:
 
 
 def write_segment(blob: Blob, name: str, entries: Sequence[Entry]) -> SegmentInfo:
-    """Write a segment: whole or not at all, its bytes synced; its name is durable with the next commit.
+    """Write a segment, whole or not at all. Its bytes are synced; its name becomes durable with the next commit.
 
-    name: new in this blob. Labels must differ. One sync; the cost is that of the arrays' bytes, and of a copy of those
-    that are not contiguous. Raises DiskFull and other StorageErrors; nothing is left behind then.
+    name: new in this blob. Labels must be distinct. One sync. The cost is writing the arrays, plus a copy of those that
+    are not contiguous. Raises DiskFull and other StorageErrors; then no file is left behind.
     """
     records, chunks, offset = [], [], 0
     for entry in entries:
@@ -146,18 +147,19 @@ def write_segment(blob: Blob, name: str, entries: Sequence[Entry]) -> SegmentInf
 
 
 def open_segment(blob: Blob, name: str) -> "Segment":
-    """Open a segment: checks header and directory, reads no array.
+    """Open a segment: checks the header and the directory, reads no array.
 
-    Raises FileMissing, UnknownFormat, and Damaged when the file is cut short or its header or directory were altered.
+    Raises FileMissing, UnknownFormat, and Damaged if the file is truncated or its header or directory has changed.
     """
     return Segment(name, blob.map(segment_file(name)))
 
 
 def read_and_verify(blob: Blob, name: str) -> Iterator[int]:
-    """Compare all checksums of a segment by reading its file; gives how many bytes it has just compared.
+    """Compare all checksums of a segment by reading its file; yields the number of bytes compared at each step.
 
-    A mapped file that somebody cuts short (`cp` of a copy over it does, for a moment) ends every process that touches
-    the missing pages with SIGBUS; one that is read is Damaged. Raises as `open_segment` does.
+    Reading is safer than mapping here. If another process truncates a mapped file (as `cp` over it does for a moment),
+    SIGBUS kills every process that touches the missing pages; a file that is read is reported as Damaged. Raises what
+    `open_segment` raises.
     """
     size = blob.size(segment_file(name))
     if size is None:
@@ -166,7 +168,7 @@ def read_and_verify(blob: Blob, name: str) -> Iterator[int]:
 
 
 class _File:
-    """What a Segment needs of a memoryview, by reading."""
+    """Stands in for the memoryview of a Segment, but reads the file instead of mapping it."""
 
     def __init__(self, blob: Blob, name: str, size: int) -> None:
         self._blob, self._name, self.nbytes = blob, name, size
@@ -201,7 +203,7 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the file."""
+        """The file's size in bytes."""
         return self._view.nbytes
 
     @property
@@ -210,14 +212,15 @@ class Segment:
         return list(self._entries)
 
     def meta(self, label: str) -> dict[str, Any]:
-        """The meta of one entry. EntryMissing."""
+        """The meta of one entry. Raises EntryMissing."""
         return self._record(label).meta
 
     def entry(self, label: str, *, lazy: bool = False) -> Entry:
-        """One entry, its arrays views of the file (never copied), their checksums compared once for each open segment.
+        """One entry. Its arrays are views of the file (never copied). Their checksums are compared once per open
+        segment.
 
-        lazy: a large entry is given out unverified, for callers that verify it later (`verify_entry`) or know that it
-        is whole. O(bytes) the first time, else O(1). Raises EntryMissing, Damaged.
+        lazy: a large entry is returned unverified, for callers that verify it later (`verify_entry`) or know that it is
+        intact. O(bytes) the first time, then O(1). Raises EntryMissing, Damaged.
         """
         record = self._record(label)
         if not lazy or self.nbytes_of(label) < LARGE:
@@ -229,18 +232,18 @@ class Segment:
         return map(self.entry, self._entries)
 
     def nbytes_of(self, label: str) -> int:
-        """Bytes of one entry's arrays. EntryMissing."""
+        """Bytes of one entry's arrays. Raises EntryMissing."""
         return sum(array.bytes for array in self._record(label).arrays)
 
     def verify_entry(self, label: str) -> None:
-        """Compare the checksums of one entry's arrays, unless this object has done so. Raises EntryMissing, Damaged."""
+        """Compare the checksums of one entry's arrays, once per Segment object. Raises EntryMissing, Damaged."""
         if label not in self._verified:
             for _ in self._pieces(self._record(label)):
                 pass
             self._verified.add(label)
 
     def is_verified(self, label: str) -> bool:
-        """Whether this object has found an entry whole."""
+        """Whether this object has verified an entry."""
         return label in self._verified
 
     def verify(self) -> None:
@@ -249,7 +252,7 @@ class Segment:
             pass
 
     def verify_by_pieces(self) -> Iterator[int]:
-        """As `verify`, some of the bytes at a time: gives how many it has just compared. Raises Damaged."""
+        """Like `verify`, piece by piece: yields the number of bytes compared at each step. Raises Damaged."""
         for record in self._entries.values():
             yield from self._pieces(record)
 
@@ -277,7 +280,7 @@ class Segment:
                 raise self._damaged(f"{where}: checksum {found:016x}, expected {array.checksum:016x}")
 
     def _read_header(self) -> tuple[int, int]:
-        """Directory length and checksum, once the header itself and the file's length are found right."""
+        """The directory's length and checksum, after checking the header itself and the file's length."""
         view = self._view
         if view.nbytes < _HEADER_BYTES:
             raise self._damaged(f"is {view.nbytes} bytes long, too short for its header of {_HEADER_BYTES}")
@@ -299,7 +302,7 @@ class Segment:
 
 
 def _bytes_of(array: AnyArray) -> memoryview:
-    """An array's bytes in C order, without a copy where it is contiguous."""
+    """An array's bytes in C order, without a copy if it is contiguous."""
     if array.dtype.hasobject:
         raise TypeError(f"a segment stores fixed-size numbers, not {array.dtype}")
     if array.size == 0:

@@ -1,6 +1,11 @@
-"""Compiled loops over int64 arrays: numpy and numba only, one file per job; callers check, allocate and raise."""
+"""Compiled loops over int64 arrays: the inner loops of storage and operators. They use only numpy and numba.
 
-# Before numba, and before the first kernel: what for, where they are kept, and how they are compiled.
+In: matrices of keyed rows, and tables of addresses of batches. Out: sorted, merged or located rows and a status code.
+One file per job; callers check arguments, allocate and raise errors. Read first: tries.py and cells.py.
+"""
+
+# These must precede numba and the first kernel: the target processor, where kernels are cached, and how they are
+# compiled.
 import vernier.storage.kernels.processor  # isort: skip
 import vernier.storage.kernels.cache
 import vernier.storage.kernels.linking

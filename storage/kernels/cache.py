@@ -1,14 +1,14 @@
-"""Keeps numba's cache of compiled kernels honest.
+"""Makes numba's cache of compiled kernels notice every relevant edit.
 
-numba looks for edits in the file of a kernel alone, but a kernel has the code and the constants of the kernels it
-imports compiled into it. Here the stamp of a kernel's file covers the kernel files it imports, directly or not, so an
-edit compiles again what it concerns, and nothing else, in whatever process comes first; nobody has to clear anything.
-Under NUMBA_BOUNDSCHECK=1, which numba's own cache overlooks, kernels have files of their own.
+numba checks only a kernel's own file for edits, but the code and constants of the kernels it imports are compiled into
+it. Here the stamp of a kernel's file also covers the kernel files that it imports, directly or indirectly. An edit
+therefore recompiles the affected kernels, and no others, in the first process that needs them; the cache never has to
+be cleared by hand. Under NUMBA_BOUNDSCHECK=1, which numba's own cache ignores, kernels have separate cache files.
 
-Kernels that several processes have compiled are loaded into one. There numba would take functions of one name for one
-another: versions of a closure have numbers, which count from 1 in each process. Here they begin at a random one.
+Kernels compiled by several processes may be loaded into one. There numba would confuse functions of one name: it
+numbers the versions of a closure from 1 in each process. Here the numbers begin at a random one.
 
-Importing this module is all it takes. The packages of kernels do so before a kernel is compiled.
+Importing this module is enough. The kernel packages import it before they compile a kernel.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ _config: Any = numba.config
 bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(5), "big"))
 _ROOT = Path(__file__).resolve().parents[2]
 _COMPILING = tuple(Path(__file__).with_name(name) for name in ("names.py", "linking.py"))
-"""How all kernels are compiled."""
+"""The files that affect how every kernel is compiled."""
 _IMPORT = re.compile(rb"^(?:from|import) +vernier\.((?:storage|operators|service)\.kernels\.\w+)", re.MULTILINE)
 
 
 def kernel_sources(file: Path) -> list[Path]:
-    """The kernel files that `file` imports, directly or not, and itself; sorted."""
+    """`file` and the kernel files that it imports, directly or indirectly; sorted."""
     found, left = set(), [file]
     while left:
         path = left.pop()
@@ -51,8 +51,9 @@ def _stamp(file: str) -> bytes:
 
 
 def _whole_environment(modname: str, consts: list[Any], env_name: str) -> Any:
-    """A function's constants for Python, as unpickled. numba takes those that are there under its name, and these lack
-    what the function's wrapper needs, if a caller that was compiled before the wrapper brought them along."""
+    """A function's constants for Python, as unpickled. numba reuses constants that exist under the function's name
+    already. If a caller that was compiled before the function's wrapper has loaded them, they lack what the wrapper
+    needs; then they are replaced."""
     found = _rebuild_env(modname, consts, env_name)
     if len(found.consts) < len(consts):
         found.consts[:] = consts
@@ -65,30 +66,30 @@ _environment._rebuild_env = _whole_environment
 
 
 class _Stamped:
-    """A place of compiled kernels, as numba has them, with our stamp."""
+    """Adds our stamp to one of numba's cache locators."""
 
     _py_file: str
     _lineno: int
 
     def get_source_stamp(self) -> Any:
-        """What must be the same for a compiled kernel to be used."""
+        """The stamp that must be equal for a compiled kernel to be reused."""
         return _stamp(self._py_file)
 
     def get_disambiguator(self) -> str:
-        """What tells functions of one name, and ways to compile one function, apart in the names of files."""
+        """Distinguishes, in cache file names, functions of the same name and the ways to compile one function."""
         return f"{self._lineno}-checked" if _config.BOUNDSCHECK else str(self._lineno)
 
 
 class Given(_Stamped, caching.UserProvidedCacheLocator):
-    """In NUMBA_CACHE_DIR, if that is set."""
+    """In NUMBA_CACHE_DIR, if it is set."""
 
 
 class InTree(_Stamped, caching.InTreeCacheLocator):
-    """Beside the source, if one may write there."""
+    """Beside the source, if that folder is writable."""
 
 
 class UserWide(_Stamped, caching.UserWideCacheLocator):
-    """In the user's own folder of caches."""
+    """In the user's cache folder."""
 
 
 _config.CACHE_LOCATOR_CLASSES = ",".join(f"{__name__}.{place.__name__}" for place in (Given, InTree, UserWide))

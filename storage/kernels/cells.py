@@ -1,7 +1,7 @@
-"""Read and write cells of int64 matrices, and words of int64 arrays, that are known to be there.
+"""Unchecked access to cells of int64 matrices and words of int64 arrays.
 
-An index in numba may be negative and then counts from the end, so each access compares and chooses; in loops over a few
-entries that is a third of the time. What is read here must lie in the matrix; with NUMBA_BOUNDSCHECK=1 that is checked.
+An index in numba may be negative and then counts from the end, so each access compares and branches; in loops over a
+few entries that is a third of the time. Callers must pass indexes inside the matrix; NUMBA_BOUNDSCHECK=1 checks them.
 """
 
 from typing import Any
@@ -16,22 +16,22 @@ if config.DISABLE_JIT or config.BOUNDSCHECK:  # type: ignore[attr-defined,unused
 
     @njit(inline="always")
     def cell(rows: Any, i: int, c: int) -> int:
-        """rows[i, c] of a C-contiguous matrix; i and c are not negative."""
+        """rows[i, c] of a C-contiguous matrix; i and c must not be negative."""
         return rows[i, c]
 
     @njit(inline="always")
     def put(rows: Any, i: int, c: int, value: int) -> None:
-        """rows[i, c] = value, likewise."""
+        """rows[i, c] = value, with the same conditions."""
         rows[i, c] = value
 
     @njit(inline="always")
     def word(words: Any, i: int) -> int:
-        """words[i] of a contiguous array; i is not negative."""
+        """words[i] of a contiguous array; i must not be negative."""
         return words[i]
 
     @njit(inline="always")
     def put_word(words: Any, i: int, value: int) -> None:
-        """words[i] = value, likewise."""
+        """words[i] = value, with the same conditions."""
         words[i] = value
 
 else:
@@ -47,7 +47,7 @@ else:
 
     @intrinsic
     def cell(typingctx: Any, rows: Any, i: Any, c: Any) -> Any:
-        """rows[i, c] of a C-contiguous matrix; i and c are not negative."""
+        """rows[i, c] of a C-contiguous matrix; i and c must not be negative."""
         _must_be_contiguous(rows)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -58,7 +58,7 @@ else:
 
     @intrinsic
     def put(typingctx: Any, rows: Any, i: Any, c: Any, value: Any) -> Any:
-        """rows[i, c] = value, likewise."""
+        """rows[i, c] = value, with the same conditions."""
         _must_be_contiguous(rows)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -70,7 +70,7 @@ else:
 
     @intrinsic
     def word(typingctx: Any, words: Any, i: Any) -> Any:
-        """words[i] of a contiguous array; i is not negative."""
+        """words[i] of a contiguous array; i must not be negative."""
         _must_be_contiguous(words)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -82,7 +82,7 @@ else:
 
     @intrinsic
     def put_word(typingctx: Any, words: Any, i: Any, value: Any) -> Any:
-        """words[i] = value, likewise."""
+        """words[i] = value, with the same conditions."""
         _must_be_contiguous(words)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -96,9 +96,10 @@ else:
 
 @njit(cache=True)
 def copy_rows(rows: Any, n: int, to: Any, first: int) -> None:
-    """Write the first n rows over those of `to` from number `first` on; both are as wide, and C-contiguous.
+    """Copy the first n rows over those of `to` from number `first` on. Both matrices have the same width and are
+    C-contiguous.
 
-    Assigning a slice would do the same, but numba compiles the text of an error for it: a second each time.
+    Assigning a slice would do the same, but numba then compiles the formatting of an error message: a second each time.
     """
     for i in range(n):
         for c in range(rows.shape[1]):
@@ -107,7 +108,7 @@ def copy_rows(rows: Any, n: int, to: Any, first: int) -> None:
 
 @njit(cache=True)
 def more_rows(rows: Any, size: int) -> Any:
-    """A matrix with room for twice `size` rows that begins with these."""
+    """A matrix with space for `2 * size` rows that begins with these rows."""
     more = np.empty((2 * size, rows.shape[1]), np.int64)
     copy_rows(rows, rows.shape[0], more, 0)
     return more

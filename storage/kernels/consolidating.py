@@ -1,8 +1,9 @@
-"""Order rows of an int64 matrix by some of its columns, and sum equal rows.
+"""Sort the rows of an int64 matrix by some of its columns, and sum equal rows.
 
-Columns are packed into two words beside which only the row's position is moved (kernels/packing.py). Where first words
-are few rows go by groups of them (kernels/grouping.py), or ranks and second words are sorted digit by digit; else how
-rows are sorted depends on how many they are (kernels/sorting.py). No input is worse than n log n.
+Columns are packed into two words; while sorting, only these and the row's position are moved (kernels/packing.py). If
+there are few distinct first words, rows are grouped by them (kernels/grouping.py), or ranks and second words are sorted
+digit by digit. Otherwise the algorithm depends on the number of rows (kernels/sorting.py). No input is worse than n log
+n.
 """
 
 import numpy as np
@@ -29,11 +30,11 @@ from vernier.storage.kernels.status import OVERFLOW
 
 @njit(cache=True)
 def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  # type: ignore[no-untyped-def]
-    """The stable order of all rows by their words, and by the columns from number `exact` on: (order[n], two words of
-    each in order, which are equal where the columns in them are).
+    """The stable order of all rows by their words, and by the columns from number `exact` on. Returns (order[n], the
+    two words of each row in that order); words are equal if the columns packed in them are.
 
-    groups, starts, ranks, kind: what group_rows says; words, groups and starts are used up. O(n log n), O(n) where the
-    first word is uniform or has few values.
+    groups, starts, ranks, kind: the result of group_rows; words, groups and starts are overwritten. O(n log n); O(n) if
+    the first word is uniform or has few values.
     """
     n = data.shape[0]
     order = np.arange(n)
@@ -81,7 +82,8 @@ def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  #
 
 @njit(cache=True)
 def sort_order(data: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The stable order of all rows by the columns. O(n log n), O(n) where the first is uniform or few."""
+    """The stable order of all rows by the columns. O(n log n); O(n) if the first column is uniform or has few
+    values."""
     n = data.shape[0]
     one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     exact = pack_words(data, columns, one, two)
@@ -92,7 +94,8 @@ def sort_order(data: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, inline="always")
 def add_up(data, columns, exact, order, one, two, i):  # type: ignore[no-untyped-def]
-    """Sum the last column of the rows that are equal to number i of the order: (number of the next, sum, wrapped)."""
+    """Sum the last column of the rows equal to number i of the order: (number of the next different row, sum,
+    wrapped)."""
     n, last = order.shape[0], data.shape[1] - 1
     rest = exact < columns.shape[0]
     start, first = i, word(order, i)
@@ -112,9 +115,9 @@ def add_up(data, columns, exact, order, one, two, i):  # type: ignore[no-untyped
 
 @njit(cache=True)
 def consolidate(data: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]:
-    """Rows in order of the columns, rows equal there made one with the sum of their last column; zeros dropped.
+    """Sort rows by the columns, sum the last column of rows that are equal in them, and drop zeros.
 
-    Returns (rows, 0), or (no rows, OVERFLOW) when a sum leaves int64.
+    Returns (rows, 0), or (no rows, OVERFLOW) if a sum leaves int64.
     """
     n = data.shape[0]
     one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
@@ -123,7 +126,8 @@ def consolidate(data: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]
 
 @njit(cache=True)
 def consolidate_in(data, columns, one, two, groups, out):  # type: ignore[no-untyped-def]
-    """The same in room that is given: one[n], two[n], groups[n], and out, of the shape of the data, for the rows."""
+    """Like `consolidate`, in memory that the caller provides: one[n], two[n], groups[n], and `out`, with the shape of
+    `data`, for the rows."""
     n, width = data.shape
     exact = pack_words(data, columns, one, two)
     starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)

@@ -1,4 +1,4 @@
-"""Find keys in layers, read what they have there, and count rows."""
+"""Find keys in batches, read their entries, and count rows."""
 
 import numpy as np
 from numba import njit
@@ -30,14 +30,14 @@ from vernier.storage.kernels.tries import (
 _LINEAR = 16
 _BLOCK = 8
 _STEPS = 32
-"""Keys of a layer for each that is looked for up to which they are gone through, a block at a time."""
+"""If a batch has at most this many keys per key searched for, they are scanned a block at a time."""
 
 
 @njit(cache=True)
 def seek(address: int, stride: int, lo: int, hi: int, hashed: int) -> int:
     """First position in [lo, hi) of the sorted words at `address`, `stride` apart, that is >= hashed, or hi.
 
-    Hashes are uniform, so interpolation lands close: a few steps of it, then binary search.
+    Hashes are uniform, so interpolation lands close: a few interpolation steps, then binary search.
     """
     for _ in range(3):
         if hi - lo <= _LINEAR:
@@ -77,7 +77,7 @@ def seek(address: int, stride: int, lo: int, hi: int, hashed: int) -> int:
 
 @njit(cache=True, inline="always")
 def is_key(table: np.ndarray, layer: int, at: int, keyed: np.ndarray, i: int, k: int) -> bool:
-    """Whether the layer's key at `at`, whose hash is right, is key i."""
+    """Whether the batch's key at position `at`, whose hash matches already, is key i."""
     if k > 1:
         for c in range(k):
             if load(table[layer, KEY_WORDS], at * table[layer, KEY_STRIDE] + c) != keyed[i, 1 + c]:
@@ -87,11 +87,11 @@ def is_key(table: np.ndarray, layer: int, at: int, keyed: np.ndarray, i: int, k:
 
 @njit(cache=True, inline="always")
 def _count_below(address: int, lo: int, hi: int, size: int, wanted: int) -> int:
-    """How many of the sorted words [lo, hi) at `address`, the first _BLOCK of them at most, are below `wanted`; there
-    are `size` words in all."""
+    """How many of the sorted words [lo, hi) at `address` are below `wanted`, looking at the first _BLOCK of them at
+    most. There are `size` words in total."""
     below = 0
     if size - lo >= _BLOCK:
-        # Without branches, and side by side: what lies behind `hi` is read and not counted.
+        # Without branches, so it vectorizes: words behind `hi` are read but not counted.
         reach = hi - lo
         for j in range(_BLOCK):
             below += (1 if load(address, lo + j) < wanted else 0) & (1 if j < reach else 0)
@@ -103,10 +103,10 @@ def _count_below(address: int, lo: int, hi: int, size: int, wanted: int) -> int:
 
 @njit(cache=True, inline="always")
 def advance(address: int, size: int, lo: int, hashed: int, left: int) -> int:
-    """The first position from `lo` on whose hash is not below `hashed`, of `size` hashes at `address`; `left` keys of
-    the list are still to come.
+    """The first position from `lo` on whose hash is not below `hashed`, among `size` hashes at `address`; `left` keys
+    of the list are still to come.
 
-    A block at a time where the hashes are not many more than those of the list, by interpolation where they are.
+    Scans a block at a time if there are not many more hashes than keys left, else interpolates.
     """
     if size - lo <= _STEPS * left:
         while lo + _BLOCK <= size and load(address, lo + _BLOCK - 1) < hashed:
@@ -119,7 +119,7 @@ def advance(address: int, size: int, lo: int, hashed: int, left: int) -> int:
 
 @njit(cache=True, inline="always")
 def place(table: np.ndarray, layer: int, lo: int, keyed: np.ndarray, i: int, k: int) -> int:
-    """Where key i is among the keys from `lo` on that have its hash, or -1."""
+    """The position of key i among the keys from `lo` on that have its hash, or -1."""
     size, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
     while lo < size and load(address, lo * stride) == keyed[i, 0]:
         if is_key(table, layer, lo, keyed, i, k):
@@ -130,7 +130,8 @@ def place(table: np.ndarray, layer: int, lo: int, keyed: np.ndarray, i: int, k: 
 
 @njit(cache=True, inline="always")
 def read_entries(table, layer, val, start, stop, v, d, rows, n):  # type: ignore[no-untyped-def]
-    """Copy entries [start, stop) of a layer, the first of them of val `val`, behind rows[:n]; returns the new n."""
+    """Copy entries [start, stop) of a batch, the first of which belongs to val `val`, behind rows[:n]; returns the new
+    n."""
     vals, val_stride, val_offsets = table[layer, VALS], table[layer, VAL_STRIDE], table[layer, VAL_OFFSETS]
     times, time_stride = table[layer, TIMES], table[layer, TIME_STRIDE]
     rounds, round_stride = table[layer, ROUNDS], table[layer, ROUND_STRIDE]
@@ -154,7 +155,7 @@ def read_entries(table, layer, val, start, stop, v, d, rows, n):  # type: ignore
 
 @njit(cache=True, inline="always")
 def _compare_val(table, layer, val, rows, i, first, v):  # type: ignore[no-untyped-def]
-    """How the layer's val compares with the words rows[i, first : first + v]: -1, 0 or 1."""
+    """Compares the batch's val with the words rows[i, first : first + v]: -1, 0 or 1."""
     address, stride = cell(table, layer, VALS), cell(table, layer, VAL_STRIDE)
     for c in range(v):
         here, there = load(address, val * stride + c), cell(rows, i, first + c)
@@ -185,9 +186,9 @@ def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
 
 @njit(cache=True)
 def locate_keys(table, layer, rows, runs, k, places):  # type: ignore[no-untyped-def]
-    """Write into places[q] where the key of each run of rows is among the keys of a settled layer, -1 for nowhere.
+    """Write into places[q] the position of each run's key among the keys of a settled batch, -1 if it is not there.
 
-    rows[n, >= 1 + k], runs[q + 1]: as key_runs has them. O(q) probes of a long layer, O(q + keys) of a short one.
+    rows[n, >= 1 + k], runs[q + 1]: as key_runs returns them. O(q) probes of a long batch, O(q + keys) of a short one.
     """
     q = runs.shape[0] - 1
     size, address = cell(table, layer, KEYS), cell(table, layer, HASHES)
@@ -205,8 +206,8 @@ def locate_keys(table, layer, rows, runs, k, places):  # type: ignore[no-untyped
 
 @njit(cache=True)
 def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type: ignore[no-untyped-def]
-    """Add to counts[first:last] how often the rows of one key, which is at place `at` of a layer, are there; whether
-    that left int64. again[row]: 1 where it is the row before."""
+    """Add to counts[first:last] the multiplicities, in one batch, of the rows of the key at position `at`; returns
+    whether a sum left int64. again[row]: 1 if the row equals the row before it."""
     key_offsets, val_offsets = cell(table, layer, KEY_OFFSETS), cell(table, layer, VAL_OFFSETS)
     vals, val_count = cell(table, layer, VALS), cell(table, layer, VAL_COUNT)
     diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
@@ -239,7 +240,7 @@ def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type:
             continue
         start = offset(val_offsets, lo)
         stop = offset(val_offsets, lo + 1)
-        # Without offsets every update has a val of its own, equal ones side by side.
+        # Without offsets every update has a val of its own, and equal vals are adjacent.
         while stop < end and val_offsets == 0 and _compare_val(table, layer, stop, rows, row, 1 + k, v) == 0:
             stop += 1
         for e in range(start, stop):
@@ -252,14 +253,14 @@ def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type:
 
 @njit(cache=True)
 def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
-    """How often each of n rows is in all settled layers of a table together: (int64[n], status).
+    """The total multiplicity of each of n rows in all settled batches of a table: (int64[n], status).
 
-    rows[n, >= 1 + k + v]: `[hash | key | val | …]`, sorted, equal ones side by side; runs: as key_runs has them.
-    O(layers x log vals of the key) a row, so the other rows of a key cost nothing.
+    rows[n, >= 1 + k + v]: `[hash | key | val | …]`, sorted, so equal rows are adjacent; runs: as key_runs returns them.
+    O(batches x log vals of the key) per row, so a key's other rows cost nothing.
     """
     n, q = rows.shape[0], runs.shape[0] - 1
     counts = np.zeros(n, np.int64)
-    again = np.zeros(n, np.int8)  # 1: the row is the one before it
+    again = np.zeros(n, np.int8)  # 1: equals the row before
     for i in range(q):
         for row in range(word(runs, i) + 1, word(runs, i + 1)):
             same = 1
@@ -285,7 +286,7 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
                 if _add_run(table, layer, at, rows, word(runs, i), word(runs, i + 1), k, v, again, counts):
                     return counts[:0], OVERFLOW
                 continue
-            # A few vals of one word and one update each: all of them at once.
+            # A few vals of one word with one update each: compare all of them at once.
             for row in range(word(runs, i), word(runs, i + 1)):
                 same = equal_words(vals, lo, cell(rows, row, 1 + k)) & ((1 << (end - lo)) - 1)
                 if same != 0 and again[row] == 0:

@@ -1,8 +1,8 @@
-"""What the steps of a slice come to when their times no longer tell them apart.
+"""Compact the steps of a slice when the slice closes and their times no longer need to be distinguished.
 
-Most of it cancels: a loop corrects itself at one time after another. So rows are added up where a hash finds them, and
-only what is left has to be sorted. Many rows, a load's, go into their trie by pieces of the keys, each sorted inside
-the caches: beside the steps and the trie there is never more than a piece.
+Most of the updates cancel, because a loop corrects itself at one time after another. Rows are therefore summed in a
+hash table, and only what is left is sorted. Many rows, as in a load, are built into a trie by pieces of the keys, each
+sorted inside the processor's caches: besides the steps and the trie, only one piece is in memory.
 """
 
 import numpy as np
@@ -30,15 +30,15 @@ from vernier.storage.kernels.tries import (
 )
 
 _PIECE = 1 << 15
-"""Rows of a piece, about: with what sorts them they fit the second-level cache."""
+"""Rows in a piece, roughly: with the memory to sort them they fit the second-level cache."""
 MANY = 4 * _PIECE
-"""Rows above which they are taken piece by piece."""
+"""Above this number of rows, they are processed piece by piece."""
 _MOST = np.int64(2**63 - 1)
 
 
 @njit(cache=True, forceinline=True)
 def _fold(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
-    """`fold_steps`, compiled into it for widths that are known and for others."""
+    """The body of `fold_steps`, compiled into it once for known widths and once for any."""
     width = 3 + k + v + d
     at_time, last = 1 + k + v, width - 1
     size = 16
@@ -89,18 +89,18 @@ def _fold(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def fold_steps(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
-    """The rows of the steps table[first:] (FLAT layers with `rows` rows in all), with `time` as their time: each once,
-    diffs added up, zeros left out, in no particular order: (rows, status). O(rows)."""
+    """The rows of the steps table[first:] (FLAT entries with `rows` rows in all), with `time` as their time,
+    consolidated but in no particular order: (rows, status). O(rows)."""
     if k == 1 and v == 1 and d == 1:
-        # One word by one word, in a loop that is in no other: inner loops over so many words are unrolled.
+        # Constant widths of one word get a loop of their own, whose inner loops are unrolled.
         return _fold(table, first, rows, 1, 1, 1, time)
     return _fold(table, first, rows, k, v, d, time)
 
 
 @njit(cache=True)
 def compact_layers(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
-    """The rows of the layers and steps table[first:] (`rows` in all), times before `since` as `since`: in order of the
-    columns, each once, diffs added up, zeros left out: (rows, status). O(rows log rows)."""
+    """The rows of the batches and steps table[first:] (`rows` in all), with times before `since` advanced to it, sorted
+    by the columns and consolidated: (rows, status). O(rows log rows)."""
     out = np.empty((rows, 3 + k + v + d), np.int64)
     count = 0
     for layer in range(first, table.shape[0]):
@@ -123,7 +123,8 @@ def compact_layers(table, first, rows, k, v, d, since, columns):  # type: ignore
 
 @njit(cache=True)
 def compact_step(table, layer, k, v, d, since):  # type: ignore[no-untyped-def]
-    """The same of one step, which is in order already: rounds come before times, so it stays so. O(rows)."""
+    """Like `compact_layers` for a single step. It is sorted already and stays so, because rounds come before times.
+    O(rows)."""
     n, address, width = cell(table, layer, KEYS), cell(table, layer, HASHES), 3 + k + v + d
     at_time, last = 1 + k + v, width - 1
     out = np.empty((n, width), np.int64)
@@ -156,7 +157,8 @@ def compact_step(table, layer, k, v, d, since):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _before(table, layer, key):  # type: ignore[no-untyped-def]
-    """How many updates a layer or step has before its key at place `key`; a step's rows count as keys."""
+    """The number of updates that a batch or step has before its key at position `key`; each row of a step counts as a
+    key."""
     if cell(table, layer, FLAT) != 0:
         return key
     return offset(cell(table, layer, VAL_OFFSETS), offset(cell(table, layer, KEY_OFFSETS), key))
@@ -164,15 +166,15 @@ def _before(table, layer, key):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _next_piece(table, first, done, ends):  # type: ignore[no-untyped-def]
-    """Find the next about _PIECE updates of table[first:], all those of some hashes: done[s] keys of number s have been
-    taken, ends[s] is set to how many will be. Returns how many updates the piece has."""
+    """Find the next piece of about _PIECE updates of table[first:], which contains all updates of its hashes. done[s]:
+    keys of entry s already processed; ends[s] is set to where the piece ends. Returns the piece's number of updates."""
     left, most, longest = 0, 0, 0
     for part in range(done.shape[0]):
         size = cell(table, first + part, UPDATES) - _before(table, first + part, done[part])
         left += size
         if size > most:
             most, longest = size, part
-    # The longest of them goes on by its share.
+    # The entry with most updates left advances by its share.
     keys = cell(table, first + longest, KEYS) - done[longest]
     stop = done[longest] + max(1, min(keys, np.int64(keys * (_PIECE / left))))
     last = load(cell(table, first + longest, HASHES), (stop - 1) * cell(table, first + longest, HASH_STRIDE))
@@ -189,8 +191,8 @@ def _next_piece(table, first, done, ends):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _put_behind(row, more, at_time, since, piece, count, held):  # type: ignore[no-untyped-def]
-    """Copy so many keyed rows from an address behind piece[:count], their times no earlier than `since`; the new count.
-    held: what has the memory at that address, so that it stays until they are copied."""
+    """Copy `more` keyed rows from address `row` behind piece[:count], with times advanced to `since`; returns the new
+    count. held: the owner of the memory at that address, passed so that it is not freed before the copy."""
     width = piece.shape[1]
     for _ in range(more):
         for c in range(width):
@@ -203,8 +205,8 @@ def _put_behind(row, more, at_time, since, piece, count, held):  # type: ignore[
 
 @njit(cache=True)
 def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
-    """`close_layers` for MANY rows, a piece of the keys after the other; columns and addresses as
-    kernels.growing.finish_trie gives them. O(rows log piece), and only a piece's rows at once."""
+    """`close_layers` for more than MANY rows, one piece of the keys after the other. Returns columns and addresses as
+    kernels.growing.finish_trie does. O(rows log piece), with only one piece's rows in memory at once."""
     parts = table.shape[0] - first
     done, ends = np.zeros(parts, np.int64), np.empty(parts, np.int64)
     width, at_time = 3 + k + v + d, 1 + k + v
@@ -237,9 +239,9 @@ def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no
 
 @njit(cache=True)
 def close_layers(table, first, rows, k, v, d, since, columns, alike):  # type: ignore[no-untyped-def]
-    """The trie of what the layers and steps table[first:] (`rows` in all) come to at `since`: (columns and addresses as
-    kernels.tries.pack gives them, how many updates it has, status). columns: those that order keyed rows.
-    alike: all are matrices and none of their times is behind `since`. For rows that are not MANY."""
+    """The trie of the batches and steps table[first:] (`rows` in all), compacted to `since`: (columns and addresses as
+    kernels.tries.pack returns them, number of updates, status). columns: those that sort keyed rows. alike: all entries
+    are matrices and none of their times is after `since`. For at most MANY rows."""
     if first == table.shape[0] - 1 and cell(table, first, FLAT) != 0:
         left, status = compact_step(table, first, k, v, d, since)
     elif alike:

@@ -1,7 +1,7 @@
-"""Groups of rows that have the same first word, where such words are few.
+"""Groups of rows that have the same first word, for inputs with few distinct first words.
 
-A table numbers the words. If second words come in order for each of them, as those of rows that are in the order of
-their times do, rows go to their places at once.
+A hash table numbers the words. If the second words are sorted within each group, as in rows that arrive in time order,
+rows can be moved directly to their final places.
 """
 
 import numpy as np
@@ -12,17 +12,18 @@ from vernier.storage.kernels.packing import row_less
 from vernier.storage.kernels.sorting import DIGITS_FROM, FEW, merge_sort
 
 _GROUPS = 1 << 13
-"""First words, if they are few, up to which a table of them stays in the cache."""
+"""Up to this number of distinct first words, a table of them fits the processor's cache."""
 SORTED, MANY, SOME, GROUPED, SINGLE = 0, 1, 2, 3, 4
-"""Rows are in order; first words are too many; are few; and rows of each are in order; and no two rows are equal."""
+"""SORTED: the rows are in order. MANY: too many distinct first words. SOME: few. GROUPED: few, and the rows of each are
+in order. SINGLE: also, no two rows are equal."""
 
 
 @njit(cache=True)
 def number_words(one, two, groups):  # type: ignore[no-untyped-def]
-    """Write into groups[n] the number of each first word among all of them, if they are few.
+    """Write into groups[n] the number of each row's first word among the distinct ones, if there are few.
 
-    Returns (the first row of each; how many rows each has; MANY: nothing is set, SOME, GROUPED: the second words in
-    each group are in order already, SINGLE: and each is there once). O(n).
+    Returns (the first row of each group, the number of rows of each, kind). kind is MANY (nothing is set), SOME,
+    GROUPED (the second words in each group are sorted) or SINGLE (also, they are distinct). O(n).
     """
     n = one.shape[0]
     limit = min(n >> 3, _GROUPS)
@@ -64,8 +65,8 @@ def number_words(one, two, groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def place_groups(one, two, sizes):  # type: ignore[no-untyped-def]
-    """Where the rows of each group begin when groups of these sizes are put in order of two words each, which are used
-    up, and the groups' ranks. O(groups log groups)."""
+    """Where the rows of each group begin if groups of these sizes are sorted by two words each, and the groups' ranks.
+    Overwrites the words. O(groups log groups)."""
     count = sizes.shape[0]
     numbers, starts, ranks = np.arange(count), np.empty(count, np.int64), np.empty(count, np.int64)
     merge_sort(np.empty((0, 0), np.int64), np.empty(0, np.int64), 0, one, two, numbers, 0, count)
@@ -80,7 +81,7 @@ def place_groups(one, two, sizes):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _in_order(data, columns, exact, one, two):  # type: ignore[no-untyped-def]
-    """Whether rows are in the order of their words, and of the columns from number `exact` on, already."""
+    """Whether rows are already sorted by their words and by the columns from number `exact` on."""
     rest = exact < columns.shape[0]
     for i in range(1, one.shape[0]):
         if word(one, i) <= word(one, i - 1) and (
@@ -94,8 +95,8 @@ def _in_order(data, columns, exact, one, two):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def group_rows(data, columns, exact, one, two, groups):  # type: ignore[no-untyped-def]
-    """Put rows of the same first word into a group where there are few such words: (where the rows of each group begin
-    in the order of the words, the groups' ranks, SORTED … SINGLE). Fills groups[n]. O(n)."""
+    """Group rows by their first word if there are few distinct ones: (where each group's rows begin in the order of the
+    words, the groups' ranks, kind: SORTED … SINGLE). Fills groups[n]. O(n)."""
     n, none = one.shape[0], np.empty(0, np.int64)
     if n > FEW and _in_order(data, columns, exact, one, two):
         return none, none, SORTED
@@ -113,7 +114,7 @@ def group_rows(data, columns, exact, one, two, groups):  # type: ignore[no-untyp
 
 @njit(cache=True)
 def goes_at_once(data, kind):  # type: ignore[no-untyped-def]
-    """Whether rows of such groups are consolidated once they are at their places: no two are equal, none is nothing."""
+    """Whether placing the rows of such groups consolidates them: no two are equal and no diff is zero."""
     if kind != SINGLE:
         return False
     last = data.shape[1] - 1
@@ -125,7 +126,7 @@ def goes_at_once(data, kind):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def take_place(groups, starts, i):  # type: ignore[no-untyped-def]
-    """The place of row i, the next one of its group; starts: where the rest of each group goes, which moves on."""
+    """The place of row i, the next one of its group. starts: where the rest of each group goes; it is advanced."""
     group = word(groups, i)
     place = word(starts, group)
     put_word(starts, group, place + 1)

@@ -1,7 +1,7 @@
-"""A trie that grows by pieces of its keys, in order: there is never more of it than what has come.
+"""A trie built incrementally from pieces of its keys, in key order, so that memory grows only with what has been added.
 
-It has room for all from the start: pages that nobody writes take none. What is constant, or counts 0, 1, 2 …, gets room
-when it no longer is.
+Its arrays are allocated at full size at the start; pages that are never written take no memory. A column that is
+constant, or offsets that count 0, 1, 2 …, are allocated once that is no longer true.
 """
 
 import numpy as np
@@ -12,12 +12,13 @@ from vernier.storage.kernels.consolidating import consolidate
 from vernier.storage.kernels.tries import describe
 
 NK, NV, N, COUNTS = range(4)
-"""What a growing trie has so far: keys, vals, updates."""
+"""The counts of a growing trie: keys, vals, updates, and the number of counts."""
 
 
 @njit(cache=True)
 def begin_trie(rows, k, v, d):  # type: ignore[no-untyped-def]
-    """(Its counts, its columns) with room for so many rows. Takes no room where nothing is written."""
+    """(counts, columns) of an empty trie with capacity for this many rows. Pages take no memory until they are
+    written."""
     columns = (
         np.empty(rows, np.int64),
         np.empty((rows if k > 1 else 0, k), np.int64),
@@ -33,7 +34,7 @@ def begin_trie(rows, k, v, d):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _offsets(known, rows):  # type: ignore[no-untyped-def]
-    """Room for offsets of `rows` items, the first of which count 0, 1, 2 … up to `known`."""
+    """Capacity for the offsets of `rows` items, of which the first `known` count 0, 1, 2 …."""
     offsets = np.empty(rows + 1, np.int64)
     for i in range(known):
         put_word(offsets, i, i)
@@ -42,7 +43,7 @@ def _offsets(known, rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _room(column, n, rows):  # type: ignore[no-untyped-def]
-    """Room for `rows` words that begins with n times the only one of `column`."""
+    """A column with capacity for `rows` words that begins with n copies of the constant in `column`."""
     wide = np.empty(rows, np.int64)
     wide[:n] = column[0]
     return wide
@@ -50,8 +51,8 @@ def _room(column, n, rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
-    """Put keyed rows, sorted and consolidated, whose keys come behind those that are there, into a growing trie; its
-    columns, some of which may be others now. O(rows)."""
+    """Append keyed rows, sorted and consolidated, whose keys follow those already there, to a growing trie. Returns its
+    columns, some of which may have been reallocated. O(rows)."""
     hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = columns
     m, at_time, last = left.shape[0], 1 + k + v, 2 + k + v + d
     rows = hashes.shape[0]
@@ -62,7 +63,7 @@ def _append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def
         times[0], diffs[0] = cell(left, 0, at_time), cell(left, 0, last)
         for c in range(d):
             put(rounds, 0, c, cell(left, 0, at_time + 1 + c))
-    begins = np.empty(m, np.int8)  # 2: a key, 1: a val of the same key, 0: neither
+    begins = np.empty(m, np.int8)  # 2: a new key, 1: a new val of the same key, 0: neither
     more_vals, more_rows = False, False
     one_time, one_round, one_diff = times.shape[0] == 1, rounds.shape[0] == 1, diffs.shape[0] == 1
     for i in range(m):
@@ -79,7 +80,7 @@ def _append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def
         one_diff &= cell(left, i, last) == diffs[0]
         for c in range(d):
             one_round &= cell(left, i, at_time + 1 + c) == cell(rounds, 0, c)
-    # Room is made out of the loops: there columns stay where they are.
+    # Allocate outside the loops, so that the columns are fixed inside them.
     if key_offsets.shape[0] == 0 and more_vals:
         key_offsets = _offsets(nk, rows)
     if val_offsets.shape[0] == 0 and more_rows:
@@ -125,8 +126,8 @@ def _append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def
 
 @njit(cache=True)
 def append_piece(rows, columns, k, v, d, counts, trie):  # type: ignore[no-untyped-def]
-    """Order and add up keyed rows whose keys come behind those that are there, and put what is left into a growing
-    trie: (its columns, status). Without anything when adding overflows. columns: those that order keyed rows."""
+    """Sort and consolidate keyed rows whose keys follow those already there, and append them to a growing trie: (its
+    columns, status). If a sum overflows, the trie is emptied. columns: those that sort keyed rows."""
     left, status = consolidate(rows, columns)
     if status != 0:
         counts[:] = 0
@@ -136,20 +137,21 @@ def append_piece(rows, columns, k, v, d, counts, trie):  # type: ignore[no-untyp
 
 @njit(cache=True)
 def _fit(column, size):  # type: ignore[no-untyped-def]
-    """The column without the room behind it; a copy where most of it is room, which may have been used before."""
+    """The column without its unused tail. Copied if more than half is unused, because the tail may have been written to
+    before."""
     return column[:size].copy() if 2 * size < column.shape[0] else column[:size]
 
 
 @njit(cache=True)
 def _fit_rows(column, size):  # type: ignore[no-untyped-def]
-    """The same of a matrix."""
+    """Like `_fit`, for a matrix."""
     return column[:size].copy() if 2 * size < column.shape[0] else column[:size]
 
 
 @njit(cache=True)
 def finish_trie(counts, columns):  # type: ignore[no-untyped-def]
-    """The columns of the trie that has grown, in the order of a layer's, and behind them their row of addresses. They
-    have room of their own, so nothing is copied that kernels.tries.pack would put together."""
+    """The columns of a finished trie, in the order of a batch's, followed by their row of addresses. Each has an
+    allocation of its own, so the copy that kernels.tries.pack makes is avoided."""
     hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = columns
     nk, nv, n = counts[NK], counts[NV], counts[N]
     hashes = _fit(hashes, nk)

@@ -1,4 +1,4 @@
-"""Hashes that order keys: a bijection for one word, a mix for more, and the owner of a hash among workers.
+"""Hashes that order keys: a bijection for one word, a chain of mixes for more, and which worker owns a hash.
 
 Source of the finaliser: Stafford's "mix13" as used in SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), which is
 invertible.
@@ -19,7 +19,7 @@ _TOP = np.uint64(1 << 63)
 
 @njit(cache=True, inline="always")
 def mix(number: int) -> int:
-    """A bijection of int64 that spreads neighbours over the whole range."""
+    """A bijection of int64 that scatters neighbouring numbers over the whole range."""
     z = np.uint64(number) + _GOLDEN
     z = (z ^ (z >> np.uint64(30))) * _M1
     z = (z ^ (z >> np.uint64(27))) * _M2
@@ -28,7 +28,7 @@ def mix(number: int) -> int:
 
 @njit(cache=True, inline="always")
 def unmix(hashed: int) -> int:
-    """The word that `mix` sends to `hashed`."""
+    """The inverse of `mix`."""
     z = np.uint64(hashed)
     z = (z ^ (z >> np.uint64(31)) ^ (z >> np.uint64(62))) * _I2
     z = (z ^ (z >> np.uint64(27)) ^ (z >> np.uint64(54))) * _I1
@@ -38,14 +38,14 @@ def unmix(hashed: int) -> int:
 
 @njit(cache=True, inline="always")
 def owner(hashed: int, workers: int) -> int:
-    """The worker whose contiguous range of (signed) hashes holds `hashed`; workers < 2**31."""
+    """The worker whose contiguous range of (signed) hashes contains `hashed`; workers < 2**31."""
     top = (np.uint64(hashed) ^ _TOP) >> np.uint64(32)
     return np.int64((top * np.uint64(workers)) >> np.uint64(32))
 
 
 @njit(cache=True, inline="always")
 def hash_row(data: np.ndarray, i: int, columns: np.ndarray) -> int:
-    """The hash of the words `columns` of row i of a C-contiguous matrix, as in `key_rows`."""
+    """The hash of the words `columns` of row i of a C-contiguous matrix, computed as in `key_rows`."""
     hashed = mix(cell(data, i, word(columns, 0))) if columns.shape[0] > 0 else np.int64(0)
     for c in range(1, columns.shape[0]):
         hashed = mix(hashed ^ cell(data, i, word(columns, c)))
@@ -56,8 +56,8 @@ def hash_row(data: np.ndarray, i: int, columns: np.ndarray) -> int:
 def key_rows(data: np.ndarray, key_columns: np.ndarray, val_columns: np.ndarray, tail: int) -> np.ndarray:
     """Rows `[hash | key words | val words | tail]` of updates `data[n, w + tail]`.
 
-    `tail` counts the columns behind the row's words (time, rounds, diff), copied as they are. The hash of no word is
-    0, of one word `mix(word)` (so equal hashes are equal keys), of more a chain of mixes.
+    `tail` is the number of columns after the row's words (time, rounds, diff); they are copied unchanged. The hash of a
+    key without words is 0; of one word `mix(word)`, so equal hashes are equal keys; of more words a chain of mixes.
     """
     n = data.shape[0]
     k = key_columns.shape[0]

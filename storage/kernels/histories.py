@@ -1,7 +1,9 @@
-"""The histories of many keys, brought together from the layers and steps of a trace, and kept for the slice.
+"""The histories of many keys, gathered from the batches and steps of a trace, and cached for the slice.
 
-A key is asked for again in most rounds of a slice. So its history lies in a block of its own, in order and added up,
-and the next call merges in what steps have brought since: a call costs what is new, not what is there.
+A key is read again in most rounds of a slice. Its history is therefore kept in a block of its own, sorted and
+consolidated, and the next call merges in what steps have added since. A call costs what is new, not what is there.
+
+(A step is a matrix of sorted rows that the running slice has sealed.)
 """
 
 import numpy as np
@@ -27,25 +29,26 @@ from vernier.storage.kernels.tries import (
 )
 
 AS_STORED = -(2**63)
-"""The fold that leaves times as they are."""
+"""The fold that leaves times unchanged."""
 
 HEAD = 2
-"""Words of a head: hash; the generation in which it was written, above number of the first slot with the hash."""
+"""Words per head: the hash; then the generation that wrote it (upper half) and the number of the first slot with this
+hash (lower half)."""
 GENERATIONS = 1 << 31
-"""Generations that a head can tell apart, and slots it can name."""
+"""The number of generations that a head can distinguish, and of slots that it can name."""
 NEXT, FIRST, LAST, WAITING, SEEN, AT, SIZE, ROOM, WORDS = range(9)
-"""Of a slot, which is a key's: the next slot + 1 of the same hash; its oldest and newest link + 1, and the oldest that
-is not in its block; how many steps its block has seen; where the block begins, its entries (-1: no block) and what it
-has room for; then the key's words, when there are several."""
+"""Fields of a slot, which belongs to one key: the next slot + 1 of the same hash; its oldest and newest link + 1, and
+the oldest link that is not merged into its block; how many steps its block has seen; where the block begins, its number
+of entries (-1: no block) and its capacity. Then follow the key's words, if there are several."""
 LINK = 4
-"""Words of a link, which is a key's run of rows in a step: the next link + 1 of the key, step, first row, behind the
-last."""
+"""Words per link, which is a key's run of rows in a step: the next link + 1 of the key, the step, the first row, and
+the row after the last."""
 STEPS, LINKS, SLOTS, USED, ROWS, COUNTS = range(6)
-"""What is in use: steps that are in the index, links, slots, rows of the arena; rows of the steps in the index."""
+"""What is in use: indexed steps, links, slots, rows of the arena; and the rows of the indexed steps."""
 BASE, SHIFT, SCALE, TRIES, INDEX_WORDS = range(COUNTS, COUNTS + 5)
-"""Behind the counts, where heads lie (`lay_out`): (((hash - base) >> shift) x scale) >> 32, which is the order in which
-keys come, or, where the scale is 0, by the low bits of the hash. Then how many steps are tries, which are in no index:
-they are read like layers, and where there are any no history is remembered."""
+"""After the counts: where heads lie (`lay_out`). That is (((hash - base) >> shift) x scale) >> 32, the order in which
+keys arrive, or the low bits of the hash if the scale is 0. Then the number of steps that are tries. Tries are not
+indexed: they are read like batches, and while there are any, no history is cached."""
 
 _ROOM = 64
 _LOW = (1 << 32) - 1
@@ -53,7 +56,7 @@ _LOW = (1 << 32) - 1
 
 @njit(cache=True, inline="always")
 def _head(index, hashed):  # type: ignore[no-untyped-def]
-    """Where the head of a hash should lie, but for the number of heads, a power of two."""
+    """The preferred position of a hash's head, before it is reduced modulo the number of heads, a power of two."""
     if word(index, SCALE) == 0:
         return hashed
     beyond = (np.uint64(hashed) - np.uint64(word(index, BASE))) >> np.uint64(word(index, SHIFT))
@@ -62,7 +65,7 @@ def _head(index, hashed):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _find(heads, slots, generation, index, hashed, words, k):  # type: ignore[no-untyped-def]
-    """(The slot of a key with this hash and these words or -1, where the hash's head lies or would, the last slot of
+    """(The slot of the key with this hash and these words or -1, where the hash's head is or would be, the last slot of
     the same hash or -1)."""
     mask = heads.shape[0] - 1
     at = _head(index, hashed) & mask
@@ -87,7 +90,7 @@ def _find(heads, slots, generation, index, hashed, words, k):  # type: ignore[no
 
 @njit(cache=True, inline="always")
 def _slot(heads, slots, generation, index, hashed, words, k):  # type: ignore[no-untyped-def]
-    """The slot of a key with this hash and these words; if it was not there, it is then, without history."""
+    """The slot of the key with this hash and these words; a missing one is created without history."""
     found, at, chain = _find(heads, slots, generation, index, hashed, words, k)
     if found < 0:
         found = word(index, SLOTS)
@@ -108,7 +111,7 @@ def _slot(heads, slots, generation, index, hashed, words, k):  # type: ignore[no
 
 @njit(cache=True)
 def _index_step(table, layer, k, step, heads, slots, links, generation, index):  # type: ignore[no-untyped-def]
-    """Put the runs of keys of a step (a FLAT layer) into the index."""
+    """Add the runs of keys of a step (a FLAT entry) to the index."""
     n, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
     words = table[layer, KEY_WORDS]
     index[ROWS] += n
@@ -145,8 +148,8 @@ def _index_step(table, layer, k, step, heads, slots, links, generation, index): 
 
 @njit(cache=True)
 def count_runs(table, first, last, k):  # type: ignore[no-untyped-def]
-    """(How many runs of a key the steps table[first:last] have but for tries, their least hash, their greatest one).
-    O(rows)."""
+    """(The number of runs of a key in the steps table[first:last] without tries, their lowest hash, their highest
+    hash). O(rows)."""
     runs, least, most = 0, np.int64(2**63 - 1), np.int64(-(2**63))
     for layer in range(first, last):
         if table[layer, FLAT] == 0:
@@ -168,8 +171,8 @@ def count_runs(table, first, last, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def lay_out(index, heads, least, most):  # type: ignore[no-untyped-def]
-    """Let so many heads lie in the order of their hashes, which are uniform between `least` and `most` (others may come
-    too), or, for 0 heads, by low bits. O(1)."""
+    """Lay out `heads` heads in the order of their hashes, which are uniform between `least` and `most` (others may
+    occur, too); if `heads` is 0, by the hashes' low bits. O(1)."""
     if heads == 0 or least >= most:
         index[SCALE] = 0
         return
@@ -183,7 +186,7 @@ def lay_out(index, heads, least, most):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def spread_heads(heads, wider, generation, index):  # type: ignore[no-untyped-def]
-    """Put the heads of this generation into more room, int64[2**m, HEAD] of zeros."""
+    """Copy the heads of this generation to a larger table, int64[2**m, HEAD] of zeros."""
     mask = wider.shape[0] - 1
     for i in range(heads.shape[0]):
         if cell(heads, i, 1) >> 32 == generation:
@@ -196,7 +199,8 @@ def spread_heads(heads, wider, generation, index):  # type: ignore[no-untyped-de
 
 @njit(cache=True)
 def index_steps(table, settled, before, k, heads, slots, links, generation, index):  # type: ignore[no-untyped-def]
-    """Put the runs of all steps up to number `before` of the table into the index, which has room. O(new rows)."""
+    """Add the runs of all steps up to number `before` of the table to the index, which has capacity for them. O(new
+    rows)."""
     while index[STEPS] < before - settled:
         if table[settled + index[STEPS], FLAT] != 0:
             _index_step(table, settled + index[STEPS], k, index[STEPS], heads, slots, links, generation, index)
@@ -205,7 +209,7 @@ def index_steps(table, settled, before, k, heads, slots, links, generation, inde
 
 @njit(cache=True)
 def count_unknown(keyed, k, heads, slots, generation, index):  # type: ignore[no-untyped-def]
-    """How many keys are not in the index. O(keys)."""
+    """The number of keys that are not in the index. O(keys)."""
     unknown, words = 0, keyed.ctypes.data + 8
     for i in range(keyed.shape[0]):
         address = words + 8 * i * keyed.shape[1]
@@ -216,7 +220,7 @@ def count_unknown(keyed, k, heads, slots, generation, index):  # type: ignore[no
 
 @njit(cache=True)
 def forget_blocks(slots, index):  # type: ignore[no-untyped-def]
-    """Let go of all blocks; what is known of steps stays. O(slots)."""
+    """Discard all blocks; the index of steps is kept. O(slots)."""
     for slot in range(index[SLOTS]):
         put(slots, slot, SEEN, 0)
         put(slots, slot, SIZE, -1)
@@ -225,7 +229,7 @@ def forget_blocks(slots, index):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _compare(rows, i, others, j, v, d):  # type: ignore[no-untyped-def]
-    """How entry i compares with entry j of `others` by (val, rounds, time): below 0, 0 or above."""
+    """Compares entry i with entry j of `others` by (val, rounds, time): -1, 0 or 1."""
     for c in range(v):
         if cell(rows, i, c) != cell(others, j, c):
             return -1 if cell(rows, i, c) < cell(others, j, c) else 1
@@ -239,14 +243,14 @@ def _compare(rows, i, others, j, v, d):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _copy(rows, i, others, j, width):  # type: ignore[no-untyped-def]
-    """Write entry i over entry j of `others`."""
+    """Copy entry i over entry j of `others`."""
     for c in range(width):
         put(others, j, c, cell(rows, i, c))
 
 
 @njit(cache=True, forceinline=True)
 def _add_up(arena, first, count, v, d):  # type: ignore[no-untyped-def]
-    """Make one of equal entries among the `count` in order from `first` on: (how many are left, wrapped)."""
+    """Sum equal entries among the `count` sorted ones from `first` on: (number left, wrapped)."""
     last = v + 1 + d
     end = first
     for row in range(first, first + count):
@@ -268,7 +272,7 @@ def _add_up(arena, first, count, v, d):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _order(rows, i, address, v, d):  # type: ignore[no-untyped-def]
-    """How entry i compares with the one at `address` by (val, rounds, time): below 0, 0 or above."""
+    """Compares entry i with the one at `address` by (val, rounds, time): -1, 0 or 1."""
     for c in range(v):
         if cell(rows, i, c) != load(address, c):
             return -1 if cell(rows, i, c) < load(address, c) else 1
@@ -282,10 +286,11 @@ def _order(rows, i, address, v, d):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, forceinline=True)
 def _merge(arena, at, size, address, stride, more, v, d):  # type: ignore[no-untyped-def]
-    """Merge `more` entries, `stride` bytes apart from `address` on, into a block of `size` at `at` with room for them:
-    (new size, wrapped). Both are in order, each once. O(more + the entries of the block that come behind them)."""
+    """Merge `more` entries, which are `stride` bytes apart from `address` on, into the block of `size` entries at `at`,
+    which has capacity for them: (new size, wrapped). Both are sorted and distinct. O(more + the entries of the block
+    that sort after them)."""
     last = v + 1 + d
-    # From the end: what is written is never ahead of what is read.
+    # From the end backwards, so that writes never overtake reads.
     old, end = at + size - 1, at + size + more - 1
     to, new = end, address + (more - 1) * stride
     while new >= address:
@@ -307,7 +312,7 @@ def _merge(arena, at, size, address, stride, more, v, d):  # type: ignore[no-unt
             put(arena, to, last, diff)
             to -= 1
         new -= stride
-    # Equal ones have left a gap.
+    # Summed entries have left a gap.
     if to > old:
         for row in range(to + 1, end + 1):
             _copy(arena, row, arena, old + row - to, last + 1)
@@ -316,8 +321,8 @@ def _merge(arena, at, size, address, stride, more, v, d):  # type: ignore[no-unt
 
 @njit(cache=True, inline="always")
 def _read(table, layer, val, start, stop, v, d, fold, rows, first):  # type: ignore[no-untyped-def]
-    """Write entries [start, stop) of a layer, which begin with val `val`, to rows[first:], their times `fold`, each
-    once: (how many, wrapped)."""
+    """Write entries [start, stop) of a batch, which begin with val `val`, to rows[first:], with `fold` as their time,
+    and sum equal ones: (number written, wrapped)."""
     read_entries(table, layer, val, start, stop, v, d, rows, first)
     if fold == AS_STORED:
         return stop - start, False
@@ -330,7 +335,7 @@ def _read(table, layer, val, start, stop, v, d, fold, rows, first):  # type: ign
 def _select(  # type: ignore[no-untyped-def]
     table, keyed, k, v, d, settled, before, fold, heads, slots, links, arena, generation, index
 ):
-    """`select_keys`, compiled into it for widths that are known and for others."""
+    """The body of `select_keys`, compiled into it once for known widths and once for any."""
     q = keyed.shape[0]
     older, limit = min(settled, before), before - settled
     kept = heads.shape[0] > 0 and limit >= 0
@@ -339,7 +344,7 @@ def _select(  # type: ignore[no-untyped-def]
     last = v + 1 + d
     spare = np.empty((_ROOM, last + 1), np.int64)
     spans = np.empty((q, 2), np.int64)
-    # What is read like a layer: those of earlier slices, then the tries among the steps.
+    # What is read like a batch: the batches of earlier slices, then the tries among the steps.
     parts, remembers = older, kept and index[TRIES] == 0
     whole = np.empty(older + index[TRIES], np.int64)
     for layer in range(older):
@@ -352,13 +357,14 @@ def _select(  # type: ignore[no-untyped-def]
     positions = np.zeros(parts, np.int64)
     used = index[USED] if index[TRIES] == 0 else 0
     if used == 0 and arena.shape[0] < index[ROWS]:
-        # As much as may be asked for in all, if nothing has to move for it: pages that nobody writes take no room.
+        # Allocate for everything that may be read in total, while nothing has to be moved: pages that are never written
+        # take no memory.
         arena = np.empty((index[ROWS], last + 1), np.int64)
     words = keyed.ctypes.data + 8
     for i in range(q):
         slot, link = -1, 0
         at, size, room = used, -1, 0
-        own = False  # whether the block is to stay the key's
+        own = False  # whether the block is stored as the key's
         if kept:
             address = words + 8 * i * keyed.shape[1]
             if remembers and older > 0:
@@ -366,11 +372,11 @@ def _select(  # type: ignore[no-untyped-def]
             else:
                 slot, _, _ = _find(heads, slots, generation, index, cell(keyed, i, 0), address, k)
                 if slot < 0 and parts == 0:
-                    # No layer, and no step either: nothing to remember of it.
+                    # In no batch and in no step: there is nothing to cache for this key.
                     put(spans, i, 0, 0)
                     put(spans, i, 1, 0)
                     continue
-            # A block that has seen more than is asked for stays as it is.
+            # A block that has seen more steps than the call asks for is left alone.
             own = remembers and cell(slots, slot, SEEN) <= limit
             if own and cell(slots, slot, SIZE) >= 0:
                 at, size, room = cell(slots, slot, AT), cell(slots, slot, SIZE), cell(slots, slot, ROOM)
@@ -404,8 +410,8 @@ def _select(  # type: ignore[no-untyped-def]
                         size, wrapped = _merge(arena, at, size, np.int64(spare.ctypes.data), stride, more, v, d)
                 if wrapped:
                     return spans, arena, OVERFLOW
-            # Room for all that steps have; for some more, if it is to stay and is of more than one step: then nothing
-            # moves while it is read.
+            # Capacity for everything that the steps hold for this key. If the block is kept and spans several steps,
+            # add some more, so that it need not move while it is read.
             room, follow, found = size, link, parts
             while follow != 0 and cell(links, follow - 1, 1) < limit:
                 room += cell(links, follow - 1, 3) - cell(links, follow - 1, 2)
@@ -421,7 +427,7 @@ def _select(  # type: ignore[no-untyped-def]
             step = settled + cell(links, link - 1, 1)
             more = stop - start
             if size + more > room:
-                # Room for some more than that: at the end of the arena, where the block is or goes.
+                # Grow beyond that, at the end of the arena: the block is there already or moves there.
                 wanted = 2 * (size + more) + 2
                 begin = at if at + room == used else used
                 if begin + wanted > arena.shape[0]:
@@ -430,7 +436,7 @@ def _select(  # type: ignore[no-untyped-def]
                     for e in range(size):
                         _copy(arena, at + e, arena, begin + e, last + 1)
                 at, room, used = begin, wanted, begin + wanted
-            # A step is a matrix of rows in order, each once: its entries are merged from where they lie.
+            # A step is a matrix of sorted, distinct rows, so its entries are merged in place.
             stride = 8 * cell(table, step, VAL_STRIDE)
             rows = cell(table, step, VALS) + start * stride
             size, wrapped = _merge(arena, at, size, rows, stride, more, v, d)
@@ -454,17 +460,20 @@ def _select(  # type: ignore[no-untyped-def]
 def select_keys(  # type: ignore[no-untyped-def]
     table, keyed, k, v, d, settled, before, fold, heads, slots, links, arena, generation, index
 ):
-    """The consolidated histories of q keys over the first `before` of a trace's layers and steps.
+    """The consolidated histories of q keys over the first `before` of a trace's batches and steps.
 
-    table[l, FIELDS]; keyed[q, >= 1 + k] begins with hash and key words: distinct, sorted by hash. Layers
-    `0 .. settled-1` are older than the slice: their times read as `fold`. Those behind are the slice's steps: tries, or
-    many and small, so that they are found by an index, which this call brings up to date: heads[2**m, HEAD] (open
-    addressing), slots[n, WORDS + k] and links[n, LINK] have room for it, or heads has none, and nothing is remembered.
-    Returns (spans[q, 2], arena, status): key i's history is arena[spans[i, 0] : spans[i, 1]], entries `[val words |
-    time | rounds | diff]` sorted by (val, rounds, time), until the next call. The arena is the given or a larger one.
-    O(1 + what is new, times what it passes in its block) a key that has been asked for, O(layers + history) another.
+    table[l, FIELDS]; keyed[q, >= 1 + k] begins with the hash and the key words: distinct, sorted by hash. Entries `0 ..
+    settled-1` of the table are batches older than the slice: their times read as `fold`. The entries after them are the
+    slice's steps. Steps are tries, or many small matrices, which are found through an index. This call updates the
+    index: heads[2**m, HEAD] (open addressing), slots[n, WORDS + k] and links[n, LINK] must have capacity for it. If
+    heads is empty, there is no index and nothing is cached.
+
+    Returns (spans[q, 2], arena, status). Key i's history is arena[spans[i, 0] : spans[i, 1]]: entries `[val words |
+    time | rounds | diff]` sorted by (val, rounds, time), valid until the next call. The arena is the given one or a
+    larger one. A key that has been read before costs O(1 + new entries x the entries of its block that they pass);
+    another key costs O(batches + history).
     """
     if k == 1 and v == 1 and d == 1:
-        # One word by one word, in a loop that is in no other: inner loops over so many words are unrolled.
+        # Constant widths of one word get a loop of their own, whose inner loops are unrolled.
         return _select(table, keyed, 1, 1, 1, settled, before, fold, heads, slots, links, arena, generation, index)
     return _select(table, keyed, k, v, d, settled, before, fold, heads, slots, links, arena, generation, index)

@@ -1,4 +1,4 @@
-"""Key updates: hash, order and add them up in one pass over them."""
+"""Key updates: hash, sort and consolidate them in one pass."""
 
 import numpy as np
 from numba import njit
@@ -12,12 +12,13 @@ from vernier.storage.kernels.sorting import DIGITS_FROM
 from vernier.storage.kernels.status import OVERFLOW
 
 _SAMPLE = 64
-"""Places at which rows are looked at to guess whether they are few."""
+"""Number of positions sampled to guess whether there are few distinct rows."""
 
 
 @njit(cache=True)
 def _come_together(data, columns):  # type: ignore[no-untyped-def]
-    """Whether rows that differ by their times alone lie side by side often enough for them to be few; _SAMPLE looks."""
+    """Whether rows that differ only in their times are adjacent often enough for there to be few distinct rows; _SAMPLE
+    probes."""
     n, m, alike = data.shape[0], columns.shape[0], 0
     for look in range(_SAMPLE):
         i = look * (n - 1) // _SAMPLE
@@ -31,10 +32,10 @@ def _come_together(data, columns):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _group_keyed(data, key, columns, one, two, groups):  # type: ignore[no-untyped-def]
-    """Put rows that differ by their times alone into a group, where groups are few and their rows in order: (where the
-    rows of each group begin, the hash of its key; none where it is not so). Fills groups[n]. O(n).
+    """Group rows that differ only in their times, if there are few groups and the rows of each are in order: (where the
+    rows of each group begin, the hash of its key); both are empty if that is not so. Fills groups[n]. O(n).
 
-    Only one row of each group is hashed. columns: those that order rows, the last of which is the time.
+    Only one row of each group is hashed. columns: those that sort rows, the last of which is the time.
     """
     n, m, none = data.shape[0], columns.shape[0], np.empty(0, np.int64)
     if n < DIGITS_FROM or not _come_together(data, columns):
@@ -56,15 +57,16 @@ def _group_keyed(data, key, columns, one, two, groups):  # type: ignore[no-untyp
 
 @njit(cache=True)
 def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
-    """What `consolidate` makes of `hashing.key_rows`, without the rows in between.
+    """Equals `consolidate` of `hashing.key_rows`, without the intermediate rows.
 
-    data: updates `[row | time | rounds | diff]`, the last `tail` columns behind the row; key, val: its columns. Returns
-    (keyed rows `[hash | key | val | time | rounds | diff]` in order, each once; status). O(n log n), O(n) where hashes
-    are uniform.
+    data: updates `[row | time | rounds | diff]`, with `tail` columns after the row; key, val: columns of the row.
+    Returns (keyed rows `[hash | key | val | time | rounds | diff]`, sorted and distinct; status). O(n log n); O(n) if
+    hashes are uniform.
     """
     n, k, v = data.shape[0], key.shape[0], val.shape[0]
     at_tail = data.shape[1] - tail
-    # Where an output row's words come from, and by which of them rows are ordered: a one-word key is its hash.
+    # The source columns of an output row, and those of them that sort rows. A one-word key is omitted: its hash
+    # represents it.
     source = np.empty(k + v + tail, np.int64)
     for c in range(k):
         source[c] = key[c]
@@ -112,7 +114,7 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
         if wrapped:
             return out[:0], OVERFLOW
         if total != 0:
-            # Sorting may have put others in the place of the words, which compare as they do.
+            # Sorting may have replaced the words by others that compare alike, so the hash is computed again.
             put(out, count, 0, hash_row(data, row, key))
             for c in range(source.shape[0] - 1):
                 put(out, count, 1 + c, cell(data, row, word(source, c)))

@@ -1,15 +1,16 @@
 """Compile a kernel once, together with what it calls.
 
-numba makes a library of each function, also of those that only other kernels call and of its own (`np.empty` is one):
-it optimizes the function with all that it calls, emits machine code and wraps that for Python and for C. Each caller
-links the result, and optimizes all of it again. That was 340 libraries and 240 s for the 100 kernels that Python calls.
-Here a function that is compiled for a caller stays LLVM's intermediate code. A kernel that Python calls is linked with
-the code of all that it calls, optimized, and emitted once.
+numba builds a library for each function, including functions that only other kernels call and its own (such as
+`np.empty`). It optimizes the function with everything it calls, emits machine code, and wraps that for Python and for
+C. Each caller then links the result and optimizes all of it again. That came to 340 libraries and 240 s for the 100
+kernels that Python calls. With this module, a function that is compiled for a caller remains LLVM intermediate code. A
+kernel that Python calls is linked with the code of everything it calls, optimized, and emitted once.
 
-A constant argument of a call between kernels has the type of any integer. numba would compile one version of the callee
-for each constant. A callee that must know its widths is inlined (`forceinline`), and then LLVM sees the constants.
+A constant argument of a call between kernels has the type of any integer here; numba would compile one version of the
+callee for each constant. A callee that must know its widths is inlined (`forceinline`), so that LLVM sees the
+constants.
 
-Importing this module is all it takes: functions of our packages of kernels, and what they call, are compiled like this.
+Importing this module is enough: functions of our kernel packages, and the functions they call, are compiled this way.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from numba.core.targetconfig import TargetConfig
 from vernier.storage.kernels import listing
 from vernier.storage.kernels.names import OURS
 
-# Untyped
+# numba has no type information for these
 caching: Any = numba.core.caching
 config: Any = numba.config
 cpu: Any = numba.core.cpu
@@ -42,15 +43,16 @@ types: Any = numba.types
 cpu_target: Any = numba.core.registry.cpu_target
 
 _WRAPPERS = ("wrapper", "cfunc_wrapper")
-"""Modules of the code by which Python or C calls a function. No caller needs that."""
+"""Modules with the code through which Python or C calls a function. Callers inside kernels do not need them."""
 
 
 class Unfinished:
-    """Stands for the machine code of a function that has none yet: numba looks functions up by it."""
+    """Placeholder for the machine code of a function that has none yet; numba uses it as a lookup key."""
 
 
 class LateLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """The code of a function. What it calls is linked in, and all of it optimized, when machine code is wanted."""
+    """The code of one function. The functions that it calls are linked in, and everything is optimized, only when
+    machine code is needed."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)  # type: ignore[no-untyped-call,unused-ignore]
@@ -59,11 +61,11 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         self._linkable: Any = None
 
     def add_linking_library(self, library: Any) -> None:
-        """Have another library's code linked into this one. numba would finish that library here."""
+        """Link another library's code into this one later. numba's own method would finalize that library here."""
         self._linking_libraries.append(library)
 
     def add_ir_module(self, ir_module: Any) -> None:
-        """Add code of this function; its wrappers stay apart from what callers link."""
+        """Add code of this function; its wrappers are kept separate from what callers link."""
         if ir_module.name in _WRAPPERS:
             self._raise_if_finalized()  # type: ignore[no-untyped-call,unused-ignore]
             self._wrapping.append(ir_module)
@@ -71,7 +73,7 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         super().add_ir_module(ir_module)  # type: ignore[no-untyped-call,unused-ignore]
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        """Simplify functions, each alone: the whole of it is optimized with care when it is linked."""
+        """Simplify each function alone. The whole is optimized thoroughly when it is linked."""
         ll_module.data_layout = self._codegen._data_layout
         for function in ll_module.functions:
             if not function.is_declaration:
@@ -79,7 +81,7 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
                 passes.run(function, builder)
 
     def linkable(self) -> Any:
-        """This function's code alone, such that several modules may hold it."""
+        """The code of this function alone, with linkage that allows several modules to contain it."""
         if self._linkable is None:
             self._linkable = self._own.clone()
             for function in self._linkable.functions:
@@ -88,7 +90,7 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         return self._linkable
 
     def finalize(self) -> None:
-        """Link, optimize, emit."""
+        """Link, optimize and emit machine code."""
         self._codegen._check_llvm_bugs()  # type: ignore[no-untyped-call,unused-ignore]
         self._raise_if_finalized()  # type: ignore[no-untyped-call,unused-ignore]
         self._final_module = self._own.clone()
@@ -106,7 +108,7 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
                 self._final_module.link_in(library.linkable(), preserve=True)
                 waiting += library._linking_libraries[::-1]
             else:
-                # From numba's cache, or made before this module was imported: it holds what it calls.
+                # From numba's cache, or built before this module was imported: it contains what it calls.
                 self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._optimize_final_module()  # type: ignore[no-untyped-call,unused-ignore]
         self._final_module.verify()
@@ -114,7 +116,7 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
 
 _depth = 0
-"""How many functions are being compiled, each for the one before it. The compiler's lock guards it."""
+"""How many nested functions are being compiled, each for the one before it. Guarded by the compiler's lock."""
 
 _get_executable = cpu.CPUContext.get_executable
 _compile = dispatcher.Dispatcher.compile
@@ -130,11 +132,12 @@ def _is_ours(function: Any) -> bool:
 
 
 def _executable(self: Any, library: Any, fndesc: Any, env: Any) -> Any:
-    """What Python calls a function by; nothing yet, if it is compiled for a caller."""
+    """The entry point through which Python calls a function; a placeholder if it is compiled for a caller."""
     if _depth > 1 and not library._disable_inspection:
         return Unfinished()
     function = _get_executable(self, library, fndesc, env)
-    # Those of the functions that were linked in, too, as when numba loads a library from its cache.
+    # Also set the environments of the functions that were linked in, as numba does when it loads a library from its
+    # cache.
     for variable in library._final_module.global_variables:
         found = environment.lookup_environment(variable.name) if variable.name.startswith("_ZN08NumbaEnv") else None
         if found is not None:
@@ -150,7 +153,7 @@ def _overload(self: Any, cres: Any) -> None:
 
 
 def _compile_late(self: Any, sig: Any) -> Any:
-    """Dispatcher.compile: machine code only for what Python calls."""
+    """Dispatcher.compile, which emits machine code only for functions that Python calls."""
     global _depth
     with global_compiler_lock:
         if _depth == 0 and self._cache.cache_path is not None and _is_ours(self.py_func):
@@ -164,7 +167,7 @@ def _compile_late(self: Any, sig: Any) -> Any:
 
 
 def _finish(self: Any, sig: Any) -> Any:
-    """Machine code of a function that was compiled for a caller, and that Python calls now."""
+    """Emit machine code for a function that was compiled for a caller and that Python calls now."""
     cres = self.overloads[tuple(sigutils.normalize_signature(sig)[0])]
     context, library = cres.target_context, cres.library
     context.create_cpython_wrapper(
@@ -191,7 +194,7 @@ def _without_constants(self: Any, args: Any, kws: Any) -> Any:
 
 
 def _flags(self: Any, flags: Any) -> Any:
-    """No wrapper for C, and one for Python only where Python calls."""
+    """No C wrapper, and a Python wrapper only for functions that Python calls."""
     flags = _customize_flags(self, flags)
     inner = _depth > 1 and (self.py_func.__module__ or "").startswith((*OURS, "numba."))
     if inner or _is_ours(self.py_func):
@@ -202,7 +205,8 @@ def _flags(self: Any, flags: Any) -> Any:
 
 
 def _hash(self: Any) -> int:
-    """What numba's own comes to. It sorts all options each time, which is a tenth of all compiling."""
+    """Consistent with numba's equality. numba's own hash sorts all options each time, which is a tenth of the compile
+    time."""
     return hash(type(self))
 
 

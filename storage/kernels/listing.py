@@ -1,8 +1,8 @@
-"""The kernels that Python calls, and the types that each is called with: signatures.txt.
+"""The list of kernels that Python calls, with their argument types: signatures.txt.
 
-Set-up compiles what the list names, and a process that serves loads it ahead of its first epoch, so that no kernel is
-compiled inside one. Under KERNEL_LIST=strict, as in tests/cli/test_warm.py, calling a kernel with types that the list
-does not name raises; under KERNEL_LIST=add it adds a line.
+Set-up compiles the kernels on the list, and a serving process loads them before its first epoch, so that no kernel is
+compiled during an epoch. Under KERNEL_LIST=strict, as in tests/cli/test_warm.py, calling a kernel with types that are
+not on the list raises; under KERNEL_LIST=add it adds a line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIST = Path(__file__).with_name("signatures.txt")
 
 
 class Listed(NamedTuple):
-    """A kernel and the types that Python calls it with."""
+    """A kernel and the argument types that Python calls it with."""
 
     module: str
     function: str
@@ -30,18 +30,18 @@ class Listed(NamedTuple):
         return f"{self.module}.{self.function}"
 
     def dispatcher(self) -> Any:
-        """numba's object for the kernel."""
+        """numba's dispatcher of the kernel."""
         return getattr(importlib.import_module(self.module), self.function)
 
     def signature(self) -> Any:
-        """The types, as numba has them."""
+        """The types, in numba's form."""
         from numba.core import sigutils
 
         args, _ = sigutils.normalize_signature(f"void({self.types})")  # type: ignore[no-untyped-call,unused-ignore]
         return args
 
     def is_compiled(self) -> bool:
-        """Whether numba's cache has it for this processor and from these sources. Loads nothing."""
+        """Whether numba's cache has it for this processor and these sources. Loads nothing."""
         kept = self.dispatcher()._cache
         codegen = self.dispatcher().targetctx.codegen()
         name = kept._cache_file._load_index().get(kept._index_key(self.signature(), codegen))
@@ -58,7 +58,7 @@ def _lines() -> frozenset[str]:
 
 
 def kernels() -> Iterator[Listed]:
-    """Yield what the list names; nothing under NUMBA_DISABLE_JIT, which compiles nothing."""
+    """The kernels on the list; none under NUMBA_DISABLE_JIT, which compiles nothing."""
     import numba
 
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
@@ -70,7 +70,7 @@ def kernels() -> Iterator[Listed]:
 
 
 def check(dispatcher: Any, args: Sequence[Any]) -> None:
-    """Hold a call from Python against the list, where KERNEL_LIST says so."""
+    """Check a call from Python against the list, if KERNEL_LIST demands it."""
     wish = os.environ.get("KERNEL_LIST")
     if wish not in ("strict", "add"):
         return
@@ -89,7 +89,7 @@ def check(dispatcher: Any, args: Sequence[Any]) -> None:
 
 
 def _text(kind: Any) -> str:
-    """A type as numba reads it from a signature's text."""
+    """A type in the form that numba parses in a signature's text."""
     import numba
 
     types: Any = numba.types

@@ -1,7 +1,8 @@
 """Key many updates at once, straight into a trie.
 
-Positions of rows are spread by the top bits of their hashes; what has the same bits is then brought together, ordered
-and added up inside the caches, and appended to the trie. So beside the updates and the trie there are four bytes a row.
+Positions of rows are distributed by the top bits of their hashes. The rows with the same bits are then gathered, sorted
+and consolidated inside the processor's caches, and appended to the trie. So the memory besides the updates and the trie
+is four bytes per row.
 """
 
 import numpy as np
@@ -12,15 +13,15 @@ from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_
 from vernier.storage.kernels.hashing import hash_row, unmix
 
 MOST = 1 << 32
-"""Rows that positions can tell apart."""
+"""The number of rows that positions can distinguish."""
 _PIECE = 1 << 13
-"""Rows of a piece, about: with what sorts them they fit the second-level cache."""
+"""Rows in a piece, roughly: with the memory to sort them they fit the second-level cache."""
 _TOP = np.uint64(1 << 63)
 
 
 @njit(cache=True)
 def _spread(data, key):  # type: ignore[no-untyped-def]
-    """(Where each piece of the rows begins, int64[pieces + 1], the rows of each piece in their order): pieces ascend by
+    """(Where each piece of the rows begins, int64[pieces + 1]; the rows of each piece in their order). Pieces ascend by
     hash."""
     n, bits = data.shape[0], 1
     while n >> bits > _PIECE:
@@ -41,11 +42,11 @@ def _spread(data, key):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def load_keyed(data, key, val, tail, columns):  # type: ignore[no-untyped-def]
-    """The trie of updates by key: (columns and addresses as kernels.growing.finish_trie gives them, how many updates
-    it has, status).
+    """The trie of updates by key: (columns and addresses as kernels.growing.finish_trie returns them, number of
+    updates, status).
 
-    data[n, …]: updates, fewer than MOST, the last `tail` columns time, rounds and diff; key (one or more), val: columns
-    of a row. columns: those that order keyed rows. O(n log piece).
+    data[n, …]: updates, fewer than MOST; the last `tail` columns are time, rounds and diff. key (at least one), val:
+    columns of a row. columns: those that sort keyed rows. O(n log piece).
     """
     n, k, v, d = data.shape[0], key.shape[0], val.shape[0], tail - 2
     at_tail = data.shape[1] - tail

@@ -1,8 +1,8 @@
 """Merge two tries into one, a bounded piece at a time.
 
-All that a merge in progress knows is in its `state` and in the output arrays, so a call may stop after any val and the
-next goes on from there. Folding old times to `since` may make entries of a val equal; they are summed, and what comes
-to nothing is left out with its val and its key.
+The progress of a merge is entirely in its `state` and in the output arrays. A call may therefore stop after any val,
+and the next call continues from there. Advancing old times to `since` may make entries of a val equal. Such entries are
+summed, and zero sums are dropped, along with a val or key that becomes empty.
 """
 
 import numpy as np
@@ -29,19 +29,19 @@ from vernier.storage.kernels.tries import (
 )
 
 KEY_A, KEY_B, VAL_A, END_A, VAL_B, END_B = 0, 1, 2, 3, 4, 5
-"""State: the keys that come next; inside a key the vals that come next and where they end."""
+"""State: the next keys; inside a key, the next vals and where they end."""
 OUT_KEYS, OUT_VALS, OUT_UPDATES, OUT_KEY_START = 6, 7, 8, 9
 """State: how much has been written, and where the vals of the open key begin."""
 OPEN, DONE, MANY_TIMES, MANY_ROUNDS, MANY_DIFFS = 10, 11, 12, 13, 14
-"""State: whether a key is open, all is done, and times, rounds and diffs are not constant."""
+"""State: whether a key is open, whether the merge is done, and whether times, rounds and diffs are not constant."""
 READ = 15
-"""State: how many updates of the two have been read."""
+"""State: how many updates of the two tries have been read."""
 STATE_WORDS = 16
 
 
 @njit(cache=True, inline="always")
 def _compare_words(a: int, b: int, count: int) -> int:
-    """How `count` words at one address compare with those at another: -1, 0 or 1."""
+    """Compares `count` words at one address with those at another: -1, 0 or 1."""
     for c in range(count):
         x, y = load(a, c), load(b, c)
         if x != y:
@@ -69,7 +69,7 @@ def _at(table: np.ndarray, field: int, stride: int, i: int) -> int:
 def _merge_entries(  # type: ignore[no-untyped-def]
     a, ha, stop_a, b, hb, stop_b, d, since, n, times, rounds, diffs
 ):
-    """Write the entries [ha, stop_a) and [hb, stop_b) of one val behind the n that are there: (new n, wrapped)."""
+    """Write the entries [ha, stop_a) and [hb, stop_b) of one val after the first n entries: (new n, wrapped)."""
     first = n
     while ha < stop_a or hb < stop_b:
         if ha < stop_a and hb < stop_b:
@@ -111,7 +111,7 @@ def _merge_entries(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, forceinline=True)
 def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyped-def]
-    """`merge_piece`, compiled into it for widths that are known and for others."""
+    """The body of `merge_piece`, compiled into it once for known widths and once for any."""
     hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = columns
     keys_a, keys_b = word(a, KEYS), word(b, KEYS)
     hashes_a, hashes_b = word(a, HASHES), word(b, HASHES)
@@ -124,7 +124,7 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
     is_open = state[OPEN] == 1
     many_times, many_rounds, many_diffs = state[MANY_TIMES] == 1, state[MANY_ROUNDS] == 1, state[MANY_DIFFS] == 1
     given = fuel
-    # The newest time of a layer that has only one; most layers do.
+    # The later of the two times, if each batch has only one time, as most batches do.
     newest = np.int64(2**63 - 1)
     if word(a, TIME_STRIDE) == 0 and word(b, TIME_STRIDE) == 0 and keys_a > 0 and keys_b > 0:
         newest = max(load(word(a, TIMES), 0), load(word(b, TIMES), 0))
@@ -178,7 +178,7 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
             fuel -= size
             first = n
             if size == 1:
-                # Nothing to add up, and no update is zero.
+                # One update: nothing to sum, and no update is zero.
                 if order < 0:
                     put_word(times, n, max(load(_at(a, TIMES, TIME_STRIDE, ha), 0), since))
                     put_word(diffs, n, load(_at(a, DIFFS, DIFF_STRIDE, ha), 0))
@@ -191,7 +191,7 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
                     put(rounds, n, c, load(coordinates, c))
                 n += 1
             elif size == 2 and order == 0 and d == 0 and newest <= since:
-                # Both read as `since`.
+                # Both times become `since`.
                 total, wrapped = add_checked(
                     load(_at(a, DIFFS, DIFF_STRIDE, ha), 0), load(_at(b, DIFFS, DIFF_STRIDE, hb), 0)
                 )
@@ -230,14 +230,14 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
 
 @njit(cache=True)
 def merge_piece(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyped-def]
-    """Go on merging the tries `a` and `b` (rows of addresses) for about `fuel` updates of them.
+    """Continue merging the tries `a` and `b` (rows of addresses) for about `fuel` updates.
 
-    columns: hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, with room for both. state:
-    int64[STATE_WORDS], zeros at first; state[DONE] is set at the end, when key_offsets and val_offsets are closed.
-    Returns OK or OVERFLOW. O(fuel), more only by the history of a single val.
+    columns: hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, with capacity for both tries. state:
+    int64[STATE_WORDS], zeros at first; state[DONE] is set at the end, when key_offsets and val_offsets are complete.
+    Returns OK or OVERFLOW. O(fuel), exceeded by at most the history of a single val.
     """
     if k == 1 and v == 1 and d <= 1:
-        # One word by one word, in a loop that is in no other: inner loops over so many words are unrolled.
+        # Constant widths of one word get a loop of their own, whose inner loops are unrolled.
         if d == 1:
             return _merge(a, b, 1, 1, 1, since, fuel, state, columns)
         return _merge(a, b, 1, 1, 0, since, fuel, state, columns)

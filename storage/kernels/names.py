@@ -1,12 +1,12 @@
-"""One name for an array in a kernel, wherever that is the same.
+"""A numba pass that gives the names of one array in a kernel a single name.
 
-numba counts the references to an array for each name that it has: what a function that is inlined calls its arguments,
-and each version of a name that is assigned again in a branch or a loop. Most of that is in inner loops and is not
-optimized away: it was a third of the time of a slice. So before a kernel becomes machine code, names of arrays that are
-copies of each other, and of which none is assigned while another one's array is still needed, become one name: what a
-register allocator does (Chaitin's coalescing).
+numba counts references to an array for each name that it has: the argument names of an inlined function, and each
+version of a name that is assigned again in a branch or a loop. Most of this counting is in inner loops and is not
+optimized away; it took a third of the time of a slice. Therefore, before a kernel becomes machine code, names of arrays
+that are copies of each other become one name, if none of them is assigned while another one's array is still needed. A
+register allocator does the same (Chaitin's coalescing).
 
-Importing this module is all it takes: functions of our packages of kernels get the pass, numba's own and others not.
+Importing this module is enough: functions of our kernel packages get the pass; numba's own and others do not.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import numba.core.untyped_passes
 from numba.core import compiler, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 
-# Untyped
+# numba has no type information for these
 analysis: Any = numba.core.analysis
 ir: Any = numba.core.ir
 ir_utils: Any = numba.core.ir_utils
 
 OURS = ("vernier.storage.kernels.", "vernier.operators.kernels.", "vernier.service.kernels.")
-"""Where the kernels are that get the pass."""
+"""The packages whose kernels get the pass."""
 
 
 def merged_names(blocks: Mapping[int, Any], kinds: Mapping[str, Any]) -> dict[str, str]:
-    """The names to replace, each by which.
+    """The names to replace, each with its replacement.
 
-    blocks: numba's IR behind its type inference; kinds: the type of each name that may be replaced, by one of the same
-    type. O(statements x names that live at once).
+    blocks: numba's IR after type inference; kinds: the type of each name that may be replaced; its replacement has the
+    same type. O(statements x names that live at once).
     """
     apart, copies = _interference(blocks, kinds)
     chosen: dict[str, str] = {}
@@ -61,7 +61,7 @@ def merged_names(blocks: Mapping[int, Any], kinds: Mapping[str, Any]) -> dict[st
 def _interference(
     blocks: Mapping[int, Any], kinds: Mapping[str, Any]
 ) -> tuple[dict[str, set[str]], list[tuple[str, str]]]:
-    """(With each name those that are needed while it is assigned something else than they are, all copies `target =
+    """(For each name, those that are live while it is assigned a value other than theirs; all copies `target =
     source`)."""
     graph = analysis.compute_cfg_from_blocks(blocks)
     used = analysis.compute_use_defs(blocks)
@@ -90,8 +90,9 @@ def _interference(
 
 
 def _origins(blocks: Mapping[int, Any]) -> dict[str, str]:
-    """Of names that are assigned once, a copy, and of what is assigned once itself: whose array it is. As a name is
-    assigned before it is read, such names are never different arrays, although none of them copies another one."""
+    """For each name that is assigned once, as a copy of a name that is also assigned once: the name at the start of the
+    chain. Because a name is assigned before it is read, names with the same start never refer to different arrays, even
+    if neither is a copy of the other."""
     assigned: Counter[str] = Counter()
     sources = {}
     for block in blocks.values():
@@ -121,16 +122,16 @@ def _read(statement: Any) -> Iterable[str]:
 
 @register_pass(mutates_CFG=False, analysis_only=False)  # type: ignore[no-untyped-call,unused-ignore]
 class OneName(FunctionPass):  # type: ignore[misc,unused-ignore]
-    """Renames the arrays of a kernel."""
+    """Merges the names of a kernel's arrays."""
 
     _name = "one_name"
 
     def __init__(self) -> None:
-        # numba asks for a constructor
+        # numba requires a constructor
         super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
 
     def run_pass(self, state: Any) -> bool:
-        """Whether anything is changed."""
+        """Returns whether anything has changed."""
         if not state.func_id.modname.startswith(OURS):
             return False
         kinds = {name: kind for name, kind in state.typemap.items() if isinstance(kind, types.Array)}
@@ -144,7 +145,7 @@ class OneName(FunctionPass):  # type: ignore[misc,unused-ignore]
 
 
 def _rename(blocks: Mapping[int, Any], names: Mapping[str, str]) -> None:
-    """Replace names, and leave out what then copies an array to itself."""
+    """Replace names, and drop statements that then copy an array to itself."""
     one: Any = next(iter(blocks.values()))
     variables = {name: ir.Var(one.scope, chosen, one.loc) for name, chosen in names.items()}
     ir_utils.replace_vars(blocks, variables)
@@ -171,7 +172,7 @@ compiler.DefaultPassBuilder.define_nopython_lowering_pipeline = staticmethod(_wi
 
 
 def _of_others_alone(kind: Any) -> None:
-    """Leave kernels out of a pass that has nothing to do in them, and takes its time to see that."""
+    """Exclude kernels from a pass that never changes them but takes time to find that out."""
     run_pass = kind.run_pass
 
     def run_elsewhere(self: Any, state: Any) -> bool:

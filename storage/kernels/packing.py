@@ -1,7 +1,7 @@
-"""Words whose order is that of a row's columns: columns of small range are packed, as many as fit, into one word.
+"""Packs a row's columns into words that sort like the columns: as many columns of small range as fit go into one word.
 
-Rows are compared by such words, and looked at only where words did not hold all columns. A hash fills a word alone;
-val, rounds and time of one slice mostly fit another.
+Rows are compared by such words; the row itself is read only if the words do not contain all columns. A hash fills a
+word alone; val, rounds and time of one slice mostly fit another.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ from numba import njit
 from vernier.storage.kernels.cells import cell, put_word, word
 
 _BLOCK = 1 << 10
-"""Rows at a time whose columns are packed."""
+"""Number of rows whose columns are packed at a time."""
 
 
 @njit(cache=True, inline="always")
 def row_less(data: np.ndarray, columns: np.ndarray, first: int, i: int, j: int) -> bool:
-    """Whether row i comes before row j by the columns from number `first` on, in their order."""
+    """Whether row i sorts before row j by the columns from number `first` on."""
     for c in range(first, columns.shape[0]):
         column = columns[c]
         a = cell(data, i, column)
@@ -36,7 +36,7 @@ def rows_equal(data: np.ndarray, columns: np.ndarray, first: int, i: int, j: int
 
 @njit(cache=True, inline="always")
 def bits(number: np.uint64) -> int:
-    """How many bits a number has."""
+    """The number of significant bits of a number."""
     count = 0
     while number > np.uint64(0):
         number >>= np.uint64(1)
@@ -46,10 +46,12 @@ def bits(number: np.uint64) -> int:
 
 @njit(cache=True)
 def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, words: np.ndarray) -> int:
-    """Write into words[:n] one word a row whose order is that of the columns from number `first` on, as many as fit.
+    """Write into words[:n] one word per row that sorts like the columns from number `first` on, with as many columns as
+    fit.
 
-    Where more than one is in it, or one that fits 63 bits, words count from 0. Returns the number of the first column
-    that is not in it. O(n x columns), a block of rows at a time, since a row's columns share their cache lines.
+    If the word contains several columns, or one that fits 63 bits, words count from 0. Returns the number of the first
+    column that is not included. O(n x columns). Works on a block of rows at a time, because a row's columns share cache
+    lines.
     """
     m = columns.shape[0]
     if n == 0 or first == m:
@@ -95,9 +97,8 @@ def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, word
 
 @njit(cache=True)
 def pack_words(data: np.ndarray, columns: np.ndarray, one: np.ndarray, two: np.ndarray) -> int:
-    """Write into one[n] and two[n] two words of each row that order them by the columns, the last of which is in the
-    second word if the others fit the first. Returns the number of the first column that is in neither. O(n x
-    columns)."""
+    """Write into one[n] and two[n] two words per row that sort like the columns. The last column is in the second word
+    if the others fit the first. Returns the number of the first column that is in neither. O(n x columns)."""
     n = data.shape[0]
     exact = pack_columns(data, n, columns[: max(1, columns.shape[0] - 1)], 0, one)
     return pack_columns(data, n, columns, exact, two)
@@ -105,7 +106,7 @@ def pack_words(data: np.ndarray, columns: np.ndarray, one: np.ndarray, two: np.n
 
 @njit(cache=True)
 def join_words(high, low, joined):  # type: ignore[no-untyped-def]
-    """Write one word for the two of each row into joined[n] and return the most there can be, -1 where they do not fit
+    """Join each row's two words into one in joined[n]; returns an upper bound of the results, or -1 if they do not fit
     or are negative."""
     n, most_high, most = low.shape[0], np.int64(0), np.int64(0)
     for i in range(n):

@@ -9,8 +9,9 @@ from vernier.storage.kernels.hashing import hash_row, owner
 
 @njit(cache=True)
 def split_rows(data, key, workers, note):  # type: ignore[no-untyped-def]
-    """Group updates data[n, c] by the worker that owns the hash of their words `key` (`hashing.key_rows`), and put the
-    row note[c], unless it is empty, behind each group: (rows, offsets[workers + 1]); stable within a group. O(n)."""
+    """Group updates data[n, c] by the worker that owns the hash of their words `key` (`hashing.key_rows`): (rows,
+    offsets[workers + 1]); stable within a group. The row note[c], unless it is empty, is added at the end of each
+    group. O(n)."""
     n, columns = data.shape
     extra = 1 if note.shape[0] > 0 else 0
     owners = np.empty(n, np.int64)

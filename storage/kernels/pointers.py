@@ -1,7 +1,8 @@
-"""Read words and bytes behind an address, so that one kernel call can walk any number of layers.
+"""Read words and bytes at an address, so that one kernel call can read any number of batches.
 
-A numba function is compiled for the types of its arguments; a list of layers of unknown length is none. A table of
-addresses is: its rows say where each layer's arrays begin. The caller keeps the arrays alive while the kernel runs.
+A numba function is compiled for the types of its arguments, and a list of batches of unknown length has no such type. A
+table of addresses has: each of its rows says where one batch's arrays begin. The caller keeps the arrays alive while
+the kernel runs.
 """
 
 import ctypes
@@ -15,15 +16,15 @@ from numba.extending import intrinsic
 if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
 
     def load(address: int, index: int) -> int:
-        """Word `index` behind `address` (interpreted twin, for runs with NUMBA_DISABLE_JIT=1)."""
+        """Word `index` from `address` on (the interpreted version, for runs with NUMBA_DISABLE_JIT=1)."""
         return ctypes.c_int64.from_address(int(address) + 8 * int(index)).value
 
     def equal_words(address: int, index: int, wanted: int) -> int:
-        """Which of eight words behind `address`, from number `index` on, are `wanted`: a bit each, the first lowest."""
+        """Which of the eight words from number `index` on equal `wanted`: one bit each, the first one lowest."""
         return sum(1 << j for j in range(8) if load(address, index + j) == wanted)
 
     def load_unaligned(address: int) -> int:
-        """The eight bytes at `address`, as they lie there, as int64."""
+        """The eight bytes at `address`, in native order, as int64."""
         return ctypes.c_int64.from_address(int(address)).value
 
     def load_byte(address: int) -> int:
@@ -31,14 +32,14 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
         return ctypes.c_uint8.from_address(int(address)).value
 
     def copy_bytes(to: int, source: int, length: int) -> None:
-        """Copy `length` bytes from one address to another; they do not overlap."""
+        """Copy `length` bytes from one address to another; they must not overlap."""
         ctypes.memmove(int(to), int(source), int(length))
 
 else:
 
     @intrinsic
     def load(typingctx: Any, address: Any, index: Any) -> Any:
-        """Word `index` behind `address`: int64(address, index). Nothing is checked here."""
+        """Word `index` from `address` on: int64(address, index). Unchecked."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             word = ir.IntType(64)
@@ -49,9 +50,9 @@ else:
 
     @intrinsic
     def equal_words(typingctx: Any, address: Any, index: Any, wanted: Any) -> Any:
-        """Which of eight words behind `address`, from number `index` on, are `wanted`: a bit each, the first lowest.
+        """Which of the eight words from number `index` on equal `wanted`: one bit each, the first one lowest.
 
-        One comparison of vectors; what the compiler makes of a loop compares word by word.
+        One vector comparison; from a loop the compiler generates word-by-word comparisons.
         """
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -67,7 +68,7 @@ else:
 
     @intrinsic
     def load_unaligned(typingctx: Any, address: Any) -> Any:
-        """The eight bytes at `address`, as they lie there, as int64."""
+        """The eight bytes at `address`, in native order, as int64."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.load(builder.inttoptr(args[0], ir.PointerType(ir.IntType(64))), align=1)
@@ -86,7 +87,7 @@ else:
 
     @intrinsic
     def copy_bytes(typingctx: Any, to: Any, source: Any, length: Any) -> Any:
-        """Copy `length` bytes from one address to another; they do not overlap."""
+        """Copy `length` bytes from one address to another; they must not overlap."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             byte = ir.PointerType(ir.IntType(8))

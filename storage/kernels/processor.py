@@ -1,11 +1,12 @@
-"""Which processor kernels are compiled for: this one, or the level of x86-64 that NUMBA_CPU_NAME names.
+"""Selects the processor that kernels are compiled for: this one, or the x86-64 level that NUMBA_CPU_NAME names.
 
-numba's cache is keyed by the processor's name and its features, so without NUMBA_CPU_NAME kernels of another processor
-are not even looked at. With a level (x86-64-v3, say, in the container image) all processors share kernels, and numba
-looks at nothing: one that lacks the level's instructions would die of the first of them. Here such a processor gets
-kernels of its own, which are compiled at the first start.
+numba's cache is keyed by the processor's name and features, so without NUMBA_CPU_NAME the kernels of another processor
+are never loaded. With a level (say x86-64-v3, in the container image) all processors share kernels, and numba checks
+nothing: a processor that lacks the level's instructions would crash at the first of them. Here such a processor gets
+its own kernels, compiled at the first start.
 
-numba adds the building machine's own features to a level; we leave them out, or the level would fit that machine alone.
+numba adds the building machine's own features to a level. This module suppresses that, because the kernels would
+otherwise fit only that machine.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"
 _V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
 _V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
 LEVELS = {"generic": frozenset[str](), "x86-64": frozenset[str](), "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
-"""What a processor must have for each level, as /proc/cpuinfo spells it."""
+"""The features that each level requires, as /proc/cpuinfo spells them."""
 
 
 def flags(path: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """Return what this processor can do; nothing, where the system does not say."""
+    """This processor's features; empty if the system does not report them."""
     if platform.machine() != "x86_64":
         return frozenset()
     try:
@@ -35,9 +36,9 @@ def flags(path: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
 
 
 def settle(environment: MutableMapping[str, str], has: frozenset[str]) -> str | None:
-    """Keep NUMBA_CPU_NAME where this processor can do what it names, remove it where not; returns why it is removed.
+    """Keep NUMBA_CPU_NAME if this processor supports what it names, else remove it; returns the reason for removing it.
 
-    Whoever sets NUMBA_CPU_FEATURES too has chosen the instructions by hand, and is left alone.
+    A user who also sets NUMBA_CPU_FEATURES has chosen the instructions by hand; then nothing is changed.
     """
     name = environment.get("NUMBA_CPU_NAME")
     if name is None or "NUMBA_CPU_FEATURES" in environment:

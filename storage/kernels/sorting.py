@@ -1,9 +1,9 @@
-"""Put words in order, each with a second word and the position of its row.
+"""Sort words, each with a second word and the position of its row.
 
-Few: insertion. Many: one pass of a radix sort by the top bits of the first word's range leaves each within a few
-places of its own, where it is uniform as hashes are; above `WIDE` rows a coarser pass before it keeps all that follows
-in the cache. What crowds in a bucket is spread by its second word, if it has one first word, or merge-sorted. Short
-words are sorted digit by digit.
+Few words: insertion sort. Many: one pass of a radix sort by the top bits of the first word's range. If first words are
+uniform, as hashes are, this leaves each within a few places of its own. Above `WIDE` rows a coarser pass comes first,
+so that everything after it stays in the cache. A crowded bucket is distributed by its second words if it has a single
+first word; otherwise it is merge-sorted. Short words are sorted digit by digit.
 """
 
 import numpy as np
@@ -13,23 +13,24 @@ from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.packing import bits, row_less
 
 FEW = 24
-"""Rows up to which insertion is the fastest."""
+"""Up to this number of rows, insertion sort is fastest."""
 _CROWD = 40
-"""Rows in one bucket from which merging beats insertion."""
+"""From this number of rows in one bucket on, merge sort beats insertion sort."""
 _DIGIT = 11
 _DIGIT_MASK = (1 << _DIGIT) - 1
 _MOST_DIGITS = 4
 DIGITS_FROM = 1 << 9
 DIGITS_TO = 1 << 20
-"""Rows from which, and up to which, words of a few digits are sorted digit by digit."""
+"""From `DIGITS_FROM` up to `DIGITS_TO` rows, words of a few digits are sorted digit by digit."""
 WIDE = 1 << 16
 COARSE = 1 << 13
-"""Rows that a bucket of the coarse pass should hold: their words and positions fit the second-level cache."""
+"""The number of rows that a bucket of the coarse pass should hold: their words and positions fit the second-level
+cache."""
 
 
 @njit(cache=True, inline="always")
 def add_checked(a: int, b: int) -> tuple[int, bool]:
-    """(a + b, whether that left int64)."""
+    """(a + b, whether the sum left int64)."""
     total = a + b
     return total, ((a ^ total) & (b ^ total)) < 0
 
@@ -37,7 +38,7 @@ def add_checked(a: int, b: int) -> tuple[int, bool]:
 @njit(cache=True)
 def insertion_sort(data, columns, exact, one, two, order, start, lo, hi):  # type: ignore[no-untyped-def]
     """Sort [lo, hi) of the words and the order together, stably; [lo, start) is sorted already. Columns from number
-    `exact` on are not in the words."""
+    `exact` on are not contained in the words and are compared in the rows."""
     rest = exact < columns.shape[0]
     for i in range(start, hi):
         a, b, item = word(one, i), word(two, i), word(order, i)
@@ -63,7 +64,7 @@ def insertion_sort(data, columns, exact, one, two, order, start, lo, hi):  # typ
 
 @njit(cache=True)
 def merge_sort(data, columns, exact, one, two, order, lo, hi):  # type: ignore[no-untyped-def]
-    """The same for any number of them: insertion in blocks, then merges bottom up."""
+    """Like `insertion_sort`, for any number of rows: insertion sort in blocks, then bottom-up merges."""
     block = FEW // 2
     start = lo
     while start < hi:
@@ -121,8 +122,8 @@ def merge_sort(data, columns, exact, one, two, order, lo, hi):  # type: ignore[n
 
 @njit(cache=True)
 def stable_order(words):  # type: ignore[no-untyped-def]
-    """The positions of int64 words in their order, stably. np.argsort would do the same; compiling it takes a second
-    in each kernel that calls it."""
+    """The stable sort order of int64 words, as positions. np.argsort would do the same, but it takes a second to
+    compile in each kernel that calls it."""
     n = words.shape[0]
     one, two, order = words.copy(), np.zeros(n, np.int64), np.arange(n)
     merge_sort(np.empty((0, 0), np.int64), np.empty(0, np.int64), 0, one, two, order, 0, n)
@@ -131,8 +132,8 @@ def stable_order(words):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def spread(one, two, order, lo, hi, buckets, to_one, to_two, to_order, starts):  # type: ignore[no-untyped-def]
-    """Move [lo, hi) of words and order to the same places of `to_…`, stably, grouped in ascending buckets of the first
-    word that are equally wide (`buckets`, a power of two, at most).
+    """Move [lo, hi) of words and order to the same range of `to_…`, stably, grouped into ascending buckets of the first
+    word. The buckets are equally wide, and there are at most `buckets` of them (a power of two).
 
     Fills starts[: used + 1] with where the groups begin; returns used.
     """
@@ -166,7 +167,7 @@ def spread(one, two, order, lo, hi, buckets, to_one, to_two, to_order, starts): 
 
 @njit(cache=True)
 def _sort_alike(data, columns, exact, one, two, order, lo, hi, room_one, room_two, room_order):  # type: ignore
-    """Sort [lo, hi), whose first words are all the same, by their second ones; room_…: scratch at the same places."""
+    """Sort [lo, hi), whose first words are all equal, by their second ones; room_…: scratch at the same range."""
     buckets = 16
     while buckets < hi - lo:
         buckets *= 2
@@ -185,15 +186,17 @@ def _sort_alike(data, columns, exact, one, two, order, lo, hi, room_one, room_tw
 
 @njit(cache=True)
 def short(most: int, n: int) -> bool:
-    """Whether numbers up to `most` are so few digits that sorting by them pays, and have room for a place of n."""
+    """Whether numbers up to `most` have so few digits that sorting by digits pays, and leave enough bits for one of n
+    positions."""
     width = bits(np.uint64(most))
     return most >= 0 and width <= _MOST_DIGITS * _DIGIT and width + bits(np.uint64(n)) <= 62
 
 
 @njit(cache=True)
 def sort_digits(words, most, order, spare):  # type: ignore[no-untyped-def]
-    """Sort words in 0 .. most stably, by digits from the lowest up, with their places beside them in the same words;
-    fills order. spare: room for n. O(n) for each _DIGIT bits of `most`, which has room for a place above it."""
+    """Sort words in 0 .. most stably, by digits from the lowest up, with the positions packed into the same words;
+    fills order. spare: scratch for n words. O(n) for each _DIGIT bits of `most`. The words must have enough free bits
+    for a position."""
     n = words.shape[0]
     beside = bits(np.uint64(n - 1))
     digits = (bits(np.uint64(most)) + _DIGIT - 1) // _DIGIT
@@ -231,7 +234,7 @@ def sort_digits(words, most, order, spare):  # type: ignore[no-untyped-def]
 def sort_buckets(  # type: ignore[no-untyped-def]
     data, columns, exact, one, two, order, lo, hi, to_one, to_two, to_order, starts
 ):
-    """Sort what lies in [lo, hi) into the same places of `to_…`."""
+    """Sort [lo, hi) into the same range of `to_…`."""
     buckets = 16
     while buckets < hi - lo:
         buckets *= 2

@@ -1,4 +1,4 @@
-"""What a kernel tells its caller. A raising kernel would leak what it allocated, so kernels return codes instead."""
+"""Status codes of kernels. A kernel that raises would leak what it has allocated, so kernels return codes instead."""
 
 OK = 0
 OVERFLOW = -1

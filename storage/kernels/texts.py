@@ -1,9 +1,10 @@
-"""Texts as words: the prefix and the hash of a text, a table of contents by hash, dictionaries, and content order.
+"""Kernels for texts: their words, a table of contents by hash, dictionaries, and order by content.
 
-A text is bytes behind an address. Its four words are `[p0, p1, h0, h1]`: bytes 0 to 7, then bytes 8 to 14 and the
-length (16 for all that is longer than 15), both big-endian with the top bit flipped, so that comparing words compares
-bytes; and for longer texts the 128-bit hash of the content, (0, 0) for the others, whose content the prefix holds.
-Source of the hash: MurmurHash3_x64_128 (Austin Appleby, public domain), with seed 0.
+A text is a range of bytes at an address. Its four words are `[p0, p1, h0, h1]`. The prefix p0, p1 is bytes 0 to 7, then
+bytes 8 to 14 and the length (16 for every length above 15). Both are big-endian with the top bit flipped, so that
+comparing words compares bytes. h0, h1 is the 128-bit hash of the content of a longer text; for other texts, whose
+content is in the prefix, it is (0, 0). Source of the hash: MurmurHash3_x64_128 (Austin Appleby, public domain), with
+seed 0.
 """
 
 import numpy as np
@@ -13,10 +14,10 @@ from vernier.storage.kernels.cells import more_rows
 from vernier.storage.kernels.pointers import copy_bytes, load, load_byte, load_unaligned
 
 SHORT = 15
-"""Bytes that the prefix holds; longer texts have a hash."""
+"""Bytes that the prefix can contain; longer texts have a hash."""
 WORDS = 4
 H0 = 2
-"""Where the hash begins among the words of a text."""
+"""The position of the hash among the words of a text."""
 MISSING = -2
 
 _C1 = np.uint64(0x87C37B91114253D5)
@@ -97,7 +98,7 @@ def encode(address: int, offsets: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def find(pairs: np.ndarray, table: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """The entry of each hash of int64[n, 2]: -1 for (0, 0), which is a short text's, MISSING where there is none."""
+    """The entry of each hash of int64[n, 2]: -1 for (0, 0), which is a short text's; MISSING if there is none."""
     n, mask = pairs.shape[0], table.shape[0] - 1
     out = np.empty(n, np.int64)
     for i in range(n):
@@ -130,10 +131,11 @@ def _same(one: int, two: int, length: int) -> bool:
 
 @njit(cache=True)
 def insert(pairs, addresses, lengths, table, hashes, starts, arena, count):  # type: ignore[no-untyped-def]
-    """Enter the contents of n texts by their hashes int64[n, 2]; what is there already is compared.
+    """Add the contents of n texts under their hashes int64[n, 2]; contents of hashes that exist already are compared.
 
-    The table (a power of two, at most half full afterwards), hashes[m, 2], starts[m + 1] and arena have room for all.
-    Returns (number of entries, -1), or (entries so far, the text whose content differs from that of its hash).
+    The table (a power of two, at most half full afterwards), hashes[m, 2], starts[m + 1] and arena must have capacity
+    for all. Returns (number of entries, -1), or (entries so far, the text whose content differs from the stored one of
+    its hash).
     """
     mask = table.shape[0] - 1
     base = arena.ctypes.data
@@ -172,7 +174,7 @@ def rehash(hashes: np.ndarray, count: int, table: np.ndarray) -> None:
 
 @njit(cache=True)
 def decode(words, entries, starts, arena):  # type: ignore[no-untyped-def]
-    """The contents (offsets[n + 1], bytes) of n texts: of entry entries[i], or of words[i] where it is -1."""
+    """The contents (offsets[n + 1], bytes) of n texts: from entry entries[i], or from words[i] if that is -1."""
     n = entries.shape[0]
     offsets = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -197,7 +199,8 @@ def decode(words, entries, starts, arena):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def collect(rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The hashes int64[m, 2] of the long texts in rows whose texts begin at these positions, each once, in no order."""
+    """The distinct hashes int64[m, 2] of the long texts in rows, unordered. positions: the words at which texts
+    begin."""
     out = np.empty((32, 2), np.int64)
     table = np.zeros(64, np.int64)
     count = 0
@@ -224,7 +227,8 @@ def collect(rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def locate(pairs: np.ndarray, dictionaries: np.ndarray) -> np.ndarray:
-    """Where the contents of hashes int64[n, 2] are: int64[n, 2], `[address, length]`, length -1 where nowhere.
+    """Where the contents of hashes int64[n, 2] are: int64[n, 2], `[address, length]`, with length -1 if they are
+    missing.
 
     dictionaries: int64[d, 4], each row `[entries, address of the sorted hashes, of the offsets, of the bytes]`; the
     caller keeps the arrays alive. O(n d log entries).
@@ -253,10 +257,11 @@ def locate(pairs: np.ndarray, dictionaries: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def unite(pairs, order, addresses, lengths):  # type: ignore[no-untyped-def]
-    """One dictionary of n texts with the hashes int64[n, 2], sorted by `order`, that lie at these addresses.
+    """One dictionary of n texts at these addresses. pairs: their hashes int64[n, 2]; order: their positions sorted by
+    hash.
 
-    Returns (hashes[m, 2], offsets[m + 1], bytes, -1), or with the position of a text in place of the -1 whose content
-    differs from that of the text before it, of the same hash.
+    Returns (hashes[m, 2], offsets[m + 1], bytes, -1). If the content of a text differs from that of the text before it,
+    which has the same hash, the text's position in the order takes the place of the -1.
     """
     n, count = order.shape[0], 0
     hashes = np.empty((n, 2), np.int64)
@@ -292,7 +297,7 @@ def _content_less(a: int, b: int, starts: np.ndarray, base: int) -> bool:
 
 @njit(cache=True)
 def sort_runs(runs: np.ndarray, entries: np.ndarray, starts: np.ndarray, arena: np.ndarray) -> np.ndarray:
-    """The order of texts by content inside each run: int64[n], positions. runs: int64[r + 1], where runs begin; the
+    """The order of texts by content within each run: int64[n], positions. runs: int64[r + 1], where runs begin; the
     texts of a run have equal prefixes. Merge sort."""
     n = entries.shape[0]
     base = arena.ctypes.data
@@ -325,7 +330,7 @@ def sort_runs(runs: np.ndarray, entries: np.ndarray, starts: np.ndarray, arena: 
 
 @njit(cache=True)
 def replace_hashes(rows: np.ndarray, positions: np.ndarray, pairs: np.ndarray, ranks: np.ndarray) -> None:
-    """Put ranks[i] in place of each hash pairs[i] (sorted) in rows; 0 where a hash is not among them."""
+    """Replace each hash pairs[i] (sorted) in rows by ranks[i], and every other hash by 0."""
     for i in range(rows.shape[0]):
         for c in range(positions.shape[0]):
             at = positions[c] + H0

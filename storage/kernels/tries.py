@@ -1,7 +1,7 @@
-"""Build and flatten tries.
+"""Build and flatten tries, the column form of batches.
 
 A keyed row is `[hash | key words (k) | val words (v) | time | rounds (d) | diff]`. Sorted by (hash, key, val, rounds,
-time) and free of duplicates, keyed rows and a trie are two forms of one thing: `pack` and `flatten` go between them.
+time) and without duplicates, keyed rows contain the same as a trie; `pack` and `flatten` convert between the two.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ from vernier.storage.kernels.cells import cell
 from vernier.storage.kernels.hashing import unmix
 from vernier.storage.kernels.pointers import load
 
-# Columns of a layer's row in the table of addresses that kernels walk. Strides count words, and are 0 where a column is
-# constant; an offsets address of 0 means that they count 0, 1, 2 … A FLAT layer is a sorted matrix of keyed rows: each
-# row stands for a key of its own, and rows of the same key are neighbours.
+# Columns of a batch's row in the table of addresses that kernels read. Strides count words and are 0 for a constant
+# column. An offsets address of 0 means that the offsets count 0, 1, 2 …. A FLAT entry is a sorted matrix of keyed rows:
+# each row counts as a key of its own, and rows of the same key are adjacent.
 HASHES, HASH_STRIDE, KEYS, KEY_WORDS, KEY_STRIDE, KEY_OFFSETS = 0, 1, 2, 3, 4, 5
 VALS, VAL_STRIDE, VAL_COUNT, VAL_OFFSETS = 6, 7, 8, 9
 TIMES, TIME_STRIDE, ROUNDS, ROUND_STRIDE, DIFFS, DIFF_STRIDE, UPDATES, FLAT = 10, 11, 12, 13, 14, 15, 16, 17
@@ -22,7 +22,7 @@ FIELDS = 18
 
 @njit(cache=True, inline="always")
 def offset(address: int, index: int) -> int:
-    """Where item `index` begins, in offsets at an address."""
+    """Where item `index` begins, from the offsets at an address."""
     return index if address == 0 else load(address, index)
 
 
@@ -52,7 +52,7 @@ def describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs,
 
 @njit(cache=True)
 def describe_rows(rows: np.ndarray, k: int, v: int, table: np.ndarray, at: int) -> None:
-    """Write the row of addresses of sorted, consolidated keyed rows into table[at]; the caller keeps them alive."""
+    """Write the row of addresses of sorted, consolidated keyed rows into table[at]; the caller keeps the rows alive."""
     n, width = rows.shape
     address = rows.ctypes.data
     table[at, HASHES] = address
@@ -70,16 +70,17 @@ def describe_rows(rows: np.ndarray, k: int, v: int, table: np.ndarray, at: int) 
 
 @njit(cache=True)
 def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-def]
-    """The trie of sorted, consolidated keyed rows, what is constant or counts 0, 1, 2 … elided.
+    """The trie of sorted, consolidated keyed rows; constant columns and offsets that count 0, 1, 2 … are elided.
 
-    Returns its columns, one behind the other: hashes[K], key words[K, k] (none for k < 2), key offsets[K + 1 or 0],
-    vals[V, v], val offsets[V + 1 or 0], times[n or 1], rounds[n or 1, d], diffs[n or 1]; and their row of addresses.
-    In one array, as each that a kernel returns takes as long as five that it is given.
+    Returns its columns, one after the other in one array, and their row of addresses. The columns are hashes[K], key
+    words[K, k] (none for k < 2), key offsets[K + 1 or 0], vals[V, v], val offsets[V + 1 or 0], times[n or 1], rounds[n
+    or 1, d], diffs[n or 1]. They share one array because each array that a kernel returns costs as much time as five
+    that it receives.
     """
     n = rows.shape[0]
     nk, nv = 0, 0
     same_time, same_round, same_diff = True, True, True
-    starts = np.empty(n, np.int8)  # 2: a key begins, 1: a val of the same key, 0: neither
+    starts = np.empty(n, np.int8)  # 2: a new key, 1: a new val of the same key, 0: neither
     for i in range(n):
         start = 0
         if i == 0:

@@ -1,6 +1,6 @@
-"""128-bit sums of 64-bit products, so that a sum that fits 64 bits never fails on its way there.
+"""128-bit sums of 64-bit products: a sum that fits 64 bits never fails because of an intermediate result.
 
-A wide number is (hi, lo): hi * 2**64 + lo, with hi signed and lo the unsigned low half kept in an int64.
+A wide number is (hi, lo): hi * 2**64 + lo, with hi signed and lo the unsigned low half stored in an int64.
 """
 
 import numpy as np
@@ -38,5 +38,5 @@ def add_wide(hi: int, lo: int, other_hi: int, other_lo: int) -> tuple[int, int]:
 
 @njit(cache=True, inline="always")
 def fits(hi: int, lo: int) -> bool:
-    """Whether a wide number is an int64."""
+    """Whether a wide number fits int64."""
     return hi == (-1 if lo < 0 else 0)

@@ -1,7 +1,7 @@
-"""Audit: check offline every checksum of a state directory and every rule that its layers must obey.
+"""Audit: verify offline every checksum of a state directory and every invariant of its batches.
 
-Reads all bytes once, layer by layer, through the mapped files; needs memory for a few flags an update, not for the
-data. It takes no lock: while a service runs, an epoch is audited under a lease.
+It reads all bytes once, batch by batch, through the mapped files. It needs memory for a few flags per update, not for
+the data. It takes no lock; while a service runs, each epoch is audited under a lease.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass
 class Audit:
-    """What was looked at, and what is wrong: a sentence each, empty when all is well."""
+    """What was checked, and what is wrong: one sentence per problem; empty if the state is sound."""
 
     manifests: int = 0
     segments: int = 0
@@ -35,13 +35,13 @@ class Audit:
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
-    """Segments that no manifest names: left by failed attempts; the next start removes them."""
+    """Segments that no manifest names: failed attempts left them, and the next start deletes them."""
 
 
 def audit(state: StateDirectory, progress: Callable[[int, int], None] | None = None) -> Audit:
-    """Audit all epochs of a directory: manifests, the segments they name, the layers in these.
+    """Audit all epochs of a directory: the manifests, the segments they name, and the batches in these.
 
-    progress: called with bytes done and bytes in all, after each segment. O(bytes).
+    progress: called after each segment with the bytes done and the total. O(bytes).
     """
     found = Audit()
     head, epochs = state.head(), state.epochs()
@@ -57,7 +57,7 @@ def audit(state: StateDirectory, progress: Callable[[int, int], None] | None = N
         try:
             lease = state.lease(epoch)
         except EpochGone:
-            continue  # collected meanwhile
+            continue  # garbage-collected meanwhile
         except StorageError as problem:
             found.problems.append(str(problem))
             continue
@@ -72,7 +72,7 @@ def audit(state: StateDirectory, progress: Callable[[int, int], None] | None = N
                 if progress is not None:
                     progress(found.bytes, total)
             found.problems += _manifest_problems(lease.manifest, opened, checked, found)
-    # The epoch that may be running has segments whose manifest is still to come.
+    # The epoch that may be running has segments that no manifest names yet.
     running = f"{state.head() + 1:012d}-"
     found.unused = sorted(name for name in sizes.keys() - named if not name.startswith(running))
     return found
@@ -97,7 +97,7 @@ def _check_segment(state: StateDirectory, name: str, found: Audit) -> Segment | 
 def _manifest_problems(
     manifest: Manifest, opened: dict[str, Segment], checked: set[LayerRef], found: Audit
 ) -> Iterator[str]:
-    """What is wrong with what a manifest names; layers in `checked` are known from another epoch."""
+    """The problems of what a manifest names; batches in `checked` were audited with another epoch."""
     for ref in manifest.refs():
         if ref not in checked and ref.segment in opened:
             for problem in _ref_problems(ref, opened[ref.segment]):
@@ -134,7 +134,7 @@ def _manifest_problems(
 def _unchecked(
     refs: Iterable[LayerRef], opened: dict[str, Segment], checked: set[LayerRef]
 ) -> Iterator[tuple[LayerRef, Segment]]:
-    """The references that are not known yet and whose entries are there and whole, with their segments."""
+    """The references that have not been audited yet and whose entries exist and are intact, with their segments."""
     for ref in refs:
         if ref not in checked and ref.segment in opened and opened[ref.segment].is_verified(ref.label):
             yield ref, opened[ref.segment]
@@ -148,7 +148,7 @@ def _change_problems(segment: Segment, ref: LayerRef) -> list[str]:
 
 
 def _waiting_problems(entry: Entry, ref: LayerRef) -> Iterator[str]:
-    """Updates that wait, at the door or inside an operator, are sorted by time."""
+    """Checks that stashed updates, of a source or inside an operator, are sorted by time."""
     data = entry.arrays["data"]
     times = entry.arrays.get("times", data[:, -2])
     if not len(data) == len(times) == ref.updates:
@@ -169,16 +169,16 @@ def _ref_problems(ref: LayerRef, segment: Segment) -> Iterator[str]:
     part = (ref.low, ref.high) != (LOWEST, HIGHEST)
     for name, value in stored.items():
         expected = getattr(ref, name)
-        # Of a part of a layer the manifest counts less; where shards came together it may say an earlier lower.
+        # For a part of a batch the manifest counts less. After a reshard it may also say an earlier lower.
         less = name == "lower" or (part and name in ("updates", "nbytes"))
         if value is None or value < expected or (value != expected and not less):
             yield f"{where}: {ref.label}: {name} is {value}, the manifest says {expected}"
 
 
 def _order_problems(refs: list[LayerRef], manifest: Manifest) -> Iterator[str]:
-    """Layers are oldest first and follow one another without overlap, up to the epoch's upper.
+    """Batches are oldest first and follow one another without overlap, up to the epoch's upper.
 
-    Those from before shards were cut anew may overlap in time, being of different hashes.
+    Batches from before a reshard may overlap in time, because their hashes differ.
     """
     for before, after in pairwise(refs):
         ordered = after.upper >= before.upper and manifest.cut_at is not None and after.lower < manifest.cut_at
@@ -197,7 +197,7 @@ def _width_problems(layer: Layer, trace: TraceEntry) -> Iterator[str]:
 
 
 def _owner_problems(layer: Layer, shard: int, workers: int) -> Iterator[str]:
-    # Hashes ascend, and so do their owners.
+    # Hashes ascend, and so do their owners: the first and the last suffice.
     for hashed in (layer.hashes[0], layer.hashes[-1]):
         found = owner(hashed, workers)
         if found != shard:
@@ -206,7 +206,7 @@ def _owner_problems(layer: Layer, shard: int, workers: int) -> Iterator[str]:
 
 
 def layer_problems(layer: Layer) -> list[str]:
-    """What is wrong with one layer's shapes, offsets, order, hashes, times, diffs; nothing if all is well. O(n)."""
+    """The problems of one batch's shapes, offsets, order, hashes, times and diffs; empty if it is sound. O(n)."""
     problems = list(_shape_problems(layer))
     if not problems and layer.updates:
         problems = [*_order_of_keys(layer), *_order_of_vals(layer), *_order_of_times(layer), *_time_problems(layer)]
@@ -214,7 +214,7 @@ def layer_problems(layer: Layer) -> list[str]:
 
 
 def _text_problems(texts: Texts) -> Iterator[str]:
-    """A dictionary's contents have the hashes that it says, each once, in order."""
+    """Checks that a dictionary's contents have the hashes it states, each once and in order."""
     offsets = texts.offsets
     if len(offsets) != len(texts) + 1 or offsets[0] != 0 or offsets[-1] != len(texts.data):
         yield f"text_offsets has {len(offsets)} entries, expected {len(texts) + 1} from 0 to {len(texts.data)}"
@@ -229,7 +229,7 @@ def _text_problems(texts: Texts) -> Iterator[str]:
 
 
 def _shape_problems(layer: Layer) -> Iterator[str]:
-    """Lengths and offsets: with these right, all others are safe to look at."""
+    """Checks lengths and offsets. If these are right, all other checks are safe to run."""
     n, keys = layer.updates, len(layer.hashes)
     vals = len(layer.val_offsets) - 1 if len(layer.val_offsets) else n
     shapes: dict[str, tuple[Ints, list[tuple[int, ...]]]] = {
@@ -278,7 +278,7 @@ def _order_of_times(layer: Layer) -> Iterator[str]:
 
 def _time_problems(layer: Layer) -> Iterator[str]:
     least, most = int(layer.times.min()), int(layer.times.max())
-    # Compaction raises times to since, which may be past upper; it is lazy, so times before since are no mistake.
+    # Compaction advances times to since, which may be past upper. It is lazy, so times before since are no problem.
     if least < layer.lower or most > max(layer.upper - 1, layer.since):
         since = f"since {layer.since}"
         yield f"times from {least} to {most} in a layer that covers [{layer.lower}, {layer.upper}), {since}"
@@ -289,12 +289,13 @@ def _time_problems(layer: Layer) -> Iterator[str]:
 
 
 def _ascending(what: str, columns: list[Ints], starts: Ints | None = None) -> Iterator[str]:
-    """Rows of `columns` must ascend strictly, anew from each of `starts` (None: from the first; empty: each alone)."""
+    """Checks that the rows of `columns` ascend strictly within each group; `starts` are the groups' offsets. None: all
+    rows are one group; empty: each row is a group of its own."""
     count = len(columns[0]) if columns else 0
     if starts is not None and len(starts) == 0:
         return
     if not columns:
-        # Rows without columns are all alike: each start may have one.
+        # Without columns all rows are equal, so each group may have only one row.
         if starts is not None and len(starts) != int(starts[-1]) + 1:
             yield f"{what}s of no words repeat"
         return

@@ -1,12 +1,12 @@
-"""Apart: large merged layers are written beside the epochs, so that no epoch waits for them.
+"""Background writer: writes large merged batches outside the epochs, so that no epoch waits for them.
 
-Until a large merged layer is on disk, manifests go on naming the layers that it was made of (`Layer.leaves`), and it is
-read from memory alone; a process that ends in the meantime loses work, not data. A thread writes one such layer at a
-time, in a segment of its own; it mostly waits for the device, and needs the interpreter only between pieces.
+Until a large merged batch is on disk, manifests name the batches that it was merged from (`Layer.leaves`), and it
+exists only in memory. A process that ends in the meantime loses work, not data. A thread writes one such batch at a
+time, in a segment of its own. The thread mostly waits for the device and needs the interpreter only between pieces.
 
-A segment that is written but not yet in a committed manifest is garbage to anyone who sweeps (after a failed attempt).
-So a layer that has been given its place is looked for again in each epoch until a commit has named it; if it is gone,
-the layer is written once more.
+A segment that is written but not yet named by a committed manifest is garbage to a sweep (after a failed attempt). The
+writer therefore checks in each epoch that the file of such a batch still exists, until a commit has named it. If the
+file is gone, the batch is written again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger("vernier.storage")
 
 @dataclass
 class _Write:
-    """A layer on its way to disk."""
+    """A batch that is being written to disk."""
 
     layer: Layer
     thread: threading.Thread | None = None
@@ -38,7 +38,7 @@ class _Write:
 
 @dataclass
 class _Named:
-    """A layer that an attempt reports under its own name, which no commit is known to have done yet."""
+    """A batch that an attempt reports under its own name, before a commit is known to have named it."""
 
     layer: Layer
     parts: tuple[Layer, ...]
@@ -46,7 +46,7 @@ class _Named:
 
 
 class Apart:
-    """Writes the large merged layers of one worker process. `threads=False` writes at once, for simulations."""
+    """Writes the large merged batches of one worker process. `threads=False` writes synchronously, for simulations."""
 
     def __init__(self, directory: StateDirectory, *, threads: bool = True) -> None:
         self._directory, self._threads = directory, threads
@@ -55,10 +55,10 @@ class Apart:
         self._serial = 0
 
     def tend(self, traces: Iterable[Trace], epoch: int, attempt: str, shard: int, base: str) -> None:
-        """Once in each attempt, before it stores: name what has been written, and write what is next.
+        """Call once per attempt, before it stores its batches: names what has been written, and starts the next write.
 
-        base: the attempt that made the state which this one goes on from, hence was committed. Costs a look at a file
-        for each layer that is not known to be committed; never waits for the device. A write that fails is tried again.
+        base: the attempt that produced the state that this one continues; it was therefore committed. Costs one file
+        lookup for each batch not known to be committed; never waits for the device. A failed write is retried.
         """
         layers = {id(layer): layer for trace in traces for layer in trace.layers}
         self._confirm(base)
@@ -78,7 +78,7 @@ class Apart:
                 self._begin(max(waiting, key=lambda layer: layer.updates), epoch, attempt, shard)
 
     def _confirm(self, base: str) -> None:
-        """Forget what is committed; take back names of files that a sweep has removed."""
+        """Drop batches that a commit has named; reset batches whose files a sweep has deleted."""
         left = []
         for named in self._named:
             if named.attempt == base:

@@ -1,8 +1,8 @@
-"""Backup: the newest epoch of a state directory, whole, in another one, while its service goes on.
+"""Backup: copies the newest epoch of a state directory completely to another one while its service keeps running.
 
-A copy of a folder's files, taken one after another, may miss what was collected meanwhile. Here a lease holds the
-epoch as any reader's does, segments go first, and the manifest, which makes them an epoch, last: a copy that was
-broken off is an empty state. Either side may be a directory or an object store.
+Copying a folder's files one after another may miss files that are garbage-collected meanwhile. Here a lease protects
+the epoch, as for any reader. Segments are copied first and the manifest, which makes them an epoch, last; so an
+interrupted copy is an empty state. Either side may be a directory or an object store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vernier.storage.state.state import FOLDERS, StateDirectory
 
 
 class NotEmpty(CallerError):
-    """There is a state already where a copy should go."""
+    """The target of a copy already contains a state."""
 
     message = "{path} has a state already, at epoch {epoch}; give the copy a place of its own"
     path: str
@@ -39,7 +39,8 @@ def copy_newest(
     folders: Sequence[str] = (),
     show: Callable[[int, int], None] = lambda done, all_: None,
 ) -> Copied:
-    """Copy the newest epoch. folders: others whose files go along. show: segments done, and all of them.
+    """Copy the newest epoch. folders: further folders whose files are copied, too. show: called with the number of
+    segments done and their total.
 
     Reads and writes every byte of the epoch once. Raises NotEmpty, NothingCommitted and other StorageErrors.
     """
@@ -66,4 +67,4 @@ def _copy_small(source: StateDirectory, target: StateDirectory, file: str) -> No
     try:
         target.blob.put(file, [source.blob.get(file)])
     except FileMissing:
-        return  # it has just gone
+        return  # deleted since it was listed

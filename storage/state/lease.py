@@ -1,8 +1,9 @@
-"""Leases: a reader says which epoch it reads, and collection leaves that epoch's files alone.
+"""Leases: a reader declares which epoch it reads, and garbage collection keeps that epoch's files.
 
-A lease is a name `leases/<epoch>.<pid>.<serial>` that its reader holds: by flock, which the kernel drops when the
-reader is gone, however it went, or in an object store by a claim that runs out. A dead reader's lease so expires by
-itself, and whoever looks next removes it. The process id in the name is for people.
+A lease is a name `leases/<epoch>.<pid>.<serial>` that its reader holds. On a file system it is an flock, which the
+kernel releases when the reader ends, in whatever way; in an object store it is a claim that expires. A dead reader's
+lease therefore expires by itself, and the next process that lists the leases deletes it. The process id in the name is
+for people.
 """
 
 from vernier.storage.blob.blob import Blob, Held
@@ -18,7 +19,7 @@ class Lease:
         self._held = held
 
     def release(self) -> None:
-        """Give the lease back; doing so twice is fine."""
+        """Release the lease; idempotent."""
         self._held.release()
 
     def __enter__(self) -> "Lease":
@@ -29,16 +30,16 @@ class Lease:
 
 
 class Leases:
-    """The leases in one state directory, for readers and for whoever collects."""
+    """The leases in one state directory, for readers and for the garbage collector."""
 
     def __init__(self, blob: Blob) -> None:
         self._blob = blob
 
     def take(self, epoch: int) -> Lease:
-        """Hold an epoch. The caller must check *afterwards* that the epoch's manifest is still there."""
+        """Take a lease on an epoch. The caller must check *afterwards* that the epoch's manifest still exists."""
         return Lease(epoch, self._blob.hold(f"{FOLDER}/{epoch:012d}"))
 
     def epochs(self) -> set[int]:
-        """The epochs that living readers hold; removes the leases of dead ones. O(leases)."""
+        """The epochs that live readers hold; deletes the leases of dead readers. O(leases)."""
         names = (name.removeprefix(f"{FOLDER}/") for name in self._blob.present(FOLDER))
         return {int(name.partition(".")[0]) for name in names}

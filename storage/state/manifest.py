@@ -1,8 +1,9 @@
 """The manifest of an epoch: the one file that says what exists.
 
-It names the layers of every arrangement, what is held back, the source offsets consumed, the door's state, the views
-and this epoch's changes. A file is two lines of JSON: a head with format version, length and xxh3_64 of the body, and
-the body. One is written per epoch, so a layer's reference is a short array, not an object.
+It names the batches of every arrangement, the stashes (updates held back until their time), the source offsets
+consumed, the state of the sources (`door`), the views and this epoch's changes. A file is two lines of JSON: a head
+with the format version and the length and xxh3_64 of the body, and the body. One is written per epoch, so a reference
+to a batch is a short array instead of an object.
 """
 
 from collections.abc import Iterator
@@ -14,11 +15,11 @@ from vernier.storage.blob.segment import FOLDER, checksum
 from vernier.storage.errors import Damaged, UnknownFormat
 
 FORMAT = 2
-"""2: references to a part of a layer."""
+"""2: references to a part of a batch."""
 _READABLE = (1, FORMAT)
 SUFFIX = ".json"
 EPOCH_DIGITS = 12
-"""In names of files, so that they sort as epochs do."""
+"""Digits of an epoch in file names, zero-padded so that names sort as epochs do."""
 NO_EPOCH = 0
 """The epoch of an empty state directory; the first commit is epoch 1."""
 
@@ -28,11 +29,11 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 class LayerRef(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Where a layer (or a held batch, or dead letters) is stored, and what it covers.
+    """Where a batch (or a stash, or dead letters) is stored, and what it covers.
 
-    updates: count of updates. nbytes: bytes of its arrays. lower, upper, since: data times, as of the layer. low, high:
-    the part of a layer that is meant, by hash, both inclusive; another number of workers has cut it
-    (storage/state/reshard.py).
+    updates: number of updates. nbytes: bytes of its arrays. lower, upper, since: the batch's data times. low, high: the
+    part of the batch that is meant, as a range of hashes, both inclusive; a reshard to another number of workers has
+    cut it (storage/state/reshard.py).
     """
 
     segment: str
@@ -47,7 +48,7 @@ class LayerRef(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
 
 
 class TraceEntry(msgspec.Struct, frozen=True):
-    """An arrangement; `shards[i]` are the layers of shard i, oldest first."""
+    """An arrangement; `shards[i]` are the batches of shard i, oldest first."""
 
     key_width: int
     val_width: int
@@ -56,9 +57,10 @@ class TraceEntry(msgspec.Struct, frozen=True):
 
 
 class ViewEntry(msgspec.Struct, frozen=True):
-    """A view: its columns (JSON of the operators' row type), its key columns, the trace that holds it, its since.
+    """A view: its columns (the operators' row type as JSON), its key columns, the trace that holds it, its since.
 
-    began: the epoch that made it anew from nothing last, where there had been others; its rows do not follow on theirs.
+    began: the epoch that last created the view from scratch although a view of this name had existed before; its rows
+    do not continue the earlier ones.
     """
 
     schema: list[Any]
@@ -69,16 +71,15 @@ class ViewEntry(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an epoch leaves behind.
+    """Everything that an epoch commits.
 
-    epoch: one more than the manifest before it. attempt: which try of the epoch made it. lower, upper: the epoch's
-    interval of data times. committed_ns: wall clock of the commit, ns since 1970. workers: how many shards each list of
-    shards has. app, program: the program's name and the fingerprint of its plan. held: by source (or operator), by
-    shard, updates that wait for a later epoch. door, stats: JSON objects that storage does not look into. offsets: next
-    offset to read by topic and partition. changes: by view, this epoch's own change layers of all shards. dead: dead
-    letters of this epoch. topics: the ids of the topics that the offsets are of, by name, as far as the brokers tell
-    them. cut_at: the frontier at which another number of workers took over last; layers from before it
-    may overlap in time.
+    epoch: the previous manifest's epoch plus one. attempt: which attempt of the epoch made it. lower, upper: the
+    epoch's interval of data times. committed_ns: wall clock of the commit, ns since 1970. workers: the number of shards
+    in each list of shards. app, program: the program's name and the fingerprint of its plan. held: updates stashed for
+    a later epoch, by source (or operator) and shard. door, stats: JSON objects that storage does not interpret.
+    offsets: the next offset to read, by topic and partition. changes: this epoch's own change batches of all shards, by
+    view. dead: dead letters of this epoch. topics: the ids of the topics that the offsets belong to, by name, if the
+    brokers report them. cut_at: the frontier of the latest reshard; batches from before it may overlap in time.
     """
 
     epoch: int
@@ -102,7 +103,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
     def refs(self) -> Iterator[LayerRef]:
-        """Every reference to something stored."""
+        """Every reference to a stored entry."""
         for trace in self.traces.values():
             for shard in trace.shards:
                 yield from shard
@@ -130,12 +131,12 @@ _decode_body = msgspec.json.Decoder(Manifest).decode
 
 
 def manifest_file(epoch: int) -> str:
-    """The blob's name of an epoch's manifest; names sort as epochs do."""
+    """The file name of an epoch's manifest in the blob; names sort as epochs do."""
     return f"{FOLDER}/{epoch:0{EPOCH_DIGITS}d}{SUFFIX}"
 
 
 def manifest_epoch(name: str) -> int | None:
-    """The epoch of a manifest's file name; None if it is some other file."""
+    """The epoch from a manifest's file name; None if the file is not a manifest."""
     stem = name.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
     return int(stem) if stem.isdecimal() and name == manifest_file(int(stem)) else None
 
@@ -148,7 +149,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(name: str, data: bytes) -> Manifest:
-    """The manifest in a file's bytes. Raises Damaged (which says how) and UnknownFormat."""
+    """The manifest in a file's bytes. Raises UnknownFormat, and Damaged, which says what is wrong."""
     line, _, rest = data.partition(b"\n")
     try:
         head = _decode_head(line)

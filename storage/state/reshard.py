@@ -1,8 +1,9 @@
-"""Recut: the layers of N shards, opened as those of M.
+"""Reshard: opens the batches of N shards as those of M shards.
 
-Layers are sorted by hash and workers own contiguous ranges of hashes, so a new worker takes its part of an old layer by
-two binary searches. Columns are slices of the mapped ones; offsets alone are copied, because they count from the first
-row. Nothing is rewritten: a reference remembers its range until a merge makes a new layer of it. Source: seed 000.
+Batches are sorted by hash and each worker owns a contiguous range of hashes, so a new worker finds its part of an old
+batch with two binary searches. Columns are slices of the mapped ones; only offsets are copied, because they count from
+the first row. No data is rewritten: a reference keeps its hash range until a merge makes a new batch of it. Source:
+seed 000.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ _SIGN = 1 << 63
 
 
 class NotThatLayer(InvariantError):
-    """What is stored does not fit what a reference says of it."""
+    """A stored batch does not match the reference to it."""
 
     message = "segment {segment}: {label} has {found} updates between its hashes {low} and {high}, expected {expected}"
     segment: str
@@ -34,15 +35,15 @@ class NotThatLayer(InvariantError):
 
 
 def hash_range(index: int, workers: int) -> tuple[int, int]:
-    """The least and the greatest hash that a worker owns; see `vernier.storage.kernels.hashing.owner`."""
+    """The lowest and the highest hash that a worker owns; see `vernier.storage.kernels.hashing.owner`."""
     first, following = (-(-_HALF * i // workers) for i in (index, index + 1))
     return (first << 32) - _SIGN, (following << 32) - 1 - _SIGN
 
 
 def open_layer(segment: Segment, ref: LayerRef, *, lazy: bool = False) -> Layer:
-    """The layer that a reference names, restricted to its range of hashes; what is stored is verified first.
+    """The batch that a reference names, restricted to its range of hashes. The stored entry is verified first.
 
-    lazy: a large layer that is wanted whole is opened unverified, in O(1); see `Segment.entry`. Raises EntryMissing,
+    lazy: a large batch that is needed whole is opened unverified, in O(1); see `Segment.entry`. Raises EntryMissing,
     NotThatLayer, Damaged.
     """
     entry = segment.entry(ref.label, lazy=lazy and _is_whole(ref))
@@ -67,11 +68,12 @@ def recut(
     *,
     lazy: bool = False,
 ) -> list[Layer]:
-    """The layers of worker `index` of `workers`, out of those of all shards of an arrangement; `opened` opens segments.
+    """The batches of worker `index` of `workers`, from those of all shards of an arrangement; `opened` opens segments.
 
-    With as many workers as shards these are the shard's own. Else layers of several shards come together: in order of
-    their uppers, and each is said to begin no later than those after it, so that any run of neighbours covers what they
-    cover. They may overlap in time, never in hashes. O(layers), and what `open_layer` costs (lazy: see there).
+    If there are as many workers as shards, these are the shard's own. Otherwise batches of several shards are combined,
+    ordered by upper. The lower of each is moved back to at most the lowers of those after it, so that any run of
+    neighbours covers the times that its members cover. They may overlap in time, but never in hashes. O(batches), plus
+    the cost of `open_layer` (lazy: see there).
     """
     if len(shards) == workers:
         return [open_layer(opened(ref.segment), ref, lazy=lazy) for ref in shards[index]]
@@ -101,7 +103,7 @@ def recut(
 
 
 def _is_whole(ref: LayerRef) -> bool:
-    """Whether a reference names all of a stored layer; a part is found by searching the stored hashes."""
+    """Whether a reference names all of a stored batch. Finding a part requires searching the stored hashes."""
     return (ref.low, ref.high) == (LOWEST, HIGHEST)
 
 
@@ -116,8 +118,8 @@ def _cut(meta: Mapping[str, Any], arrays: Mapping[str, Ints], ref: LayerRef) -> 
 
 
 def _between(updates: int, arrays: Mapping[str, Ints], low: int, high: int) -> tuple[dict[str, Ints], int]:
-    """A layer's arrays for the hashes from `low` to `high`, and how many updates these have. Arrays that are no columns
-    are left whole."""
+    """A batch's arrays for the hashes from `low` to `high`, and the number of updates in them. Arrays that are not
+    columns are returned whole."""
     cut = dict(arrays)
     hashes = arrays["hashes"]
     a, b = int(np.searchsorted(hashes, low, "left")), int(np.searchsorted(hashes, high, "right"))
@@ -128,16 +130,16 @@ def _between(updates: int, arrays: Mapping[str, Ints], low: int, high: int) -> t
     cut["val_offsets"], a, b = _offsets(arrays["val_offsets"], a, b)
     for name in ("times", "rounds", "diffs"):
         column = arrays[name]
-        # A column of one row stands for all, also where there is one update.
+        # A constant column is stored as one row, also if there is only one update.
         cut[name] = column[a:b] if len(column) == updates else column[: min(1, b - a)]
     return cut, b - a
 
 
 def _offsets(offsets: Ints, a: int, b: int) -> tuple[Ints, int, int]:
-    """The offsets of entries [a, b), counted from the first of these, and where what they point at begins and ends."""
+    """The offsets of entries [a, b), counted from the first of them, and the range that they point to."""
     if len(offsets) == 0:
         return offsets, a, b
     first, last = int(offsets[a]), int(offsets[b])
-    # Left out where they count 0, 1, 2 …, as in any layer.
+    # Omitted if they count 0, 1, 2 …, as in any batch.
     kept = offsets[:0] if last - first == b - a else offsets[a : b + 1] - first
     return kept, first, last

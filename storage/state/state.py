@@ -1,15 +1,17 @@
-"""The state directory: who owns it, which epochs it holds, how one more is committed and old ones go.
+"""The state directory: who owns it, which epochs it contains, how a new one is committed and old ones are deleted.
 
-    LOCK     flock of the one service that may commit; holds its process id
-    HEAD     the newest committed epoch, rewritten in place: what readers poll
-    epochs/  a manifest an epoch, the only thing that decides what exists; segments that manifests name; garbage
-    leases/  what readers hold
+    LOCK     flock of the one service that may commit; contains its process id
+    HEAD     the newest committed epoch, rewritten in place; readers poll it
+    epochs/  one manifest per epoch, which alone decides what exists; segments that manifests name; garbage
+    leases/  the leases of readers
 
-A commit syncs each new segment (by its writer), the manifest, and the folder; the link that gives the manifest its name
-is the one atomic point: before it nothing has happened, after it the epoch exists, for readers once it is durable.
-Whatever fails before leaves the state as it was, and garbage that the next start sweeps away. That one sync of the
-folder is enough, for manifest and segments, rests on file systems with a journal: they keep the order in which names
-were made in one folder, so that no power cut leaves a manifest without the segments that were named before it.
+A commit syncs each new segment (its writer does this), the manifest, and the folder. The link that gives the manifest
+its name is the atomic point: before it nothing has happened; after it the epoch exists, and readers see it once it is
+durable. A failure before that point leaves the state as it was, plus garbage that the next start deletes.
+
+One sync of the folder is enough for the manifest and the segments. This relies on journaling file systems, which keep
+the order in which names are created in one folder: no power failure leaves a manifest without the segments that were
+named before it.
 """
 
 import logging
@@ -63,10 +65,11 @@ LOCK = "LOCK"
 HEAD = "HEAD"
 FOLDERS = (segment.FOLDER, lease.FOLDER)
 LEAST_KEPT = 2
-"""Manifests that are always kept: should the newest be damaged, the one before it is whole."""
+"""Manifests that are always kept: if the newest is damaged, the one before it can be used."""
 
 ALONE = segment.LARGE
-"""Bytes from which an entry gets a segment of its own, so that its room is free as soon as it is merged away."""
+"""From this size in bytes on, an entry gets a segment of its own, so that its disk space is freed as soon as it is
+merged away."""
 
 _GOING = ".going"
 _DAMAGED = ".damaged"
@@ -75,7 +78,7 @@ _log = logging.getLogger("vernier.storage")
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection removed, and the epochs that it left because someone reads them."""
+    """What a garbage collection deleted, and the old epochs that it kept because readers hold leases on them."""
 
     manifests: int
     segments: int
@@ -83,7 +86,7 @@ class Collected:
 
 
 class ReadLease:
-    """An epoch that is safe to read: its manifest, and a hold on its files until `release`."""
+    """An epoch that is safe to read: its manifest, and a lease on its files until `release`."""
 
     def __init__(self, held: Lease, found: Manifest) -> None:
         self._held = held
@@ -91,11 +94,11 @@ class ReadLease:
 
     @property
     def epoch(self) -> int:
-        """The epoch held."""
+        """The leased epoch."""
         return self._held.epoch
 
     def release(self) -> None:
-        """Let the files go; doing so twice is fine."""
+        """Release the lease; idempotent."""
         self._held.release()
 
     def __enter__(self) -> "ReadLease":
@@ -118,28 +121,28 @@ class StateDirectory:
         self._garbage: set[str] = set()
         self._hidden: set[int] = set()
         self._broken: StorageError | None = None
-        # Between commit and gc, which may run in different threads: over `_kept` and `_uses`.
+        # Guards `_kept` and `_uses`, because commit and gc may run in different threads.
         self._books = threading.Lock()
         self.damaged: list[StorageError] = []
 
     @property
     def path(self) -> str:
-        """The directory's path."""
+        """The directory's path or URI."""
         return self._blob.where
 
     @property
     def blob(self) -> Blob:
-        """Where the files are."""
+        """The Blob that stores the files."""
         return self._blob
 
     # --- the owner ----------------------------------------------------------------------------------------------------
 
     def acquire(self) -> Manifest | None:
-        """Own the directory (made if needed), find the newest epoch that is whole, and sweep away garbage.
+        """Become the owner of the directory (created if needed), find the newest intact epoch, and delete garbage.
 
-        Whole means: the manifest's checksum, and length and directory of every segment it names. Newer epochs that are
-        not whole are set aside (`*.damaged`), logged, and listed in `damaged`. Opens O(layers) files.
-        Raises StateInUse, which names the owner's process id, and NoIntactManifest.
+        Intact means: the manifest's checksum is right, and so are the length and directory of every segment that it
+        names. Newer epochs that are not intact are renamed (`*.damaged`), logged, and listed in `damaged`. Opens
+        O(batches) files. Raises StateInUse, which names the owner's process id, and NoIntactManifest.
         """
         self._blob.prepare(FOLDERS)
         held = self._blob.lock(LOCK)
@@ -155,7 +158,7 @@ class StateDirectory:
         return self._newest
 
     def release(self) -> None:
-        """Stop owning the directory; doing so twice is fine."""
+        """Stop owning the directory; idempotent."""
         held, self._lock = self._lock, None
         if held is not None:
             held.release()
@@ -173,12 +176,12 @@ class StateDirectory:
         self.release()
 
     def commit(self, new: Manifest) -> None:
-        """Make an epoch exist: durable when this returns, and then shown to readers.
+        """Commit an epoch: it is durable when this returns, and is then shown to readers.
 
-        new.epoch must be the newest epoch + 1 (1 in an empty directory); segments that it names first are in place.
-        Repeating a commit whose outcome is unknown is fine. Two syncs: the manifest and the folder. Raises
-        EpochConflict, SegmentsMissing, DiskFull (nothing has happened), SyncFailed (perhaps it has: the directory then
-        refuses all further commits until it is acquired again).
+        new.epoch must be the newest epoch + 1 (1 in an empty directory). Segments that it names for the first time must
+        be written. A commit whose outcome is unknown may be repeated. Two syncs: the manifest and the folder. Raises
+        EpochConflict, SegmentsMissing and DiskFull (then nothing has happened), and SyncFailed (then it may have
+        happened, and the directory refuses further commits until it is acquired again).
         """
         self._require("commit")
         if self._broken is not None:
@@ -205,14 +208,15 @@ class StateDirectory:
         try:
             self._show(new.epoch)
         except StorageError as problem:
-            # The epoch exists all the same; readers see it with the next one, or after the next start.
+            # The epoch exists nevertheless. Readers see it with the next commit or after the next start.
             _log.warning("epoch %d is committed but not shown to readers: %s", new.epoch, problem)
 
     def gc(self, keep: int) -> Collected:
-        """Drop the manifests of all but the newest `keep` epochs, and the segments that then nobody needs.
+        """Delete the manifests of all but the newest `keep` epochs, and the segments that no remaining manifest needs.
 
-        Epochs on lease stay. Cheap: what fell out is known from the manifests; no folder of history is listed. May run
-        in a thread of its own beside `commit` (deletes wait for the file system's journal), but not beside another gc.
+        Leased epochs are kept. This is cheap: the manifests tell which segments become unused, and no folder is listed
+        except the leases. It may run in a thread beside `commit` (deletes wait for the file system's journal), but not
+        beside another gc.
         """
         self._require("collect")
         keep = max(keep, LEAST_KEPT)
@@ -227,8 +231,8 @@ class StateDirectory:
             # Missing means that an earlier collection failed after hiding it.
             with suppress(FileMissing):
                 self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _GOING)
-        # A reader takes its lease, then looks for the manifest. Either it saw it and we see the lease now, or we have
-        # hidden it in time and the reader looks elsewhere.
+        # A reader takes its lease first and looks for the manifest afterwards. If it saw the manifest, its lease is
+        # visible here. If the manifest was hidden before, the reader gets EpochGone and tries another epoch.
         saved = self._leases.epochs() & set(going) if going else set()
         for epoch in going:
             if epoch in saved:
@@ -236,7 +240,7 @@ class StateDirectory:
             else:
                 self._blob.delete(manifest_file(epoch) + _GOING)
                 self._forget(epoch)
-        # What an earlier collection failed to delete is still among the garbage.
+        # Segments that an earlier collection failed to delete are still in `_garbage`.
         garbage = sorted(self._garbage)
         for name in garbage:
             self._blob.delete(segment_file(name))
@@ -244,9 +248,10 @@ class StateDirectory:
         return Collected(len(going) - len(saved), len(garbage), frozenset(leased | saved))
 
     def sweep(self) -> int:
-        """Remove segment files that no manifest names and no running attempt can still commit; returns how many.
+        """Delete segment files that no manifest names and that no running attempt can still commit; returns their
+        number.
 
-        Lists the folder, so it is for starts and for failed attempts, not for every epoch.
+        It lists the folder, so call it at starts and after failed attempts, not in every epoch.
         """
         self._require("sweep")
         return self._sweep(self._newest.epoch if self._newest else NO_EPOCH)
@@ -256,8 +261,9 @@ class StateDirectory:
     def write(self, epoch: int, attempt: str, shard: int, entries: Sequence[Entry]) -> list[LayerRef]:
         """Write one worker's entries of an epoch; returns their references, in order.
 
-        Entries share one segment (one sync), but large ones get one each. Their meta must hold `updates`, `lower`,
-        `upper`, `since`. Labels must differ. Nothing exists until a manifest that names the references is committed.
+        Small entries share one segment (one sync); each large entry gets its own. Their meta must contain `updates`,
+        `lower`, `upper` and `since`. Labels must be distinct. The entries are not part of the state until a manifest
+        that names the references is committed.
         """
         groups: dict[str, list[Entry]] = {}
         stem = f"{epoch:0{EPOCH_DIGITS}d}-{attempt}-{shard}"
@@ -273,9 +279,9 @@ class StateDirectory:
     # --- readers ------------------------------------------------------------------------------------------------------
 
     def head(self) -> int:
-        """The newest committed epoch, 0 if there is none. One small read: fit to be polled every few milliseconds.
+        """The newest committed epoch, 0 if there is none. One small read, so it can be polled every few milliseconds.
 
-        Compare for a difference, not for growth: recovery from a damaged manifest steps back.
+        Callers test for a difference, not for growth: recovery from a damaged manifest goes back to an earlier epoch.
         """
         try:
             mark, _, check = self._blob.get(HEAD).rstrip().partition(b" ")
@@ -293,7 +299,8 @@ class StateDirectory:
     def latest(self) -> Manifest | None:
         """The newest manifest whose checksum is right; None in an empty directory.
 
-        Damaged ones are logged and listed in `damaged`. Raises NoIntactManifest if all are, and UnknownFormat.
+        Damaged manifests are logged and listed in `damaged`. Raises UnknownFormat, and NoIntactManifest if all are
+        damaged.
         """
         if self._lock is not None:
             return self._newest
@@ -323,9 +330,9 @@ class StateDirectory:
         return found
 
     def lease(self, epoch: int | None = None) -> ReadLease:
-        """Hold an epoch's files (the newest epoch's by default) until the lease is released or this process ends.
+        """Hold an epoch's files (by default the newest epoch's) until the lease is released or this process ends.
 
-        Raises EpochGone, NothingCommitted (there is no epoch yet), Damaged.
+        Raises EpochGone, NothingCommitted (no epoch exists yet), Damaged.
         """
         wanted = self.head() if epoch is None else epoch
         while True:
@@ -338,18 +345,19 @@ class StateDirectory:
                 held.release()
                 if epoch is not None:
                     raise
-                # Collected between looking and holding, or HEAD is an old one from before a power cut.
+                # Collected before the lease was taken, or HEAD is out of date after a power failure.
                 wanted = max(self.epochs(), default=NO_EPOCH)
             except BaseException:
                 held.release()
                 raise
 
     def open(self, name: str) -> Segment:
-        """Open a segment by its name. Hold a lease on an epoch that names it."""
+        """Open a segment by its name. The caller must hold a lease on an epoch that names it."""
         return open_segment(self._blob, name)
 
     def segments(self) -> dict[str, int]:
-        """The bytes of every segment file, by name: also of those that no manifest needs. Lists the folder."""
+        """The size in bytes of every segment file, by name, including those that no manifest needs. Lists the
+        folder."""
         found = {}
         for file in self._blob.list(segment.FOLDER):
             name = segment_name(file)
@@ -369,7 +377,7 @@ class StateDirectory:
         self.damaged.clear()
         self._newest = None
         for name in self._blob.list(segment.FOLDER):
-            # A collection that did not end: the next one decides again.
+            # A collection was interrupted: restore the name, and the next collection decides again.
             if name.endswith(_GOING):
                 self._blob.rename(name, name.removesuffix(_GOING))
         there = frozenset(self._blob.list(segment.FOLDER))
@@ -392,15 +400,16 @@ class StateDirectory:
             if epoch not in self._kept:
                 self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _DAMAGED)
         newest = self._newest.epoch if self._newest else NO_EPOCH
-        # An owner that was overtaken may be about to commit one more epoch: its segments must stay until that name is
-        # taken, so that whoever makes it makes it whole.
+        # An owner that was overtaken may be about to commit one more epoch. Its segments must stay until that epoch's
+        # name is taken, so that the commit is complete whichever process makes it.
         self._sweep(None if self._lock is None or self._lock.alone else newest)
         self._leases.epochs()
         self._blob.sync(segment.FOLDER)
         self._show(newest)
 
     def _check_segments(self, found: Manifest, there: frozenset[str]) -> None:
-        """Open every segment that a manifest names and look for its labels; a copy in a cache alone will not do."""
+        """Open every segment that a manifest names and look up its labels. A copy in a local cache alone is not
+        enough."""
         labels: dict[str, set[str]] = {}
         for ref in found.refs():
             labels.setdefault(ref.segment, set()).add(ref.label)
@@ -427,13 +436,13 @@ class StateDirectory:
         self._newest = new
 
     def _unhide(self, epoch: int) -> None:
-        """Give a manifest its name back; an earlier try may have done so, and failed to say it."""
+        """Restore a manifest's name. An earlier try may have done it and failed afterwards."""
         with suppress(FileMissing):
             self._blob.rename(manifest_file(epoch) + _GOING, manifest_file(epoch))
         self._hidden.discard(epoch)
 
     def _forget(self, epoch: int) -> None:
-        """Stop counting an epoch's uses; segments that fall out are garbage."""
+        """Stop counting an epoch's segments as used; segments without uses become garbage."""
         self._hidden.discard(epoch)
         with self._books:
             for name in self._kept.pop(epoch):
@@ -443,11 +452,11 @@ class StateDirectory:
                     self._garbage.add(name)
 
     def _sweep(self, through: int | None) -> int:
-        """Delete unused segments of epochs up to `through` (None: of all, since nothing of ours is running yet)."""
+        """Delete unused segments of epochs up to `through` (None: of all epochs, if no attempt can be running yet)."""
         count = 0
         for file in self._blob.list(segment.FOLDER):
             name = segment_name(file)
-            # Files that are being written are called after what they will be.
+            # A file that is being written has the name of its target as a prefix.
             epoch = file.removeprefix(f"{segment.FOLDER}/")[:EPOCH_DIGITS]
             old = through is None or (epoch.isdecimal() and int(epoch) <= through)
             if old and (file.endswith(TEMPORARY) or (name and name not in self._uses)):

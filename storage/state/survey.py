@@ -1,4 +1,4 @@
-"""Survey: what a state directory holds, in numbers."""
+"""Survey: what a state directory contains, in numbers."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ from vernier.storage.state.state import ReadLease, StateDirectory
 class Arrangement:
     """One arrangement over all shards.
 
-    lower, upper: data times covered, None where there are no layers. since: the earliest data time as of which it can
-    be read (a view's own; else the latest that its layers have been compacted to, None where there are none).
-    distinct_times: data times that occur in it.
+    lower, upper: data times covered, None if there are no batches. since: the earliest data time as of which it can be
+    read. For a view it is the view's own; otherwise it is the latest since of its batches, None if there are none.
+    distinct_times: the number of distinct data times in it.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Arrangement:
 class Survey:
     """A state directory at one epoch.
 
-    bytes: of the segments that the epoch needs. live_bytes: of what it needs in them; the rest is padding, directories,
-    and layers that have been merged away beside layers that have not. epochs: all that are kept.
+    bytes: size of the segments that the epoch needs. live_bytes: the bytes in them that it needs; the rest is padding,
+    directories, and merged-away batches that share a segment with live ones. epochs: all epochs that are kept.
     """
 
     path: str
@@ -60,7 +60,7 @@ class Survey:
 
 
 def survey(state: StateDirectory, epoch: int | None = None) -> Survey:
-    """Look at an epoch, the newest whole one by default. Reads the columns of times, and nothing else, of all layers.
+    """Survey an epoch, by default the newest intact one. Of all batches it reads only the columns of times.
 
     Raises NothingCommitted, EpochGone, Damaged.
     """

@@ -1,4 +1,4 @@
-"""Contents: byte strings in one array, as texts come and go."""
+"""Contents: byte strings in one array, the form in which texts enter and leave storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 TEXT_WORDS = 4
-"""The words of a text in a row: two of its prefix, two of its hash (storage/strings/string_heap.py)."""
+"""The number of words per text in a row: two for its prefix, two for its hash (storage/strings/string_heap.py)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,11 +1,12 @@
 """Texts: the contents behind the words of long strings, bytes and lists.
 
-The four words of a text (storage/kernels/texts.py) hold a text of up to 15 bytes whole, and the 128-bit hash of a
-longer one. Contents live in two places: in a layer's dictionary (Texts), which is stored with the layer and holds what
-its own rows need; and in a worker's Heap, a cache in memory. What the heap does not hold it takes from the dictionaries
-attached to it, so a layer brings nothing into memory before somebody asks for a content.
+A text is four words in a row (storage/kernels/texts.py). They contain a text of up to 15 bytes completely, and the
+128-bit hash of a longer one. The contents of long texts are kept in two places. A batch's dictionary (Texts) is stored
+with the batch and contains what the batch's rows need. A worker's Heap is a cache in memory; it loads missing contents
+from the dictionaries attached to it, so a batch loads nothing into memory before a content is needed.
 
-Words alone decide equality, order (up to equal prefixes) and placement, so most of the engine never looks at contents.
+Words alone decide equality, placement and order (except among equal prefixes), so most of the engine never reads
+contents.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from vernier.storage.updates import Ints, Updates, order_rows
 Bytes = npt.NDArray[np.uint8]
 
 HEAP_BYTES = 256 << 20
-"""What a heap may hold from one epoch to the next."""
+"""How many bytes a heap may keep from one epoch to the next."""
 _SHOWN = 60
 _BOTH = np.array([0, 1], np.int64)
 _BY_PREFIX = np.array([0, 1, 2, 3], np.int64)
 
 
 class TextMissing(InvariantError):
-    """The content of a long text is not where it should be."""
+    """The content of a long text is not in any known dictionary."""
 
     message = "the content of the text that begins with {prefix} and has the hash {hash} is in no dictionary at hand"
     prefix: str
@@ -41,7 +42,7 @@ class TextMissing(InvariantError):
 
 
 class TextsCollide(InvariantError):
-    """Two contents have one 128-bit hash; the words could not tell them apart."""
+    """Two contents have the same 128-bit hash, so their words cannot distinguish them."""
 
     message = "two texts have the hash {hash}: {one} and {other}; no answer can tell them apart, change one of them"
     hash: str
@@ -55,9 +56,9 @@ def _address(array: npt.NDArray[Any]) -> int:
 
 
 class Texts:
-    """An immutable dictionary. hashes: int64[m, 2], sorted, each once; offsets: int64[m + 1]; data: uint8[bytes].
+    """An immutable dictionary. hashes: int64[m, 2], sorted and distinct; offsets: int64[m + 1]; data: uint8[bytes].
 
-    The arrays may be views of a mapped file. `address` is its row in the table that `locate` walks.
+    The arrays may be views of a mapped file. `address` is the dictionary's row in the table that `locate` searches.
     """
 
     __slots__ = ("address", "data", "hashes", "offsets")
@@ -67,7 +68,7 @@ class Texts:
         self.address = (len(hashes), _address(hashes), _address(offsets), _address(data))
 
     def __reduce__(self) -> tuple[type[Texts], tuple[Ints, Ints, Bytes]]:
-        # Addresses are those of this process.
+        # Addresses are valid only in this process.
         return Texts, (self.hashes, self.offsets, self.data)
 
     def __len__(self) -> int:
@@ -79,18 +80,19 @@ class Texts:
         return self.hashes.nbytes + self.offsets.nbytes + self.data.nbytes
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The arrays to store beside a layer's; `of_arrays` takes them back."""
+        """The arrays to store beside a batch's; `of_arrays` reads them back."""
         return {"text_hashes": self.hashes, "text_offsets": self.offsets, "text_data": self.data}
 
     @staticmethod
     def of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Texts | None:
-        """The dictionary among a stored layer's arrays, if it has one. Nothing is copied."""
+        """The dictionary among a stored batch's arrays, None if it has none. Copies nothing."""
         if "text_hashes" not in arrays:
             return None
         return Texts(arrays["text_hashes"], arrays["text_offsets"], arrays["text_data"])
 
     def only(self, rows: Ints, positions: Sequence[int]) -> Texts:
-        """Without what rows int64[n, w] do not need whose texts begin at these words. O(n log n + bytes)."""
+        """This dictionary restricted to what rows int64[n, w] need. positions: the words at which texts begin. O(n log
+        n + bytes)."""
         pairs = _distinct(rows, positions)
         places: Ints = kernels.locate(pairs, np.array([self.address], np.int64))
         if (places[:, 1] < 0).any():
@@ -99,14 +101,14 @@ class Texts:
 
     @staticmethod
     def empty() -> Texts:
-        """No texts."""
+        """A dictionary without texts."""
         return Texts(np.empty((0, 2), np.int64), np.zeros(1, np.int64), np.empty(0, np.uint8))
 
 
 class Heap:
-    """Contents by hash, in memory, of one worker (or of a reader); a cache of the dictionaries attached to it.
+    """Contents by hash, in memory, for one worker (or one reader); a cache of the dictionaries attached to it.
 
-    It may be used from several threads. `sent` remembers what each peer was told in the running epoch.
+    It may be used from several threads. `_sent` records which contents each peer has received in the running epoch.
     """
 
     def __init__(self) -> None:
@@ -125,7 +127,7 @@ class Heap:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the contents in memory take."""
+        """Bytes of memory in use for contents."""
         return self._table.nbytes + self._hashes.nbytes + self._starts.nbytes + self._arena.nbytes
 
     def __len__(self) -> int:
@@ -134,7 +136,7 @@ class Heap:
     # --- what it can look up ------------------------------------------------------------------------------------------
 
     def attach(self, dictionaries: Iterable[Texts | None]) -> None:
-        """Take what is missing from these dictionaries, too; None and empty ones are passed over."""
+        """Load missing contents from these dictionaries, too; None and empty ones are skipped."""
         with self._lock:
             for one in dictionaries:
                 if one is not None and len(one):
@@ -142,15 +144,15 @@ class Heap:
             self._dictionaries = None
 
     def detach(self) -> None:
-        """Let go of all dictionaries; what came from them into memory stays."""
+        """Detach all dictionaries. Contents already loaded stay in memory."""
         with self._lock:
             self._attached.clear()
             self._dictionaries = None
 
     def trim(self, limit: int = HEAP_BYTES) -> None:
-        """Between epochs: let go of all dictionaries, and of the contents where they take more than `limit` bytes.
+        """Call between epochs: detaches all dictionaries, and frees the contents if they take more than `limit` bytes.
 
-        Every layer that is still wanted has its dictionary by then (`Layer.settle`); the next epoch attaches it again.
+        Every live batch has its dictionary by then (`Layer.settle`); the next epoch attaches it again.
         """
         with self._lock:
             self.detach()
@@ -161,7 +163,7 @@ class Heap:
     # --- words and contents -------------------------------------------------------------------------------------------
 
     def encode(self, contents: Contents) -> Ints:
-        """The words int64[n, 4] of n texts; the long ones are entered. O(bytes). Raises TextsCollide."""
+        """The words int64[n, 4] of n texts. Long texts are added to the heap. O(bytes). Raises TextsCollide."""
         base = _address(contents.data)
         words: Ints = kernels.encode(base, contents.offsets)
         pairs = np.ascontiguousarray(words[:, kernels.H0 :])
@@ -179,7 +181,8 @@ class Heap:
             return Contents(*kernels.decode(words, entries, self._starts, self._arena))
 
     def dictionary(self, rows: Ints, positions: Sequence[int]) -> Texts:
-        """What rows int64[n, w] need whose texts begin at these words. O(n log n + bytes). Raises TextMissing."""
+        """The dictionary that rows int64[n, w] need. positions: the words at which texts begin. O(n log n + bytes).
+        Raises TextMissing."""
         pairs = _distinct(rows, positions)
         if len(pairs) == 0:
             return Texts.empty()
@@ -187,12 +190,12 @@ class Heap:
             return Texts(pairs, *self._contents(pairs))
 
     def add(self, texts: Texts) -> None:
-        """Enter all contents of a dictionary. Raises TextsCollide."""
+        """Add all contents of a dictionary. Raises TextsCollide."""
         lengths = np.diff(texts.offsets)
         self._insert(np.array(texts.hashes), _address(texts.data) + texts.offsets[:-1], lengths)
 
     def unsent(self, peer: int, rows: Ints, positions: Sequence[int]) -> Texts:
-        """Like `dictionary`, without what this gave for the same peer before (since `trim` or `forget_sent`)."""
+        """Like `dictionary`, without the contents already returned for this peer (since `trim` or `forget_sent`)."""
         pairs = _distinct(rows, positions)
         if len(pairs) == 0:
             return Texts.empty()
@@ -207,16 +210,16 @@ class Heap:
             return Texts(pairs[new], *kernels.decode(_NO_WORDS, entries[new], self._starts, self._arena))
 
     def forget_sent(self) -> None:
-        """At the start of an epoch: no peer is known to hold anything."""
+        """Call at the start of an epoch: no peer is assumed to have received anything."""
         with self._lock:
             self._sent.clear()
 
     def comparable(self, rows: Ints, positions: Sequence[int]) -> Ints:
-        """Rows whose words order as their values do also where long texts have equal prefixes.
+        """Rows whose words sort as their values do, even if long texts share a prefix.
 
-        rows: int64[n, w], with texts at these words. Where two different long texts have one prefix their hashes are
-        replaced by ranks, in a copy; mostly none have, and `rows` comes back as it is. Ranks of different calls have
-        nothing to do with each other. O(n log n), and the contents of what has to be told apart are looked at.
+        rows: int64[n, w]; positions: the words at which texts begin. If different long texts have the same prefix,
+        their hashes are replaced by ranks, in a copy. Usually none do, and `rows` is returned unchanged. Ranks of
+        different calls are not comparable. O(n log n), plus reading the contents of the texts that share a prefix.
         """
         if not positions:
             return rows
@@ -254,7 +257,8 @@ class Heap:
         return offsets, data
 
     def _entries(self, pairs: Ints, words: Ints | None) -> Ints:
-        """The entry of each hash, loaded from a dictionary where it has to be; words: of the texts, for the error."""
+        """The entry of each hash, loaded from a dictionary if needed. words: the texts' words, for the error
+        message."""
         entries: Ints = kernels.find(pairs, self._table, self._hashes)
         missing = entries == kernels.MISSING
         if missing.any():
@@ -264,7 +268,7 @@ class Heap:
 
     def _load(self, pairs: Ints, words: Ints | None) -> None:
         if self._dictionaries is None:
-            # The largest first: there a text is found soonest, whichever it is.
+            # Search the largest dictionary first: it most likely contains the text.
             listed = sorted((one.address for one in self._attached.values()), reverse=True)
             self._dictionaries = np.array(listed, np.int64).reshape(-1, 4)
         places: Ints = kernels.locate(pairs, self._dictionaries)
@@ -289,7 +293,7 @@ class Heap:
                 raise TextsCollide(hash=_shown(pairs[fault]), one=_cut(held), other=_cut(given))
 
     def _reserve(self, texts: int, size: int) -> None:
-        """Make room for so many more texts and bytes."""
+        """Reserve space for this many more texts and bytes."""
         entries = self._count + texts
         if entries > len(self._hashes):
             room = max(entries, 2 * len(self._hashes))
@@ -309,7 +313,7 @@ _NO_WORDS = np.empty((0, kernels.WORDS), np.int64)
 
 
 def encode(contents: Contents, heap: Heap | None) -> Ints:
-    """The words of n texts; without a heap all of them must be short. Raises TextMissing, TextsCollide."""
+    """The words of n texts. Without a heap all texts must be short. Raises TextMissing, TextsCollide."""
     if heap is not None:
         return heap.encode(contents)
     words: Ints = kernels.encode(_address(contents.data), contents.offsets)
@@ -318,7 +322,7 @@ def encode(contents: Contents, heap: Heap | None) -> Ints:
 
 
 def decode(words: Ints, heap: Heap | None) -> Contents:
-    """The contents of texts int64[n, 4]; without a heap all of them must be short. Raises TextMissing."""
+    """The contents of texts int64[n, 4]. Without a heap all texts must be short. Raises TextMissing."""
     if heap is not None:
         return heap.decode(words)
     _check_short(words)
@@ -334,7 +338,7 @@ def _check_short(words: Ints) -> None:
 
 
 def unite(parts: Sequence[Texts]) -> Texts:
-    """One dictionary for all that some hold. O(n log n + bytes). Raises TextsCollide."""
+    """The union of several dictionaries. O(n log n + bytes). Raises TextsCollide."""
     full = [part for part in parts if len(part)]
     if len(full) < 2:
         return full[0] if full else Texts.empty()
@@ -353,17 +357,18 @@ def _united(pairs: Ints, addresses: Ints, lengths: Ints) -> Texts:
 
 
 def needed(heap: Heap, updates: Mapping[str, Updates], positions: Mapping[str, Sequence[int]]) -> list[Texts]:
-    """What the rows of some collections need, to be attached to another heap. positions: by name, where texts begin."""
+    """The dictionaries that the rows of some collections need, to attach to another heap. positions: by name, the words
+    at which texts begin."""
     return [heap.dictionary(one.data, positions[name]) for name, one in updates.items() if positions[name]]
 
 
 def order(rows: Ints, columns: Ints, positions: Sequence[int], heap: Heap | None) -> Ints:
-    """The stable order of rows by word columns, long texts at `positions` by their content. O(n log n)."""
+    """The stable order of rows by word columns, with long texts at `positions` compared by content. O(n log n)."""
     return order_rows(rows if heap is None else heap.comparable(rows, positions), columns)
 
 
 def _distinct(rows: Ints, positions: Sequence[int]) -> Ints:
-    """The hashes of the long texts in rows, sorted, each once."""
+    """The hashes of the long texts in rows, sorted and distinct."""
     pairs: Ints = kernels.collect(np.ascontiguousarray(rows), np.array(positions, np.int64))
     return pairs[order_rows(pairs, _BOTH)]
 

@@ -1,9 +1,9 @@
-"""Frontiers: sets of times of which none precedes another.
+"""Frontiers as antichains: sets of times in which no time precedes another.
 
 A frontier promises that only times at or after one of its elements can still appear. `Antichain` is such a set as a
-value; `MutableAntichain` counts many parties' times (holds of readers, capabilities) and knows the frontier of those
-that are counted. Frontiers are a lattice themselves: one is before another when it allows all that the other allows.
-Sources: seed 000, "Compaction" and constraint 2; timely dataflow's `progress::frontier`.
+value. `MutableAntichain` counts the times of many parties (readers' holds, capabilities) and maintains the frontier of
+the times that are counted. Frontiers form a lattice themselves: one is before another if it allows every time that the
+other allows. Sources: seed 000, "Compaction" and constraint 2; timely dataflow's `progress::frontier`.
 """
 
 from collections import Counter
@@ -19,15 +19,15 @@ Time = tuple[int, ...]
 
 
 class Antichain:
-    """An immutable set of times in no order with each other: `elements`, int64[k, d], sorted, read-only.
+    """An immutable set of pairwise incomparable times: `elements`, int64[k, d], sorted, read-only.
 
-    Made of any times; only the minimal ones are kept. The empty one allows nothing any more.
+    It can be constructed from any times; only the minimal ones are kept. The empty antichain allows no time.
     """
 
     __slots__ = ("elements",)
 
     def __init__(self, times: npt.ArrayLike, coordinates: int | None = None) -> None:
-        """times: [n, d]; `coordinates` says d where there are no times to tell it."""
+        """times: [n, d]; `coordinates` gives d if there are no times."""
         given = np.asarray(times, np.int64)
         if given.size == 0 and coordinates is not None:
             given = given.reshape(len(given), coordinates)
@@ -40,7 +40,7 @@ class Antichain:
 
     @property
     def coordinates(self) -> int:
-        """How many coordinates a time has."""
+        """The number of coordinates of a time."""
         return int(self.elements.shape[1])
 
     def less_equal(self, times: Times) -> Flags:
@@ -48,11 +48,11 @@ class Antichain:
         return reached(times, self.elements)
 
     def advance(self, times: Times) -> Times:
-        """The stand-ins of times[n, d] for readers that see only what this frontier allows; see `advance_by`."""
+        """times[n, d] advanced for readers that see only what this frontier allows; see `advance_by`."""
         return advance_by(times, self.elements)
 
     def before(self, other: "Antichain") -> bool:
-        """Whether this frontier allows all that the other allows (it is before itself and before the empty one)."""
+        """Whether this frontier allows every time that the other allows (true of itself and of the empty frontier)."""
         return bool(self.less_equal(other.elements).all())
 
     def meet(self, other: "Antichain") -> "Antichain":
@@ -67,11 +67,11 @@ class Antichain:
         return Antichain(pairs)
 
     def lower_bound(self) -> Times:
-        """The latest single time at or before all elements; int64[d], `TOP`s if there are none."""
+        """The latest single time at or before all elements; int64[d], all `TOP` if there are no elements."""
         return lower_bound(self.elements)
 
     def to_list(self) -> list[list[int]]:
-        """The elements for JSON."""
+        """The elements, for JSON."""
         return [[int(coordinate) for coordinate in element] for element in self.elements]
 
     def __len__(self) -> int:
@@ -95,9 +95,10 @@ class Antichain:
 class MutableAntichain:
     """A multiset of times, and the frontier of those whose count is not zero.
 
-    Each holder adds the times it needs and takes them back when done; counts tell holders of the same time apart from
-    one. The frontier moves only when the last holder of one of its elements goes, or someone comes before it. Adding a
-    time costs O(frontier); taking back an element of the frontier O(distinct times), all else O(1).
+    Each holder adds the times it needs and removes them when it is done. Counts distinguish several holders of the same
+    time from one. The frontier changes only if the last holder of one of its elements goes, or if a time before it is
+    added. Adding a time costs O(frontier); removing the last count of a frontier element costs O(distinct times);
+    everything else is O(1).
     """
 
     def __init__(self, coordinates: int) -> None:
@@ -107,7 +108,7 @@ class MutableAntichain:
 
     @property
     def frontier(self) -> Antichain:
-        """The earliest times counted."""
+        """The frontier of the counted times."""
         return self._frontier
 
     def count(self, time: Sequence[int]) -> int:
@@ -115,14 +116,15 @@ class MutableAntichain:
         return self._counts[tuple(time)]
 
     def __len__(self) -> int:
-        """Distinct times held."""
+        """The number of distinct times held."""
         return len(self._counts)
 
     def update(self, changes: Iterable[tuple[Sequence[int], int]]) -> list[tuple[Time, int]]:
-        """Add (positive) and take back (negative) counts of times, as one step.
+        """Add (positive) and remove (negative) counts of times, as one step.
 
-        Returns how the frontier changed: (time, -1) for elements that left it, (time, +1) for those that came. Counts
-        may go below zero on the way, not in the end: CountUnderflow, and then nothing has changed. DepthMismatch.
+        Returns how the frontier changed: (time, -1) for elements that left it, (time, +1) for elements that were added.
+        Counts may be negative within the step but not at its end: that raises CountUnderflow and changes nothing.
+        Raises DepthMismatch.
         """
         total: Counter[Time] = Counter()
         for time, change in changes:
@@ -151,11 +153,11 @@ class MutableAntichain:
         return [(time, -1) for time in sorted(before - after)] + [(time, 1) for time in sorted(after - before)]
 
     def insert(self, time: Sequence[int]) -> list[tuple[Time, int]]:
-        """Hold a time once (more)."""
+        """Add one count of a time."""
         return self.update([(time, 1)])
 
     def remove(self, time: Sequence[int]) -> list[tuple[Time, int]]:
-        """Take one hold of a time back. CountUnderflow."""
+        """Remove one count of a time. Raises CountUnderflow."""
         return self.update([(time, -1)])
 
 

@@ -1,9 +1,10 @@
-"""The lattice of product times: which time is earlier, least and greatest bounds, and stand-ins behind a frontier.
+"""The lattice of product times: their partial order, least upper and greatest lower bounds, and compaction to a
+frontier.
 
 A time is a row of d int64 coordinates: the data time in nanoseconds, then one round for each enclosing loop. One time
-is at or before another when every coordinate is; so two times may be in no order, but any two have a least upper bound
-(join, the coordinate-wise maximum) and a greatest lower bound (meet, the minimum). All functions work on many times at
-once, as int64[n, d]. Source: seed 000, "Compaction".
+is at or before another if every coordinate is. Two times may therefore be incomparable, but any two have a least upper
+bound (join, the coordinate-wise maximum) and a greatest lower bound (meet, the minimum). All functions work on many
+times at once, as int64[n, d]. Source: seed 000, "Compaction".
 """
 
 import numpy as np
@@ -15,11 +16,11 @@ Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 TOP = 2**63 - 1
-"""The coordinate that no other exceeds: the join of everything, and the meet of nothing."""
+"""The greatest coordinate: the join of everything, and the meet of nothing."""
 MIN_TIME = -(2**63) + 2
-"""The frontier before anything happened; no data time is earlier."""
+"""The initial frontier; no data time is earlier."""
 CLOSED = TOP
-"""The frontier of a collection that is complete; data times are earlier."""
+"""The frontier of a complete collection; all data times are earlier."""
 
 
 def less_equal(left: Times, right: Times) -> Flags:
@@ -57,25 +58,27 @@ def reached(times: Times, frontier: Times) -> Flags:
 
 
 def minimal(times: Times) -> Times:
-    """The elements of times[n, d] that no other precedes, each once, in lexicographic order. O(n k d) for k of them."""
+    """The elements of times[n, d] that no other precedes, without duplicates, in lexicographic order. O(n k d) for k
+    results."""
     left = times[np.lexsort(times.T[::-1])] if times.shape[1] else times[:1]
     kept = []
     while len(left):
-        # The first in lexicographic order precedes or is in no order with all others.
+        # The lexicographically first time precedes each of the others or is incomparable with it.
         kept.append(left[0])
         left = left[~less_equal(left[0], left)]
     return np.array(kept, np.int64).reshape(len(kept), times.shape[1])
 
 
 def advance_by(times: Times, frontier: Times) -> Times:
-    """The stand-in of each time for readers that see only times at or after a frontier: the meet of its joins.
+    """The compacted form of each time for readers that see only times at or after a frontier: the meet of its joins.
 
         advance(t) = meet over f in frontier of join(t, f)
 
-    times[n, d], frontier[k, d] (any set of times: what is not minimal changes nothing); returns int64[n, d]. O(n k d).
-    Correct: for every g at or after the frontier, t <= g exactly when advance(t) <= g. Maximal: any other stand-in that
-    is correct is at or before this one, hence times that no such g tells apart get the same one. An empty frontier
-    tells nothing apart: every time becomes `TOP` in all coordinates. Proofs: seed 000, "Proving things".
+    times[n, d]; frontier[k, d] (any set of times: non-minimal ones change nothing); returns int64[n, d]. O(n k d).
+
+    It is correct: for every g at or after the frontier, t <= g exactly if advance(t) <= g. It is maximal: any other
+    correct replacement is at or before this one, so times that no such g distinguishes become equal. An empty frontier
+    distinguishes nothing: every time becomes `TOP` in all coordinates. Proofs: seed 000, "Proving things".
     """
     _check(times, frontier)
     advanced = np.full(times.shape, TOP, np.int64)

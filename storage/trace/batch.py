@@ -1,10 +1,11 @@
-"""Layer: the immutable merge-trie of a batch of updates, split into key and val.
+"""Batch: an immutable set of updates sorted by key and val, stored as a merge trie (class Layer).
 
-keys → vals → (time, rounds, diff), by offsets. Keys are ordered by (hash, key), so a layer can be built by one sort,
-probed by interpolation, cut into contiguous hash ranges for workers and re-cut when their number changes. The hash of
-a one-word key is a bijection and stands for the key; wider keys are stored and compared in full, so a collision
-changes no answer. Offsets that count 0, 1, 2 … and columns that are constant are elided: one time, all diffs 1 and
-empty vals cost nothing. Source: seed 000, "log-structured merge trie", constraint 1.
+The trie is keys → vals → (time, rounds, diff), linked by offsets. Keys are ordered by (hash, key). A batch can
+therefore be built by one sort, probed by interpolation, cut into contiguous hash ranges for workers and cut again when
+their number changes. The hash of a one-word key is a bijection and represents the key. Wider keys are stored and
+compared in full, so a collision does not affect any answer. Offsets that count 0, 1, 2 … and constant columns are
+elided: a single time, diffs that are all 1, and empty vals cost nothing. Source: seed 000, "log-structured merge trie",
+constraint 1.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from vernier.storage.strings.string_heap import Heap, Texts, unite
 from vernier.storage.updates import Ints, Updates, sort_columns
 
 COLUMNS = ("hashes", "keys", "key_offsets", "vals", "val_offsets", "times", "rounds", "diffs")
-"""The names of a layer's columns, in the order in which kernels give them."""
+"""The names of a batch's columns, in the order in which kernels return them."""
 _COPIED = 1 << 7
-"""Rows below which copying them is cheaper than to find out whether they must be."""
+"""Below this number of rows, copying them is cheaper than checking whether a copy is needed."""
 
 
 def keyed_columns(key_width: int, val_width: int, depth: int) -> Ints:
-    """The columns that order keyed rows `[hash | key | val | time | rounds | diff]`; a one-word key is its hash."""
+    """The columns that sort keyed rows `[hash | key | val | time | rounds | diff]`; a one-word key is skipped because
+    its hash represents it."""
     first = 1 if key_width > 1 else 1 + key_width
     rest = sort_columns(first, 1 + key_width + val_width, depth)
     return np.concatenate((np.zeros(1, np.int64), rest))
 
 
 def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
-    """Updates `[row | time | rounds | diff]` as keyed rows by these words of their rows, sorted and consolidated. O(n
+    """Updates `[row | time | rounds | diff]` as keyed rows, sorted and consolidated. key, val: words of the row. O(n
     log n). Raises DiffOverflow."""
     whole, first = _whole(data)
     if first:
@@ -49,8 +51,8 @@ def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
 
 
 def key_layer(data: Ints, key: Ints, val: Ints, depth: int, lower: int, upper: int, since: int) -> Layer:
-    """The same as a layer, without the matrix of keyed rows in between; key: one word or more. O(n log n), beside the
-    layer four bytes an update. Raises DiffOverflow."""
+    """Like `key_updates`, but builds a batch without the intermediate matrix of keyed rows. The key has at least one
+    word. O(n log n) time; four bytes per update of memory beside the batch. Raises DiffOverflow."""
     whole, first = _whole(data)
     shape = len(key), len(val), depth
     if len(whole) >= MOST:
@@ -62,8 +64,8 @@ def key_layer(data: Ints, key: Ints, val: Ints, depth: int, lower: int, upper: i
 
 
 def _whole(data: Ints) -> tuple[Ints, int]:
-    """A contiguous matrix that has `data` as its last columns, and the number of the first of them; a copy of `data`
-    where there is none that is known. Operators give the rest of keyed rows, all columns but the hash."""
+    """A contiguous matrix whose last columns are `data`, and the number of the first of them; a copy of `data` if no
+    such matrix is known. Operators pass the tail of keyed rows, that is all columns but the hash."""
     if len(data) < _COPIED or data.flags.c_contiguous:
         return np.ascontiguousarray(data), 0
     whole = data.base
@@ -83,14 +85,14 @@ def _address(array: Ints) -> int:
 
 
 def keyed_rows(updates: Updates, key_width: int) -> Ints:
-    """The updates as keyed rows, by their first `key_width` words, sorted and consolidated. O(n log n). Raises
+    """The updates as keyed rows, keyed by their first `key_width` words, sorted and consolidated. O(n log n). Raises
     DiffOverflow."""
     key = np.arange(key_width, dtype=np.int64)
     return key_updates(updates.data, key, np.arange(key_width, updates.width, dtype=np.int64), updates.depth)
 
 
 def _taken_apart(together: Ints, address: Ints, key_width: int, val_width: int, depth: int) -> dict[str, Ints]:
-    """The columns that kernels.tries.pack has put together, by name."""
+    """The columns by name, from the single array that kernels.tries.pack returns."""
     row = address.tolist()
     keys, vals, n = row[tries.KEYS], row[tries.VAL_COUNT], row[tries.UPDATES]
     alone = min(n, 1)
@@ -113,14 +115,15 @@ def _taken_apart(together: Ints, address: Ints, key_width: int, val_width: int, 
 
 
 class Layer:
-    """An immutable trie for the data times [lower, upper), folded to `since`.
+    """An immutable trie for the data times [lower, upper), compacted to `since`.
 
     hashes[K]; keys[K, key_width] (no rows unless key_width > 1); key_offsets[K + 1] and val_offsets[V + 1] (empty:
-    identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1]. `ref` says where the layer is
-    persisted, None while nowhere; `parts` are the layers that stand for it on disk until then, if it is merged and
-    large. `texts` holds the contents of the long texts in its rows; None where rows have no
-    texts, or nobody has settled the layer yet: then `origins` are the layers that a merged one has them from. `check`
-    compares the checksums of a layer that was opened without; `verify` calls it once.
+    identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1].
+
+    `ref` says where the batch is persisted; None if it is not. `parts` are the batches that represent a large merged
+    batch on disk until it is persisted. `texts` contains the contents of the long texts in its rows; it is None if rows
+    have no texts or if the batch is not settled yet. In that case the contents of a merged batch are in its `origins`.
+    `check` compares the checksums of a batch that was opened unverified; `verify` calls it once.
     """
 
     __slots__ = (
@@ -149,8 +152,8 @@ class Layer:
         columns: Mapping[str, Ints] | Ints,
         address: Ints | None = None,
     ) -> None:
-        """columns: by name; or, with their addresses, as kernels.tries.pack gives them: then they are taken apart when
-        somebody asks for one, which nobody does of most small layers."""
+        """columns: by name; or one array with its addresses, as kernels.tries.pack returns them. Such an array is split
+        into columns on the first access to one, which most small batches never see."""
         self.key_width, self.val_width, self.depth = key_width, val_width, depth
         self.updates, self.lower, self.upper, self.since = updates, lower, upper, since
         self.ref: Any = None
@@ -172,18 +175,18 @@ class Layer:
         self.address: Ints = address
 
     def hold(self, columns: Mapping[str, Ints]) -> None:
-        """Have its columns there. Whoever has copied the layer's addresses has to take them anew."""
+        """Set the columns. Callers that have copied the batch's addresses must read them again."""
         for name in COLUMNS:
             setattr(self, name, columns[name])
         self._together = None
 
     @property
     def packed(self) -> bool:
-        """Whether its columns were made in one array, in memory."""
+        """Whether the columns were built as one array, in memory."""
         return self._together is not None
 
     def __getattr__(self, name: str) -> Ints:
-        """A column, when one is asked for first."""
+        """A column, on its first access."""
         if name not in COLUMNS or self._together is None:
             raise AttributeError(name)
         columns = _taken_apart(self._together, self.address, self.key_width, self.val_width, self.depth)
@@ -193,7 +196,7 @@ class Layer:
 
     @staticmethod
     def of_rows(rows: Ints, key_width: int, depth: int, lower: int, upper: int, since: int) -> Layer:
-        """The layer of keyed rows that are sorted and consolidated. O(n)."""
+        """The batch of keyed rows that are already sorted and consolidated. O(n)."""
         val_width = rows.shape[1] - 3 - key_width - depth
         columns, address = tries.pack(rows, key_width, val_width, depth)
         return Layer(key_width, val_width, depth, len(rows), lower, upper, since, columns, address)
@@ -202,19 +205,20 @@ class Layer:
     def of_columns(
         columns: Sequence[Ints], shape: tuple[int, int, int], updates: int, lower: int, upper: int, since: int
     ) -> Layer:
-        """The layer of columns and addresses as kernels.growing.finish_trie gives them. shape: words of a key, of a
-        val, depth."""
+        """The batch of columns and addresses that kernels.growing.finish_trie returns. shape: (key words, val words,
+        depth)."""
         arrays = dict(zip(COLUMNS, columns[:-1], strict=True))
         return Layer(*shape, updates, lower, upper, since, arrays, columns[-1])
 
     @staticmethod
     def build(updates: Updates, key_width: int, lower: int, upper: int, since: int) -> Layer:
-        """The layer of updates whose first `key_width` words are the key. O(n log n). Raises DiffOverflow."""
+        """The batch of updates whose first `key_width` words are the key. O(n log n). Raises DiffOverflow."""
         return Layer.of_rows(keyed_rows(updates, key_width), key_width, updates.depth, lower, upper, since)
 
     @staticmethod
     def open(meta: Mapping[str, Any], arrays: Mapping[str, Ints]) -> Layer:
-        """The layer that `meta()` and `arrays()` describe; arrays may be views of a mapped file and are not copied."""
+        """The batch that `meta()` and `arrays()` describe. The arrays may be views of a mapped file and are not
+        copied."""
         return Layer(
             meta["key_width"],
             meta["val_width"],
@@ -227,7 +231,7 @@ class Layer:
         )
 
     def meta(self) -> dict[str, int]:
-        """What `open` needs beside the arrays."""
+        """What `open` needs in addition to the arrays."""
         return {
             "key_width": self.key_width,
             "val_width": self.val_width,
@@ -239,19 +243,21 @@ class Layer:
         }
 
     def verify(self) -> None:
-        """Before reading it: have the checksums compared of a layer that was opened without. O(bytes) once, else O(1).
+        """Call before reading the batch: compares its checksums if it was opened unverified. O(bytes) once, then O(1).
         Raises Damaged."""
         if self.check is not None:
             self.check()
             self.check = None
 
     def settle(self, positions: Sequence[int], heap: Heap) -> Texts:
-        """The contents of the long texts in its rows, which begin at these words (key words, then val words).
+        """The contents of the long texts in its rows. positions: the words at which texts begin (key words, then val
+        words).
 
-        To be called before the layer is stored, and before the heap lets go of contents or of their dictionaries.
+        Call this before the batch is stored, and before the heap frees contents or detaches their dictionaries.
 
-        A merged layer unites those of its origins, whatever of them it still needs, unless they are more than its rows
-        can need: O(texts log texts + bytes); any other is looked through, O(n log n).
+        A merged batch unites the dictionaries of its origins, including contents that it no longer needs, unless they
+        are more than its rows can need: O(texts log texts + bytes). For any other batch its rows are scanned, O(n log
+        n).
         """
         if self.texts is None:
             in_keyed = [1 + at for at in positions]
@@ -265,28 +271,28 @@ class Layer:
         return self.texts
 
     def arrays(self) -> dict[str, Ints]:
-        """The columns by name, contiguous."""
+        """The columns by name, contiguous, and the arrays of its dictionary if it has one."""
         columns = {name: np.ascontiguousarray(getattr(self, name)) for name in COLUMNS}
         return columns if self.texts is None else columns | self.texts.arrays()
 
     @property
     def leaves(self) -> tuple[Layer, ...]:
-        """The layers that a manifest names for this one: itself, or its parts while it is in memory alone."""
+        """The batches that a manifest names for this one: itself, or its parts while it exists only in memory."""
         return self.parts if self.parts and self.ref is None else (self,)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all columns."""
+        """Bytes of all arrays."""
         return sum(array.nbytes for array in self.arrays().values())
 
     def keyed(self, keys: tuple[int, int] | None = None) -> Ints:
-        """Keyed rows in order, of the keys at the places [first, stop) alone if `keys` says so. O(rows)."""
+        """Keyed rows in order; if `keys` is given, only those of the keys at positions [first, stop). O(rows)."""
         first, stop = (0, len(self.hashes)) if keys is None else keys
         rows: Ints = tries.flatten(self.address, self.key_width, self.val_width, self.depth, first, stop)
         return rows
 
     def keyed_pieces(self, keys: int) -> Iterator[Ints]:
-        """Keyed rows in order, those of so many keys at a time."""
+        """Keyed rows in order, in pieces of `keys` keys."""
         for first in range(0, len(self.hashes), keys):
             yield self.keyed((first, min(first + keys, len(self.hashes))))
 
@@ -297,8 +303,8 @@ class Layer:
         return np.column_stack((self.hashes, self.keys))
 
     def since_then(self, since: int) -> Layer | None:
-        """The layer compacted to `since`, if none of its updates can become one with another: all have one time. O(1),
-        since columns are shared."""
+        """The batch compacted to `since` if all its updates have one time, so that no two of them can add up; else
+        None. O(1), because columns are shared."""
         if len(self.times) > 1:
             return None
         arrays = {name: getattr(self, name) for name in COLUMNS} | {"times": np.maximum(self.times, since)}
@@ -307,5 +313,5 @@ class Layer:
         )  # fmt: skip
 
     def to_updates(self) -> Updates:
-        """The updates, rows as key words then val words, in trie order. O(n)."""
+        """The updates, with rows as key words followed by val words, in trie order. O(n)."""
         return Updates(np.ascontiguousarray(self.keyed()[:, 1:]), self.key_width + self.val_width, self.depth)

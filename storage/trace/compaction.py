@@ -1,7 +1,7 @@
-"""Compaction of a layer to any frontier, as the seed proves it: each time becomes its stand-in, equal ones add up.
+"""Compaction of a batch to any frontier, as the seed proves it: each time is advanced, and equal updates are summed.
 
-Merges compact traces to a data time and keep all rounds, which is what loops allow (storage/trace/merge.py); this is
-the general form, for layers whose readers hold any antichain of product times. Source: seed 000, "Compaction".
+Merges compact traces to a data time and keep all rounds, which is what loops permit (storage/trace/merge.py). This is
+the general form, for batches whose readers hold any antichain of product times. Source: seed 000, "Compaction".
 """
 
 import numpy as np
@@ -12,10 +12,11 @@ from vernier.storage.updates import Updates
 
 
 def compact(layer: Layer, frontier: Antichain) -> Layer:
-    """The layer for readers that see only times at or after `frontier`, as small as it gets.
+    """The batch for readers that see only times at or after `frontier`, as small as possible.
 
-    frontier: of 1 + depth coordinates (DepthMismatch). At every time at or after it the updates add up to the same;
-    none at all are left where nobody reads any more (an empty frontier). O(n x frontier + n log n). DiffOverflow.
+    frontier: has 1 + depth coordinates, else DepthMismatch. At every time at or after it, the updates sum to the same
+    collection. With an empty frontier there are no readers left, and the result has no updates. O(n x frontier + n log
+    n). Raises DiffOverflow.
     """
     updates = layer.to_updates()
     if not len(frontier):

@@ -1,7 +1,7 @@
-"""Cursor: reading a run of layers as one, by key and by range of hashes, while the trace goes on merging.
+"""Cursor: reads a run of batches as one, by key and by range of hashes, while the trace goes on merging.
 
-Layers are immutable, so a cursor is a list of them and stays as it is. Times are as stored: those before the trace's
-`since` may have been folded to it.
+Batches are immutable, so a cursor is a list of them and never changes. Times are as stored: those before the trace's
+`since` may have been advanced to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vernier.storage.updates import Ints, consolidate_rows
 
 
 class Cursor:
-    """Reads `layers`, which share widths and depth."""
+    """Reads `layers`, batches that share widths and depth."""
 
     def __init__(self, layers: Sequence[Layer], key_width: int, val_width: int, depth: int) -> None:
         self.layers = tuple(layers)
@@ -27,9 +27,11 @@ class Cursor:
         self._table = np.array([layer.address for layer in self.layers], np.int64).reshape(-1, tries.FIELDS)
 
     def look_up(self, keyed: Ints) -> Selection:
-        """The histories of many keys at once, `[hash | key words …]`, distinct, sorted by hash. Raises DiffOverflow.
+        """The histories of many keys at once. keyed: `[hash | key words …]`, distinct, sorted by hash. Raises
+        DiffOverflow.
 
-        One kernel call: by interpolation O(log log n) steps a key and layer for few keys of many, one pass for many.
+        One kernel call. For few keys of many it interpolates, in O(log log n) steps per key and batch; for many keys it
+        makes one pass.
         """
         found, status = select_once(self._table, keyed, self.key_width, self.val_width, self.depth)
         if status != 0:
@@ -37,14 +39,16 @@ class Cursor:
         return found
 
     def seek(self, hashed: int) -> Ints:
-        """In each layer the place of the first key whose hash is at least `hashed` (its number of keys: none)."""
+        """The position, in each batch, of the first key whose hash is at least `hashed` (the number of keys if none
+        is)."""
         places = [seek(layer.address[tries.HASHES], 1, 0, len(layer.hashes), hashed) for layer in self.layers]
         return np.array(places, np.int64)
 
     def range(self, lower: int | None = None, upper: int | None = None) -> Ints:
-        """All keyed rows whose hash is in [lower, upper) (None: no bound), in order, added up. Raises DiffOverflow.
+        """All keyed rows whose hash is in [lower, upper) (None: no bound), sorted and consolidated. Raises
+        DiffOverflow.
 
-        O(log log n) for each layer and O(m log m) for m rows.
+        O(log log n) for each batch and O(m log m) for m rows.
         """
         first = self.seek(lower) if lower is not None else np.zeros(len(self.layers), np.int64)
         stop = self.seek(upper) if upper is not None else self._table[:, tries.KEYS]

@@ -1,4 +1,7 @@
-"""Histories: what many keys have in a trace, one kernel call for all of them, remembered while the slice runs."""
+"""History cache: what a trace holds for many keys, read in one kernel call and cached while the slice runs.
+
+A history is the consolidated updates of one key over all batches of a trace.
+"""
 
 from __future__ import annotations
 
@@ -32,26 +35,28 @@ from vernier.storage.updates import Ints
 __all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
 
 _ROOM = 1 << 10
-"""Keys that a new index has room for."""
+"""The capacity of a new index, in keys."""
 _REMEMBERED = 1 << 26
-"""Bytes of histories above which what is remembered is forgotten before the next call. Who asks for few keys round
-after round stays below; who asks for all there are, as a load does, comes by pieces, each once a round."""
+"""If the cached histories exceed this many bytes, the cache is cleared before the next call. A caller that asks for few
+keys in each round stays below it. A caller that asks for all keys, as a load does, asks in pieces, each once per round.
+"""
 _ORDERED = 1 << 14
-"""Keys from which the index is laid out in the order of hashes, in which they come: it is beyond the caches then."""
+"""From this number of keys on, the index is laid out in hash order, the order in which keys arrive: it no longer fits
+the processor's caches then."""
 _KEPT = 1 << 26
-"""Bytes of room, for them or for a part of the index, that are kept from slice to slice in any case."""
+"""Bytes of memory, for the histories or for one part of the index, that are kept from slice to slice in any case."""
 _USED = 4
-"""More is kept where the slice that ends used one part in so many: pages that come anew cost as much as what is done
-with them."""
+"""Larger memory is kept if the ending slice used at least one part in this many. Freeing and faulting in pages costs as
+much as the work done in them."""
 
 
 @dataclass(slots=True)
 class Selection:
-    """Histories of q keys. spans: int64[q, 2], where each begins in `entries` and ends; entries: int64[n, v + 1 + depth
-    + 1] `[val words | time | rounds | diff]`, others' among them.
+    """Histories of q keys. spans: int64[q, 2], where each begins and ends in `entries`. entries: int64[n, v + 1 + depth
+    + 1], `[val words | time | rounds | diff]`, which may contain other keys' entries, too.
 
-    Within a key entries are sorted by (val, rounds, time), each once, no diff zero. To be used before the trace is
-    asked again, and not to be changed.
+    Within a key, entries are sorted by (val, rounds, time), distinct, and no diff is zero. A selection must be used
+    before the next call to the trace and must not be modified.
     """
 
     spans: Ints
@@ -59,11 +64,11 @@ class Selection:
 
     @staticmethod
     def nothing(keys: int, width: int) -> Selection:
-        """No entries of so many words for any key."""
+        """A selection of empty histories. width: words per entry."""
         return Selection(np.zeros((keys, 2), np.int64), np.empty((0, width), np.int64))
 
     def dense(self) -> Selection:
-        """The same without entries of others, key after key. O(entries)."""
+        """The same selection without entries of other keys, key after key. O(entries)."""
         sizes = self.spans[:, 1] - self.spans[:, 0]
         ends = np.cumsum(sizes)
         places = np.arange(int(sizes.sum())) + np.repeat(self.spans[:, 0] - (ends - sizes), sizes)
@@ -71,10 +76,11 @@ class Selection:
 
 
 class Histories:
-    """The histories of a trace's keys that have been asked for since `forget`, and an index of its steps.
+    """The histories of a trace's keys that have been requested since `forget`, and an index of the steps (sorted rows
+    that the running slice has sealed but not yet closed into a batch).
 
-    Forks of a trace share it, for the room that it has: an epoch runs on a fork, and would make it anew. They take
-    turns (`serve`).
+    Forks of a trace share it in order to share its memory: each epoch runs on a fork and would otherwise allocate it
+    anew. They take turns (`serve`).
     """
 
     __slots__ = (
@@ -99,9 +105,9 @@ class Histories:
     def select(
         self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int, fold: int
     ) -> tuple[Selection, int]:
-        """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash, over the first `before` of
-        `settled` layers and the steps behind them: matrices of `sealed` rows in all, and so many tries. See
-        kernels.histories.select_keys."""
+        """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash. They cover the first `before`
+        entries of the table: `settled` batches of earlier slices, then steps. `sealed`: the total rows of the steps
+        that are matrices; `tries`: the number of steps that are tries. See kernels.histories.select_keys."""
         index = self._index
         used = int(index[USED])
         if tries and index[TRIES] == 0:
@@ -121,16 +127,17 @@ class Histories:
         return Selection(spans, arena), status
 
     def expect(self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int) -> None:
-        """Have room for the keys of all steps up to number `before` of the table and for those of `keyed`; as `select`,
-        which asks for it first. O(keys and new rows), nothing where there is room.
+        """Reserve space for the keys of all steps up to number `before` of the table and for the keys of `keyed`.
+        Parameters as for `select`, which calls this first. O(keys and new rows); free if there is space already.
 
-        Heads lie in the order of hashes, and a piece of many keys has those of a small part of their reach: in room
-        that is made for it alone those that follow would come to lie in one place.
+        Callers that read many keys in pieces call this first. Heads lie in hash order, and one piece covers only a
+        small part of the hash range: an index sized for one piece would put all later keys in one place.
         """
         self._asked = True
         _, links, slots, _, rows = self._index[:COUNTS].tolist()
-        # Rows that are in no link yet may each be a key's, and keys may all be new: counted when that is too many. What
-        # no step has is remembered for what layers have.
+        # Rows that are not linked yet may each be a key's, and all keys may be new; they are counted exactly only if
+        # this bound exceeds the space. Keys that are in no step get a slot, too: it caches what the settled batches
+        # hold for them.
         fresh, asked = sealed - rows, len(keyed) if settled > 0 and not tries else 0
         if slots + fresh + asked > len(self._slots) or links + fresh > len(self._links):
             self._widen(table, keyed[:asked], settled, before)
@@ -138,13 +145,13 @@ class Histories:
             self._make_arena()
 
     def serve(self, trace: int) -> None:
-        """From now on it is asked by the trace of this number: forget what another one asked for. O(1)."""
+        """Switch to the trace of this number: drops what another trace requested. O(1)."""
         if trace != self._of:
             self._of = trace
             self.forget()
 
     def forget(self) -> None:
-        """Forget histories and steps. O(1)."""
+        """Drop the cached histories and the indexed steps. O(1)."""
         if self._asked:
             self._asked = False
             self._generation += 1
@@ -156,27 +163,27 @@ class Histories:
                 self._arena = self._arena[:0].copy()
 
     def let_go(self) -> None:
-        """Forget the room, too."""
+        """Free the memory, too."""
         self.forget()
         self._empty()
         self._arena = self._arena[:0].copy()
 
     def _empty(self) -> None:
-        """An index without room."""
+        """Replace the index by one without capacity."""
         self._generation = 1
         self._links = np.empty((0, LINK), np.int64)
         self._make(0)
 
     def _make(self, keys: int) -> None:
-        """Room for so many keys (a power of two, or 0: made when there is need). It is kept near to what there are:
-        looking one up touches a page of its own, and pages are few, too."""
+        """Allocate an index for `keys` keys (a power of two, or 0 to allocate on demand). The capacity stays close to
+        the number of keys, because each lookup touches a page of its own and the number of pages should be small."""
         self._heads = np.zeros((2 * keys, HEAD), np.int64)
         self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
         lay_out(self._index, len(self._heads) if keys >= _ORDERED else 0, self._least, self._most)
 
     def _make_arena(self) -> None:
-        """Have room for all that is remembered and what a piece has. Growing step by step would write to twice as many
-        pages; those that nobody writes to take nothing."""
+        """Reserve memory for everything that may be cached plus one piece. Growing step by step would write to twice as
+        many pages; pages that are never written take no memory."""
         used, width = int(self._index[USED]), self._arena.shape[1]
         rows = (_REMEMBERED + _REMEMBERED // 4) // (8 * width)
         if len(self._arena) < rows:
@@ -184,8 +191,8 @@ class Histories:
             self._arena[:used] = arena[:used]
 
     def _widen(self, table: Ints, keyed: Ints, settled: int, before: int) -> None:
-        """Have room for the keys of all steps up to number `before` of the table and for those of `keyed`; what is
-        there stays. O(new rows + keys, and what is there where room doubles)."""
+        """Grow the index for the keys of all steps up to number `before` of the table and for those of `keyed`;
+        existing entries are kept. O(new rows + keys, plus the existing entries if the capacity doubles)."""
         index = self._index
         runs, least, most = count_runs(table, settled + int(index[STEPS]), before, self._key_width)
         self._least, self._most = min(self._least, least), max(self._most, most)
@@ -203,7 +210,7 @@ class Histories:
             self._make_room(count_unknown(keyed, *known, self._generation, index) if some else len(keyed))
 
     def _make_room(self, more: int) -> None:
-        """Have room for so many more keys."""
+        """Grow the index for this many more keys."""
         count = int(self._index[SLOTS])
         if count + more > len(self._slots):
             heads, slots = self._heads, self._slots
@@ -213,17 +220,17 @@ class Histories:
 
 
 def _idle(used: int, room: Ints) -> bool:
-    """Whether a slice has used little of much room."""
+    """Whether a slice has used little of a large allocation."""
     return room.nbytes > _KEPT and _USED * used < len(room)
 
 
 def _room(wanted: int) -> int:
-    """Places to make where so many are wanted."""
+    """The capacity to allocate for a wanted size: the next power of two, at least `_ROOM`."""
     return 1 << max(wanted - 1, _ROOM - 1).bit_length()
 
 
 def select_once(table: Ints, keyed: Ints, key_width: int, val_width: int, depth: int) -> tuple[Selection, int]:
-    """(histories, status) of keys over layers, times as stored; nothing is remembered."""
+    """(histories, status) of keys over batches, with times as stored; nothing is cached."""
     nothing = np.empty((0, 1), np.int64)
     arena = np.empty((4 * len(keyed), val_width + depth + 2), np.int64)
     layers = len(table)

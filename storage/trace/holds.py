@@ -1,8 +1,8 @@
-"""Holds: what the readers of a trace still need, counted, so that the trace can forget all else.
+"""Holds: the frontiers that the readers of a trace still need, counted, so that the trace can compact everything else.
 
-A reader holds a frontier: it will ask only about times at or after it. What no reader holds any more may be folded
-(`advance_by`) as soon as a merge comes by. Dropping a hold, or moving it on, lets the common frontier move.
-Source: seed 000, constraint 2 ("union together the frontiers with MutableAntichain").
+A reader holds a frontier: it will read only at times at or after it. Times that no reader distinguishes any more may be
+compacted (`advance_by`) by the next merge. Releasing or advancing a hold lets the common frontier advance. Source: seed
+000, constraint 2 ("union together the frontiers with MutableAntichain").
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class Holds:
 
     @property
     def frontier(self) -> Antichain:
-        """What some reader may still ask about; empty where nobody holds anything."""
+        """What some reader may still read; empty if there are no holds."""
         return self._counts.frontier
 
     @property
     def earliest(self) -> int | None:
-        """The earliest data time that a reader needs told apart from later ones; None where nobody holds anything."""
+        """The earliest data time that a reader must distinguish from later ones; None if there are no holds."""
         frontier = self._counts.frontier
         return int(frontier.lower_bound()[0]) if len(frontier.elements) else None
 
     def take(self, frontier: Antichain) -> Hold:
-        """One more reader, for times at or after `frontier`. DepthMismatch."""
+        """Add a reader, for times at or after `frontier`. Raises DepthMismatch."""
         self._counts.update((time, 1) for time in frontier)
         return Hold(self._counts, frontier)
 
@@ -42,14 +42,15 @@ class Hold:
         self.frontier = frontier
 
     def advance(self, frontier: Antichain) -> None:
-        """Hold `frontier` instead, which must not be before the one held: what was let go may be gone. HoldWentBack."""
+        """Hold `frontier` instead. It must not be before the current one, because released times may be compacted
+        already: HoldWentBack."""
         if not self.frontier.before(frontier):
             raise HoldWentBack(held=self.frontier.to_list(), wanted=frontier.to_list())
         self._counts.update([*((time, 1) for time in frontier), *((time, -1) for time in self.frontier)])
         self.frontier = frontier
 
     def release(self) -> None:
-        """Hold nothing any more; doing so twice is fine."""
+        """Release the hold; idempotent."""
         self.advance(Antichain((), self._counts.coordinates))
 
     def __enter__(self) -> Hold:

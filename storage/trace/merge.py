@@ -1,8 +1,8 @@
-"""Merge: two adjacent layers becoming one, at the pace of whoever pays for it.
+"""Merge: two adjacent batches become one, incrementally, at the pace of the caller's merge budget (fuel).
 
-The two layers stay as they are and readable until the merge is done; what is merged so far is memory alone, so a
-process that dies loses nothing but work, and starts the merge again. Source: seed 000, "A proposal" and
-"Implementation" (compaction while merging).
+The two batches stay unchanged and readable until the merge is done. The partial result exists only in memory, so a
+process that dies loses only work and starts the merge again. Source: seed 000, "A proposal" and "Implementation"
+(compaction while merging).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from vernier.storage.updates import Ints
 _ALL = 2**62
 
 APART = 1 << 18
-"""Updates from which a merged layer is not written in the epoch that ends its merge
-(storage/state/background_writer.py)."""
+"""From this number of updates on, a merged batch is not written in the epoch that finishes its merge, but in the
+background (storage/state/background_writer.py)."""
 
 
 class Merge:
-    """The merge of `older` and `newer`, compacted to `since`: data times before it become `since`, rounds stay.
+    """The merge of `older` and `newer`, compacted to `since`: data times before it become `since`, rounds are kept.
 
-    That is `advance_by` for the frontier {(since, 0 … 0)}. `size` updates of the two make the whole work, `spent` of
-    which are done; `due` is for whoever pays for several. Takes room for both at once; pages that are never written
-    cost nothing.
+    That is `advance_by` for the frontier {(since, 0 … 0)}. The whole work is `size` updates, the sum of the two;
+    `spent` of them are done. `due` is for callers that budget several merges. Reserves memory for the sum of both at
+    once; pages that are never written cost nothing.
     """
 
     __slots__ = ("_columns", "_state", "due", "newer", "older", "since", "size", "spent")
@@ -66,18 +66,18 @@ class Merge:
 
     @property
     def columns(self) -> tuple[Ints, ...]:
-        """What is merged so far, and room for the rest."""
+        """What is merged so far, with space for the rest."""
         return self._columns
 
     @property
     def done(self) -> bool:
-        """Whether all is merged."""
+        """Whether the merge is complete."""
         return bool(self._state[DONE])
 
     def work(self, fuel: int) -> bool:
-        """Merge about `fuel` updates more; whether all is merged then. O(fuel). Raises DiffOverflow.
+        """Merge about `fuel` more updates; returns whether the merge is complete. O(fuel). Raises DiffOverflow.
 
-        Forks of a trace share their merges: what one of them has paid for is done for the others, and is the same.
+        Forks of a trace share their merges: work that one fork has paid for is done for all, with the same result.
         """
         if self.done:
             return True
@@ -92,9 +92,10 @@ class Merge:
         return self.done
 
     def finish(self) -> Layer:
-        """Do what is left; the merged layer. It may be empty.
+        """Complete the merge and return the merged batch, which may be empty.
 
-        Each call gives a layer of its own (of the same columns): where one attempt has stored it, another has not.
+        Each call returns a new Layer object over the same columns, because one attempt may have stored its batch and
+        another not.
         """
         self.work(_ALL)
         state, older, newer = self._state, self.older, self.newer
@@ -121,7 +122,7 @@ class Merge:
 
 
 def _fitted(column: Ints) -> Ints:
-    """The column without the room behind it that it does not need; a copy only where that frees most of the room."""
+    """The column without its unused tail; copied only if that frees more than half of the allocation."""
     base = column.base
     if base is not None and 2 * column.nbytes < base.nbytes:
         return column.copy()
@@ -129,7 +130,8 @@ def _fitted(column: Ints) -> Ints:
 
 
 def merge_layers(layers: Sequence[Layer], since: int) -> Layer:
-    """One layer for a run of adjacent layers, oldest first, compacted to `since`. O(n log layers). DiffOverflow."""
+    """One batch for a run of adjacent batches, oldest first, compacted to `since`. O(n log batches). Raises
+    DiffOverflow."""
     runs = list(layers)
     if len(runs) == 1:
         runs.append(empty_like(runs[0]))
@@ -142,6 +144,6 @@ def merge_layers(layers: Sequence[Layer], since: int) -> Layer:
 
 
 def empty_like(layer: Layer) -> Layer:
-    """A layer of the same shape and interval, without updates."""
+    """A batch of the same shape and interval, without updates."""
     rows = np.empty((0, 3 + layer.key_width + layer.val_width + layer.depth), np.int64)
     return Layer.of_rows(rows, layer.key_width, layer.depth, layer.lower, layer.upper, layer.since)

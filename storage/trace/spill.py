@@ -1,11 +1,12 @@
-"""Room: memory for large columns that can give way, so that a state may be larger than what a process may hold.
+"""Spill: memory for large columns that the kernel can evict, so that a state may exceed a process's memory limit.
 
-Columns that are in a file are the kernel's to keep in memory or not: pages that nobody looks at give way, and come
-back when they are touched. What is on disk is mapped from its segment (`rebind` moves a layer there once it is
-written); what is not there yet, a merge on its way, gets pages of a file without a name (`spill`, `empty`), which goes
-with the process. `release` takes the pages of such columns from this process at once, whatever room there is: nothing
-is lost, what is needed again is read again. O(mappings). Where nothing says how much a process may hold, it keeps what
-a slice has freed for the next one (`keep`).
+The kernel decides whether pages of files stay in memory: it evicts idle pages and loads them again when they are
+touched. Columns that are on disk are mapped from their segment (`rebind` switches a batch to it once it is written).
+Columns that are not on disk yet, such as those of a running merge, get pages of an unnamed file (`spill`, `empty`),
+which disappears with the process. `release` drops this process's pages of such columns at once, independent of memory
+pressure: nothing is lost, and what is needed again is read again. O(mappings).
+
+If the process has no memory limit, it keeps what a slice has freed for the next slice (`keep`).
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from vernier.storage.trace.batch import COLUMNS, Layer
 from vernier.storage.updates import Ints
 
 LARGE = 1 << 20
-"""Bytes from which a column gets pages of a file, where there is a folder for them."""
+"""From this size in bytes on, a column gets pages of a file, if a folder for them is set."""
 
 KEPT = 1 << 26
-"""Bytes of freed memory that a worker's process keeps at most."""
+"""How many bytes of freed memory a worker's process keeps at most."""
 _MAPPED = 1 << 25
-"""Bytes from which memory is the kernel's own mapping all the same: the most that the C library lets us say."""
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as glibc's malloc.h numbers them
+"""From this size in bytes on, an allocation is always a kernel mapping of its own. This is the maximum that the C
+library accepts."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # the numbers in glibc's malloc.h
 
 _folder: Path | None = None
 
 
 def spill(folder: Path | None) -> None:
-    """From now on this process takes room for large columns in files of a folder; None: in memory alone."""
+    """From now on this process allocates large columns in files of this folder; None: in memory only."""
     global _folder
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,17 +47,18 @@ def spill(folder: Path | None) -> None:
 
 
 def keep() -> bool:
-    """From now on this process keeps up to KEPT bytes that it has freed; whether its C library could be told to.
+    """From now on this process keeps up to KEPT bytes of freed memory. Returns whether the C library supports this.
 
-    A slice frees nearly all that it has taken, and glibc would give it back: the next slice then faults for every page,
-    a microsecond each with the zeros that are written to it, a tenth of the time of large epochs.
+    A slice frees nearly everything that it has allocated, and glibc would return it to the system. The next slice would
+    then take a page fault for every page: a microsecond each, including zeroing it, a tenth of the time of large
+    epochs.
     """
     told = getattr(_libc(), "mallopt", None)
     return told is not None and bool(told(_TRIM_THRESHOLD, KEPT)) and bool(told(_MMAP_THRESHOLD, _MAPPED))
 
 
 def empty(rows: int, width: int | None = None) -> Ints:
-    """Room for int64[rows] or int64[rows, width], not set. Pages that are never written take no room."""
+    """An uninitialised int64[rows] or int64[rows, width]. Pages that are never written take no memory."""
     shape = (rows,) if width is None else (rows, width)
     size = 8 * rows * (1 if width is None else width)
     if _folder is None or size < LARGE:
@@ -67,9 +70,9 @@ def empty(rows: int, width: int | None = None) -> Ints:
 
 
 def rebind(layer: Layer, segment: Segment, label: str) -> None:
-    """Let a layer that was written read its columns from its segment; what it had in memory is free then.
+    """Switch a batch that was written to the columns in its segment; the memory of its old columns becomes free.
 
-    Whoever has copied the layer's addresses has to take them anew (`Trace.replace`).
+    Callers that have copied the batch's addresses must read them again (`Trace.replace`).
     """
     stored = Layer.open(segment.meta(label), segment.entry(label).arrays)
     layer.hold({name: getattr(stored, name) for name in COLUMNS})
@@ -78,12 +81,12 @@ def rebind(layer: Layer, segment: Segment, label: str) -> None:
 
 
 def in_file(layer: Layer) -> bool:
-    """Whether the layer's columns, but for small ones, are in files."""
+    """Whether the batch's columns, except for small ones, are in files."""
     return all(column.nbytes < LARGE or _pages(column) is not None for column in _columns(layer))
 
 
 def in_memory(layers: Iterable[Layer]) -> int:
-    """Bytes of the layers that are not in mapped files. O(layers)."""
+    """Bytes of the batches that are not in mapped files. O(batches)."""
     return sum(layer.nbytes if layer.ref is None else layer.ref.nbytes for layer in layers if not _is_mapped(layer))
 
 
@@ -92,7 +95,7 @@ def _is_mapped(layer: Layer) -> bool:
 
 
 def release(layers: Iterable[Layer], more: Iterable[Ints] = ()) -> int:
-    """Take the pages of mapped columns from this process; returns how many mappings there were. more: other columns."""
+    """Drop this process's pages of mapped columns; returns the number of mappings. more: other columns."""
     columns = [column for layer in layers for column in _columns(layer)]
     found = {id(pages): pages for column in [*columns, *more] if (pages := _pages(column)) is not None}
     for pages in found.values():
@@ -101,7 +104,8 @@ def release(layers: Iterable[Layer], more: Iterable[Ints] = ()) -> int:
 
 
 def give_back() -> None:
-    """Give what the allocator has free back to the system, where it can. O(what is free): not in each slice."""
+    """Return the allocator's free memory to the system, where possible. O(free memory), so do not call it in each
+    slice."""
     trim = getattr(_libc(), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -120,7 +124,7 @@ def _columns(layer: Layer) -> list[Ints]:
 
 
 def _pages(column: Ints) -> mmap.mmap | None:
-    """The mapping that a column lies in."""
+    """The mapping that contains a column; None if it is not mapped."""
     base: Any = column
     while isinstance(base, np.ndarray):
         base = base.base

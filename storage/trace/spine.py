@@ -1,24 +1,31 @@
-"""Trace: the layers of one arrangement on one worker, few and geometric in size.
+"""Spine: the batches of one arrangement on one worker, few in number and geometric in size (class Trace).
 
-A slice appends matrices of rows, one a step (a load's large ones are tries), and readers keep marks in them (how many
-they have seen); when the slice closes they become one layer. Neighbours whose sizes are within a factor of two merge,
-compacted to `since`, and merges take their time: each close pays for `FUEL` updates of them for each update that the
-slice added and each level of sizes, and for `LEAST` more, the merge first that is due first. Readers use the two old
-layers until the new one is done; merges are not persisted. Small layers wait until there are more than `SMALL_LAYERS`
-of them and then become one, or they come to twice `SMALL` updates, so that small slices do not merge each time.
+While a slice runs, it appends matrices of rows, one per step (large ones of a load are tries). Readers keep marks in
+them, which say how much they have seen. When the slice closes, its steps become one batch. Neighbouring batches whose
+sizes are within a factor of two merge, compacted to `since`. Merges are incremental. For each update that the slice
+added, and for each level of sizes, a close pays for `FUEL` updates of merging, plus `LEAST` more; the merge with the
+earliest deadline is served first. Readers use the two old batches until the new one is done; unfinished merges are not
+persisted. Small batches wait until there are more than `SMALL_LAYERS` of them, or until they hold `2 * SMALL` updates;
+then they become one. So small slices do not merge at every close.
 
-*Closes are alike*: an update goes through little more than one merge a level, and `FUEL` is more than that, so what a
-close pays for is nearly always a matter of its own updates, not of how many merges coincide. It costs the sort of its
-own steps, that fuel, and now and then a sort of less than `3 * SMALL` rows for small layers, which is taken off the
-fuel.
-*Merges keep up*: a merge of older a and newer b updates, a < 2 b, is due when b more have come in behind it: before as
-many as its newer half wait to be merged with what it makes. A close pays for more than its fuel where the merges that
-are due by some count would be late at an even pace, as they may be when slices grow.
-*Layers are few*: neighbours that do not merge are at least a factor of two apart; behind a merge of a and b stand what
-stood there when it began (falling by factors of two: less than b in all) and what has come since (at most b). So sizes
-fall geometrically, with two layers a merge, down to the small ones: O(log n) layers for n updates.
-*Work is O(log n) an update*: a merge makes the layer that an update is in larger by a half or more (a < 2 b: from a to
-a + b > 3/2 a), unless the older one had shrunk below the newer, which the updates pay that cancelled in it.
+*Close times are even*: an update goes through little more than one merge per level, and `FUEL` is more than that. What
+a close pays for therefore nearly always depends on its own updates and not on how many merges coincide. Closing a slice
+costs one sort of its steps plus the fuel; occasional sorts of small batches (fewer than `3 * SMALL` rows) are charged
+to the fuel.
+
+*Merges keep up*: a merge of older a and newer b updates, a < 2 b, is due when b more updates have arrived after it,
+that is before the updates waiting to merge with its result outnumber its newer half. A close pays for more than its
+fuel if, at an even pace, the merges due by some count would be late, which can happen when slices grow.
+
+*Batches are few*: neighbours that do not merge differ by at least a factor of two. Behind a merge of a and b are the
+batches that were there when it began (falling by factors of two: less than b in all) and those that have arrived since
+(at most b). So sizes fall geometrically, with two batches per merge, down to the small ones: O(log n) batches for n
+updates.
+
+*Work is O(log n) per update*: a merge enlarges the batch that contains an update by a half or more (a < 2 b: from a to
+a + b > 3/2 a). The exception is an older batch that has shrunk below the newer one; this work is charged to the updates
+that cancelled in it.
+
 Source: seed 000, "A proposal"; differential-dataflow's fuelled spine.
 """
 
@@ -42,39 +49,45 @@ from vernier.storage.updates import MIN_TIME, Ints
 __all__ = ["FUEL", "LARGE", "LEAST", "Selection", "Trace"]
 
 FUEL = 1.3
-"""Updates that merges go on by for each update that a slice adds and each level: sizes from `SMALL` up, by doubling."""
+"""Updates that merges advance for each update that a slice adds and each level. Levels are sizes from `SMALL` upwards,
+doubling."""
 LEAST = 1 << 9
-"""Updates that they go on by in any case, so that merges end when nothing comes in."""
+"""Updates that merges advance at every close, so that they finish even if no updates arrive."""
 SMALL = 1 << 9
-"""Updates below which a layer is small."""
+"""A batch with fewer updates than this is small."""
 _SORTING = 3
-"""Updates that could be merged for one that is sorted with small layers, at least: the fuel that it takes."""
+"""The fuel charged for each update that is sorted with small batches: at least this many updates could be merged in
+that time."""
 SMALL_LAYERS = 8
-"""Small layers at the end that are left alone: one more, and all of them become one."""
+"""How many small batches at the end are left alone; with one more, all of them become one."""
 LARGE = 1 << 17
-"""Rows of a step from which a load keeps it as a trie."""
+"""From this number of rows on, a load keeps a step as a trie."""
 _FOLDED = 1 << 20
-"""Rows of steps up to which they are added up by hash: beyond the caches a sort is as fast."""
+"""Up to this number of rows, steps are summed by hash; beyond the processor's caches a sort is as fast."""
 
 
 _numbers = itertools.count(1)
-"""Which of the forks that share histories asks."""
+"""Numbers for traces, to tell apart the forks that share histories."""
 
 
 class Trace:
-    """The layers of one arrangement, oldest first. Layers are immutable, so `fork` is a cheap copy.
+    """The batches of one arrangement, oldest first. Batches are immutable, so `fork` is a cheap copy.
 
-    `layers` are those of earlier slices. `steps` are the keyed rows that the running slice has sealed, a step a matrix
-    or, where it is large, a trie: they are read where they lie and become a layer when the slice closes.
+    `layers` are the batches of earlier slices. `steps` are the keyed rows that the running slice has sealed, each a
+    matrix or, if it is large, a trie. They are read in place and become a batch when the slice closes.
 
-    `loads`: whether the running slice is a load: very many updates, mostly of one time. Then large steps become tries,
-    of which no histories are remembered: a load asks for each once a round, by pieces of the keys. `_sealed` counts the
-    rows of steps that are matrices, `_packed` the updates of those that are tries. `_small` counts the small layers at
-    the end, which have `_loose` updates. `_at_rest`: nothing merges, and nothing will before layers come in. `merged`
-    counts the updates of merges that are done, `kept` those of them that did not cancel, `spent` those that merges have
-    gone through, `_added` those of layers that slices have made: `due` of a merge counts them too. `since`: times
-    before it may read as one. It goes where `close_slice` is told, but not beyond what a reader holds (`advance_by`),
-    and no two layers merge across a cut that a reader holds (`distinguish`). Forks share the holds.
+    `loads`: whether the running slice is a load, that is very many updates, mostly of one time. Then large steps become
+    tries, and their histories are not cached: a load reads each key once per round, in pieces. `_sealed` counts the
+    rows of steps that are matrices, `_packed` the updates of those that are tries. `_small` counts the small batches at
+    the end, which have `_loose` updates. `_at_rest`: no merge is running, and none will begin before batches are added.
+
+    `merged` counts the updates that went into finished merges, `kept` those of them that did not cancel, and `spent`
+    the updates that merges have processed. `_added` counts the updates in batches that slices have made; `due` of a
+    merge is a value of this counter.
+
+    `since`: times before it may be read as one. It advances to the value given to `close_slice`, but not beyond what a
+    reader holds (`advance_by`), and no two batches merge across a cut that a reader holds (`distinguish`). Forks share
+    the holds.
     """
 
     __slots__ = (
@@ -101,7 +114,7 @@ class Trace:
         self._number = next(_numbers)
 
     def fork(self) -> Trace:
-        """An independent trace with the same layers and merges. Not inside a slice."""
+        """An independent trace with the same batches and merges. Not inside a slice."""
         copy = Trace(self.name, self.key_width, self.val_width, self.depth, self.since)
         copy.merges = list(self.merges)
         copy.readers, copy.cuts, copy._histories = self.readers, self.cuts, self._histories
@@ -110,7 +123,7 @@ class Trace:
         return copy
 
     def replace(self, layers: list[Layer]) -> None:
-        """Hold exactly these layers, all of them of earlier slices. Merges of others are given up."""
+        """Hold exactly these batches, all of earlier slices. Merges of other batches are abandoned."""
         self.layers = list(layers)
         here = {id(layer) for layer in layers}
         self.merges = [merge for merge in self.merges if id(merge.older) in here and id(merge.newer) in here]
@@ -129,9 +142,10 @@ class Trace:
         self._addresses = [layer.address for layer in layers]
 
     def seal(self, rows: Ints | Layer, lower: int, upper: int) -> None:
-        """Add what a step of the slice [lower, upper) changed: keyed rows, sorted and consolidated, or their trie.
+        """Add the changes of one step of the slice [lower, upper): keyed rows, sorted and consolidated, or their trie.
 
-        They must not change any more. O(1), O(rows) for the many of a load: a trie takes a fifth of the room.
+        The rows must not be modified afterwards. O(1); O(rows) for a large step of a load, because a trie takes a fifth
+        of the memory.
         """
         if (rows.updates if isinstance(rows, Layer) else len(rows)) == 0:
             return
@@ -156,40 +170,41 @@ class Trace:
 
     @property
     def mark(self) -> int:
-        """How many layers and steps there are now: what a reader remembers to tell later what it has seen."""
+        """The current number of batches and steps. A reader remembers it to tell later what it has seen."""
         return len(self.layers) + len(self.steps)
 
     @property
     def settled(self) -> Ints:
-        """The addresses of the layers of earlier slices, for kernels (kernels/tries.py): int64[layers, FIELDS]."""
+        """The addresses of the batches of earlier slices, for kernels (kernels/tries.py): int64[batches, FIELDS]."""
         return self._table[: len(self.layers)]
 
     @property
     def sealed(self) -> int:
-        """How many rows the running slice has sealed."""
+        """The number of rows that the running slice has sealed."""
         return self._sealed + self._packed
 
     @property
     def updates(self) -> int:
-        """How many updates the layers hold."""
+        """The number of updates in the batches of earlier slices."""
         return sum(layer.updates for layer in self.layers)
 
     @property
     def named(self) -> list[Layer]:
-        """The layers that a manifest names for this trace: its own, or what they were merged from (`Layer.leaves`)."""
+        """The batches that a manifest names for this trace: its own, or those they were merged from
+        (`Layer.leaves`)."""
         return [leaf for layer in self.layers for leaf in layer.leaves]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all layers."""
+        """Bytes of all batches of earlier slices."""
         return sum(layer.nbytes for layer in self.layers)
 
     def select(self, keyed: Ints, *, fold: int, before: int | None = None) -> Selection:
-        """The histories of many keys, one kernel call.
+        """The histories of many keys, in one kernel call.
 
-        keyed: int64[q, >= 1 + key_width], each row `[hash | key words …]`, distinct, sorted by hash. Layers of
-        earlier slices read as time `fold`. `before`: only what was there at this mark. To be used before the next call.
-        Raises DiffOverflow.
+        keyed: int64[q, >= 1 + key_width], each row `[hash | key words …]`, distinct, sorted by hash. Updates of earlier
+        slices are returned with the time `fold`. `before`: a mark; only what was there at this mark is read. The result
+        must be used before the next call. Raises DiffOverflow.
         """
         selection, status = self._histories.select(*self._asked(keyed, before), fold)
         if status != 0:
@@ -197,21 +212,22 @@ class Trace:
         return selection
 
     def expect(self, keyed: Ints, *, before: int | None = None) -> None:
-        """Many keys, as for `select`, will be asked for by pieces, in their order: make room for all. O(keys)."""
+        """Reserve memory for keys that the caller will pass to `select` in pieces, in their order. O(keys)."""
         self._histories.expect(*self._asked(keyed, before))
 
     def _asked(self, keyed: Ints, before: int | None) -> tuple[Ints, Ints, int, int, int, int]:
-        """What the histories, which serve this trace then, want to know of it and of keys that it is asked for."""
+        """The arguments that the histories need about this trace and the keys; makes the histories serve this trace."""
         self._histories.serve(self._number)
         mark = self.mark if before is None else before
         return self._table, np.ascontiguousarray(keyed), len(self.layers), mark, self._sealed, self._tries
 
     def let_go(self) -> None:
-        """Give up the room that selections have. Not inside a slice."""
+        """Free the memory that selections use. Not inside a slice."""
         self._histories.let_go()
 
     def advance_by(self, frontier: Antichain) -> Hold:
-        """A reader that needs the times at or after `frontier` told apart: `since` stays before it while it is held.
+        """Register a reader that distinguishes the times at or after `frontier`: `since` stays at or before it while
+        the hold lasts.
 
         frontier: of 1 + depth coordinates. Raises HoldTooEarly, DepthMismatch.
         """
@@ -221,8 +237,8 @@ class Trace:
         return self.readers.take(frontier)
 
     def distinguish(self, upper: int) -> Hold:
-        """A reader that will want the trace up to `upper`, or up to later times: no merge crosses such a cut while it
-        is held. CutLost if it lies inside a layer already, or inside a merge."""
+        """Register a reader that will read the trace up to `upper` or up to later times: no merge crosses such a cut
+        while the hold lasts. Raises CutLost if the cut lies inside a batch or a running merge already."""
         self.cursor_through(upper)
         for merge in self.merges:
             if merge.older.upper <= upper < merge.newer.upper:
@@ -230,7 +246,7 @@ class Trace:
         return self.cuts.take(Antichain([[upper]]))
 
     def cursor_through(self, upper: int) -> Cursor:
-        """A cursor over what is older than the data time `upper`, exactly. Not inside a slice. CutLost."""
+        """A cursor over exactly the updates before the data time `upper`. Not inside a slice. Raises CutLost."""
         older = [layer for layer in self.layers if layer.upper <= upper]
         for layer in self.layers[len(older) :]:
             if layer.lower < upper:
@@ -238,7 +254,8 @@ class Trace:
         return Cursor(older, self.key_width, self.val_width, self.depth)
 
     def close_slice(self, since: int) -> None:
-        """Make a layer of this slice's steps, compact to `since` (or what readers hold), go on with merging neighbours.
+        """Make a batch of this slice's steps, compact to `since` (limited by readers' holds), and continue merging
+        neighbours.
 
         O(n log n) for n updates of the slice, plus their fuel, O(n log updates). Raises DiffOverflow.
         """
@@ -261,7 +278,7 @@ class Trace:
         self._at_rest = not self.merges and self.cuts.earliest is None
 
     def _append(self, layer: Layer) -> None:
-        """Hold one layer more."""
+        """Add one batch."""
         count = len(self.layers)
         if count == len(self._table):
             self._grow()
@@ -270,7 +287,7 @@ class Trace:
         self.layers = [*self.layers, layer]
 
     def _clear_steps(self) -> None:
-        """Forget the slice's steps and what they have been asked for."""
+        """Drop the slice's steps and the histories read from them."""
         if self.steps:
             self.steps = []
             self._sealed = self._packed = self._tries = 0
@@ -279,11 +296,11 @@ class Trace:
 
     @property
     def _crowded(self) -> bool:
-        """Whether the small layers at the end are too many, or no longer small together."""
+        """Whether there are too many small batches at the end, or they are no longer small together."""
         return self._small > SMALL_LAYERS or (self._small > 1 and self._loose >= 2 * SMALL)
 
     def _unite_small(self, layers: list[Layer]) -> None:
-        """Make one layer of the small ones at the end, once that is due."""
+        """Merge the small batches at the end into one, if that is due."""
         tail, cut = self._small, self.cuts.earliest
         if not self._crowded or self._busy(*layers[-tail:]) or (cut is not None and layers[-1].upper > cut):
             return
@@ -298,9 +315,9 @@ class Trace:
         layers[-tail:] = [] if united is None else [united]
 
     def _go_on(self, layers: list[Layer], added: int, spent: int) -> None:
-        """Begin the merges of `layers` that are due to begin, and pay for those in progress, the first due one first.
+        """Begin the merges of `layers` that can begin, and spend the fuel on running merges, earliest deadline first.
 
-        added: updates of the slice's layer; spent: fuel that is gone already.
+        added: updates of the slice's batch; spent: fuel already used.
         """
         self._added += added
         self._begin(layers)
@@ -323,7 +340,7 @@ class Trace:
                 self._begin(layers)
 
     def _begin(self, layers: list[Layer]) -> None:
-        """Let neighbours merge that are within a factor of two."""
+        """Begin merges of neighbours whose sizes are within a factor of two."""
         cut = self.cuts.earliest
         for older, newer in itertools.pairwise(layers):
             if newer.updates < SMALL or older.updates >= 2 * newer.updates or (cut is not None and newer.upper > cut):
@@ -332,7 +349,7 @@ class Trace:
                 self.merges.append(Merge(older, newer, self.since, due=self._added + newer.updates))
 
     def _fuel(self, layers: list[Layer], added: int) -> int:
-        """How many updates a close pays for that adds so many."""
+        """How many updates of merging a close pays for if it adds `added` updates."""
         levels = (sum(layer.updates for layer in layers) // SMALL).bit_length()
         fuel = LEAST + int(FUEL * levels * added)
         left = 0
@@ -342,11 +359,11 @@ class Trace:
         return fuel
 
     def _busy(self, *layers: Layer) -> bool:
-        """Whether one of the layers is merging."""
+        """Whether one of the batches is being merged."""
         return any(layer is merge.older or layer is merge.newer for merge in self.merges for layer in layers)
 
     def _close_steps(self) -> Layer | None:
-        """The layer of this slice's steps, None when they come to nothing."""
+        """The batch of this slice's steps; None if they cancel out."""
         if not self.steps:
             return None
         only = self.steps[0]
@@ -356,8 +373,9 @@ class Trace:
         return self._united(len(self.layers), self.sealed, *self._interval, alike)
 
     def _united(self, first: int, updates: int, lower: int, upper: int, alike: bool = False) -> Layer | None:
-        """The layer of the layers and steps from number `first` on, which have so many updates, compacted to `since`;
-        None when they come to nothing. alike: only one time is left of them, which are steps. O(n log n)."""
+        """One batch of the batches and steps from number `first` on, which have this many updates, compacted to
+        `since`; None if they cancel out. alike: they are steps, and compaction leaves them a single time. O(n log n).
+        """
         shape, interval = (self.key_width, self.val_width, self.depth), (lower, upper, self.since)
         parts = self._table[: self.mark], first, updates, *shape, self.since, self._columns
         if updates > MANY and self.key_width > 0 and not alike:

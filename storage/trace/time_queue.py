@@ -1,8 +1,9 @@
-"""Queue: updates that wait for their data time, in immutable runs sorted by time.
+"""Time queue: the stash of an operator, that is updates held back until their data time, in immutable runs sorted by
+time.
 
-An operator puts in what it emits at or after the end of the slice, with its full time; the slice that covers that time
-takes it out. What has been taken is known from the frontier alone (all times before it), so taking changes nothing that
-is stored, and a run is written once. Source: DESIGN, "held updates".
+An operator adds the updates that it emits for times at or after the end of the slice, with their full time. The slice
+that covers that time removes them. What has been removed follows from the frontier alone (all times before it), so
+removing changes nothing that is stored, and a run is written only once. Source: DESIGN, "held updates".
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from vernier.storage.updates import Ints, consolidate_rows, sort_columns
 
 
 class Run:
-    """Updates `[row | time | rounds | diff]` sorted by time, consolidated; immutable. `ref` says where it is persisted,
-    None while nowhere; `texts` holds the contents of its long texts, as a layer's does."""
+    """Updates `[row | time | rounds | diff]` sorted by time, consolidated; immutable. `ref` says where the run is
+    persisted, None if it is not; `texts` contains the contents of its long texts, as a batch's does."""
 
     __slots__ = ("data", "ref", "texts", "times")
 
@@ -33,30 +34,31 @@ class Run:
         return int(np.searchsorted(self.times, time))
 
     def meta(self) -> dict[str, int]:
-        """What a segment's directory says of the run."""
+        """The run's meta in a segment's directory."""
         lower = int(self.times[0])
         return {"updates": len(self), "lower": lower, "upper": int(self.times[-1]) + 1, "since": lower}
 
     def settle(self, positions: Sequence[int], heap: Heap) -> None:
-        """Know the contents of the long texts in its rows, which begin at these words; see `Layer.settle`."""
+        """Collect the contents of the long texts in its rows. positions: the words at which texts begin; see
+        `Layer.settle`."""
         if self.texts is None:
             self.texts = heap.dictionary(self.data, positions)
 
     def arrays(self) -> dict[str, Ints]:
-        """The columns to store."""
+        """The arrays to store."""
         columns = {"data": self.data, "times": self.times}
         return columns if self.texts is None else columns | self.texts.arrays()
 
     @staticmethod
     def open(arrays: Mapping[str, Ints], ref: Any) -> Run:
-        """The run that `arrays()` describes; arrays may be views of a mapped file and are not copied."""
+        """The run that `arrays()` describes. The arrays may be views of a mapped file and are not copied."""
         return Run(arrays["data"], arrays["times"], ref, Texts.of_arrays(arrays))
 
 
 class Queue:
-    """What waits of one operator on one worker. Runs are immutable, so `fork` is a cheap copy.
+    """The stash of one operator on one worker. Runs are immutable, so `fork` is a cheap copy.
 
-    width: words of a row; depth: round coordinates of a time.
+    width: words per row; depth: round coordinates per time.
     """
 
     __slots__ = ("_by_row", "_by_time", "_fresh", "depth", "name", "runs", "width")
@@ -73,11 +75,11 @@ class Queue:
         return Queue(self.name, self.width, self.depth, self.runs)
 
     def put(self, data: Ints) -> None:
-        """Add updates that lie behind the running slice. O(1) here; `close_slice` sorts them."""
+        """Add updates for times after the running slice. O(1) here; `close_slice` sorts them."""
         self._fresh.append(data)
 
     def due(self, lower: int, upper: int) -> Ints:
-        """The updates with lower <= time < upper, consolidated. O(log n + what is due). Raises DiffOverflow."""
+        """The updates with lower <= time < upper, consolidated. O(log n + result). Raises DiffOverflow."""
         parts = [run.data[run.since(lower) : run.since(upper)] for run in self.runs]
         parts = [part for part in parts if len(part)]
         if not parts:
@@ -87,23 +89,24 @@ class Queue:
         return consolidate_rows(np.concatenate(parts), self._by_row)
 
     def next(self, lower: int) -> int | None:
-        """The earliest time at or after `lower` that something waits for. O(runs log n)."""
+        """The earliest time at or after `lower` that has updates in the stash. O(runs log n)."""
         found = [int(run.times[at]) for run in self.runs if (at := run.since(lower)) < len(run)]
         return min(found, default=None)
 
     def reach(self, lower: int, count: int) -> int | None:
-        """A time before which each run has at most `count` updates left from `lower` on; None when all have no more."""
+        """A time before which each run has at most `count` updates, counted from `lower` on; None if no run has more
+        than that."""
         found = [int(run.times[at]) for run in self.runs if (at := run.since(lower) + count) < len(run)]
         return min(found, default=None)
 
     def waiting(self, lower: int) -> int:
-        """How many updates wait for times at or after `lower`."""
+        """The number of updates with times at or after `lower`."""
         return sum(len(run) - run.since(lower) for run in self.runs)
 
     def close_slice(self, upper: int) -> None:
-        """Let go of what is before `upper`, and make a run of what was put in.
+        """Drop the updates before `upper`, and make a run of those that were added.
 
-        Runs merge until each has more than twice what the next has: there are O(log n) of them and each update is
+        Runs merge until each is more than twice as long as the next. So there are O(log n) runs, and each update is
         rewritten O(log n) times. Raises DiffOverflow.
         """
         kept: list[Run] = []
