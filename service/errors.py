@@ -1,17 +1,17 @@
-"""Errors of running a service: attempts, workers, the engine underneath. Those of one module's own stand beside it."""
+"""Errors of running a service: attempts, workers, Spark. Errors that concern one module only are defined there."""
 
 from vernier.storage.errors import CallerError, InvariantError, StorageError
 
 
 class ProtocolBroken(InvariantError):
-    """A frame between driver and worker, or between workers, is not what it should be."""
+    """A frame between driver and worker, or between workers, is malformed."""
 
     message = "a message between processes of the service cannot be read: {problem}"
     problem: str
 
 
 class AttemptCancelled(InvariantError):
-    """The attempt a worker works for is over; its work is thrown away."""
+    """The attempt that a worker runs for is over; its work is discarded."""
 
     message = "attempt {attempt} was cancelled: {reason}"
     attempt: str
@@ -19,7 +19,7 @@ class AttemptCancelled(InvariantError):
 
 
 class DeadlinePassed(InvariantError):
-    """Someone did not answer in time."""
+    """Another process did not answer in time."""
 
     message = "attempt {attempt}: no {what} within {seconds:g} s"
     attempt: str
@@ -28,20 +28,20 @@ class DeadlinePassed(InvariantError):
 
 
 class DriverGone(InvariantError):
-    """The driver's end of the connection closed: a worker has nobody to work for."""
+    """The driver closed its end of the connection, so the worker has nothing left to do."""
 
     message = "the driver at {address} is gone"
     address: str
 
 
 class NoAttempt(InvariantError):
-    """A worker's function ran in some other Spark job."""
+    """A worker's function ran in another Spark job."""
 
     message = "a worker was started outside of an epoch's attempt"
 
 
 class OtherPlan(InvariantError):
-    """A worker does not compile the program to the plan that the driver has."""
+    """A worker compiles the program to a different plan than the driver."""
 
     message = "a worker's plan of {name} is {found}, the driver's {wanted}: they run different releases of vernier"
     name: str
@@ -59,7 +59,10 @@ class EpochFailed(InvariantError):
 
 
 class ProgramFailed(CallerError):
-    """The program, or the data it got, cannot make this epoch; repeating changes nothing. final: nor does it later."""
+    """The program fails on the data of this epoch, so that repeating the attempt is useless.
+
+    final: a later attempt fails in the same way.
+    """
 
     message = "epoch {epoch} cannot be made: {reason}"
     epoch: int
@@ -68,7 +71,7 @@ class ProgramFailed(CallerError):
 
 
 class ProgramStopped(CallerError):
-    """The program failed on its data, and either the settings say to stop then or trying again is of no use."""
+    """The program failed on its data, and either the settings say to stop then or another attempt is useless."""
 
     message = (
         "{reason}; stopped, because {why}: nothing is lost and answers stay readable; "
@@ -79,14 +82,14 @@ class ProgramStopped(CallerError):
 
 
 class OperatorNeeded(CallerError):
-    """The service cannot go on before somebody decides; it stops, and answers stay readable."""
+    """The service cannot continue without a decision of an operator. It stops; answers stay readable."""
 
     message = "{reason}"
     reason: str
 
 
 class LettersNotSent(StorageError):
-    """Dead letters of a committed epoch did not reach their topic; they are sent before the next epoch."""
+    """Dead letters of a committed epoch did not reach their topic. They are sent before the next epoch."""
 
     message = (
         "the dead letters of epoch {epoch} were not sent ({reason}); they are kept, and sent before the next epoch"
@@ -96,7 +99,7 @@ class LettersNotSent(StorageError):
 
 
 class StrangePositions(StorageError):
-    """What a publisher's topic says of its positions cannot be read; guessing would send changes twice or never."""
+    """A publisher's topic of positions is unreadable. Guessing would send changes twice or never."""
 
     message = "topic {topic} has positions that this release cannot read ({problem}); use the release that wrote them"
     topic: str
@@ -111,7 +114,7 @@ class PublisherFenced(CallerError):
 
 
 class StateDamaged(StorageError):
-    """A file that the newest epoch needs does not hold what was written to it."""
+    """A file that the newest epoch needs does not contain what was written to it."""
 
     message = (
         "the state {path} is damaged: {problem}; no epoch is made before {file} is put back from a copy of the state: "
@@ -132,7 +135,7 @@ class WrongState(CallerError):
 
 
 class ProgramChanged(CallerError):
-    """The program is not what the state was made by, and cannot be computed from what the state holds."""
+    """The program differs from the one that made the state, and the state does not suffice to compute it."""
 
     message = (
         "the program has changed, and state {path} cannot go on under it: {what} is new and follows from what is not "
@@ -166,7 +169,7 @@ class ProcessFailed(CallerError):
     log: str
 
     def describe(self) -> str:
-        """What the process itself said last, if it said it in our way."""
+        """The process's own last line, if it has the usual form, else its status and where its log is."""
         if self.said.startswith(f"{self.name}: "):
             return self.said
         end = f"{self.name} ended with status {self.status} before it was ready"
@@ -175,7 +178,7 @@ class ProcessFailed(CallerError):
 
 
 class TakenPort(CallerError):
-    """Somebody else listens where we should."""
+    """Another process listens on a port that the service needs."""
 
     message = "port {port} on {host} is taken ({reason}); end the process that has it, or set {setting}"
     host: str

@@ -1,6 +1,6 @@
-"""The Python client of a service: `vernier.connect(url)` gives a Client. Nothing here imports the engine.
+"""The Python client of a service: `vernier.connect(url)` returns a Client. Nothing here imports the engine.
 
-In: a URL and a question. Out: rows, tables and changes with their frontier, or a `ServerError`. Read client.py first.
+In: a URL and a query. Out: rows, tables and changes with their frontier, or a `ServerError`. Read first: client.py.
 """
 
 from vernier.service.client.client import Client, connect

@@ -1,4 +1,4 @@
-"""Bodies: updates as a client sends them over HTTP."""
+"""Splits updates into the request bodies that a client sends over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BODY_BYTES, _BODY_ROWS = 1 << 20, 20_000
 
 
 def bodies(updates: Iterable[object] | pa.Table | bytes, resolved: Time | None) -> Iterator[tuple[bytes, str]]:
-    """Bodies of about a megabyte, and their content types."""
+    """Yield bodies of about one megabyte, each with its content type."""
     if isinstance(updates, pa.Table):
         for batch in updates.to_batches(max_chunksize=_BODY_ROWS):
             sink = io.BytesIO()

@@ -3,12 +3,12 @@
     with vernier.connect() as client:
         client.rows("reach", where=["node:lt:10"])      # a list of dicts, with .as_of and .frontier
         client.pandas("reach")
-        for event in client.watch("reach"):              # goes on where it was when the connection breaks
+        for event in client.watch("reach"):              # resumes where it was when the connection breaks
             for change in event.changes: ...
         client.wait(client.send("edges", [(1, 2)]))      # sent, and visible
 
-Times are integers of nanoseconds here; everything of one answer is as of one data time, also when it takes several
-pages.
+Times are integers of nanoseconds here. Everything in one answer is as of one data time, even if the answer takes
+several pages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _SILENCE_SECONDS = 60.0
 
 
 class Rows(list[dict[str, Any]]):
-    """Rows as dicts. as_of, since, frontier: data times in ns. stale_ms: age of the newest epoch then."""
+    """Rows as dicts. as_of, since, frontier: data times in ns. stale_ms: age of the newest epoch at the time of the
+    answer.
+    """
 
     def __init__(self, rows: Iterable[dict[str, Any]], as_of: int, since: int, frontier: int, stale_ms: int) -> None:
         super().__init__(rows)
@@ -56,8 +58,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to a view in [lower, frontier). A snapshot has the rows before `frontier` as changes at its
-    `lower`.
+    """What happened to a view in [lower, frontier).
+
+    A snapshot carries the rows before `frontier` as changes at its `lower`.
     """
 
     kind: Literal["snapshot", "updates", "progress"]
@@ -67,16 +70,17 @@ class Event:
 
 
 def connect(url: str = URL, *, timeout: float = 30.0, token: str | None = None, cafile: str | None = None) -> Client:
-    """A client of the sidecar at an address. It connects when it first asks.
+    """Return a client of the sidecar at an address. It connects at its first request.
 
-    timeout: seconds of silence. token: sent as a bearer token. cafile: PEM of the certificates that an https address is
-    checked by; the system's by default. Raises NoCertificates when they cannot be read.
+    timeout: seconds without a byte from the server. token: sent as a bearer token. cafile: PEM file with the
+    certificates to verify an https address against; by default the system's. Raises NoCertificates if the file cannot
+    be read.
     """
     return Client(url, timeout=timeout, token=token, cafile=cafile)
 
 
 class Client:
-    """Asks a sidecar. Raises Unreachable and ServerError. One thread at a time."""
+    """Queries a sidecar. Methods raise Unreachable and ServerError. Use it from one thread at a time."""
 
     def __init__(
         self, url: str = URL, *, timeout: float = 30.0, token: str | None = None, cafile: str | None = None
@@ -84,7 +88,7 @@ class Client:
         self.url, self._timeout = url.rstrip("/"), timeout
         headers = {"authorization": f"Bearer {token}"} if token else {}
         try:
-            # Without TLS there is nothing to check; reading the system's certificates takes tens of milliseconds.
+            # Without TLS nothing has to be verified, and reading the system's certificates takes tens of milliseconds.
             verify = ssl.create_default_context(cafile=cafile) if url.startswith("https:") else False
         except OSError as error:
             raise NoCertificates(file=str(cafile), reason=error.strerror or str(error)) from error
@@ -126,7 +130,7 @@ class Client:
         as_of: Time | None = None,
         wait_ms: int = 0,
     ) -> Rows:
-        """Rows of a view, all of them unless limited, as of one time. where: `column:operator:value` each."""
+        """All rows of a view as of one time, or the first `limit`. where: conditions, each `column:operator:value`."""
         pages = [self._rows(body) for body in self._pages(view, where, columns, order, limit, as_of, wait_ms)]
         first = pages[0]
         rows = (row for page in pages for row in page)
@@ -143,7 +147,7 @@ class Client:
         as_of: Time | None = None,
         wait_ms: int = 0,
     ) -> pa.Table:
-        """Rows of a view as an Arrow table; `_diff` is a column when some multiplicity is not 1."""
+        """The rows of a view as an Arrow table. `_diff` is a column if some multiplicity is not 1."""
         tables, left, cursor = [], limit, None
         while True:
             asked = _query(where, columns, order, _page_size(left), as_of, wait_ms, cursor)
@@ -157,16 +161,16 @@ class Client:
         return pa.concat_tables([_with_diff(table, names) for table in tables])
 
     def pandas(self, view: str, **query: Any) -> Any:
-        """Rows of a view as a pandas DataFrame; the arguments of `arrow`."""
+        """The rows of a view as a pandas DataFrame. Takes the arguments of `arrow`."""
         return self.arrow(view, **query).to_pandas()
 
     def key(self, view: str, *key: object, as_of: Time | None = None, wait_ms: int = 0) -> Rows:
-        """The rows of one key, given as its values in order; empty when it has none."""
+        """The rows of one key, given as its values in order; empty if the key has none."""
         parts = ",".join(quote(_text(part), safe="") for part in key)
         return self._rows(self._json(f"{_path(view)}/rows/{parts}", _given(as_of=as_of, wait_ms=wait_ms or None)))
 
     def keys(self, view: str, keys: Sequence[object], *, as_of: Time | None = None, wait_ms: int = 0) -> Rows:
-        """The rows of many keys, in their order: each a value, a sequence of values, or a dict by key column."""
+        """The rows of many keys, in their order. A key is a value, a sequence of values, or a dict by key column."""
         listed = [list(key) if isinstance(key, tuple) else key for key in keys]
         body = {"keys": listed, "wait_ms": wait_ms, **_given(as_of=as_of)}
         return self._rows(self._send("POST", f"{_path(view)}/rows", json=body).json())
@@ -198,8 +202,8 @@ class Client:
     ) -> Iterator[Event]:
         """Events of a view: its rows (unless `since` is given), then every change as it becomes final, up to `until`.
 
-        Applying events in order gives the view's rows as of `frontier - 1` after each. With `reconnect` a broken
-        connection, also a sidecar that restarts, is taken up again where it was; without, it raises Unreachable.
+        Applying the events in order yields the view's rows as of `frontier - 1` after each. With `reconnect`, a broken
+        connection or a restarted sidecar is resumed where it was; without it, raises Unreachable.
         """
         last_id: str | None = None
         tries = 0
@@ -223,7 +227,7 @@ class Client:
             tries += 1
 
     def _events(self, view: str, params: dict[str, Any], headers: dict[str, str]) -> Iterator[tuple[Event, str]]:
-        """Complete events and their ids; the parts of a snapshot are put together."""
+        """Yield complete events and their ids; the parts of a snapshot are joined to one event."""
         parts: list[Change] = []
         silence = httpx.Timeout(self._timeout, read=_SILENCE_SECONDS)
         path = f"{_path(view)}/changes"
@@ -255,13 +259,14 @@ class Client:
     # --- updates ------------------------------------------------------------------------------------------------------
 
     def send(self, source: str, updates: Iterable[object] | pa.Table | bytes, *, resolved: Time | None = None) -> str:
-        """Send updates into a source; returns a token for `wait` and `visible` once Kafka has them.
+        """Send updates to a source. Returns a token for `wait` and `visible` once Kafka has acknowledged the updates.
 
-        updates: rows (a sequence in column order, or a dict by column), or whole updates (a dict with `data`, and
-        `time` and `diff` if they are wanted); an Arrow table with the columns, and `_time` and `_diff`; or lines of
-        JSON as bytes. resolved: promise that nothing before this data time follows, for sources with an event clock.
-        What is longer than a request goes in several, one after the other; each of them enters whole or not at all.
-        Raises ServerError: bad_update (422) names what is wrong; kafka_unavailable (503) may have sent some.
+        updates: rows (a sequence in column order, or a dict by column), or complete updates (a dict with `data` and,
+        optionally, `time` and `diff`); an Arrow table with the source's columns and, optionally, `_time` and `_diff`;
+        or lines of JSON as bytes. resolved: a promise that nothing before this data time follows, for sources with an
+        event clock. Long input is split into several requests, sent one after the other; each is accepted as a whole or
+        not at all. Raises ServerError: bad_update (422) names the mistake; after kafka_unavailable (503) some updates
+        may have been sent.
         """
         token: str | None = None
         for body, kind in bodies(updates, resolved):
@@ -273,14 +278,15 @@ class Client:
         return token or ""
 
     def visible(self, token: str, *, views: Sequence[str] = (), wait_ms: int = 0) -> dict[str, Any]:
-        """Whether updates are visible: `visible`, `as_of` (the first data time with all of them), `views`."""
+        """Whether updates are visible: `visible`, `as_of` (the first data time that includes all of them), `views`."""
         asked = _given(views=",".join(views) or None, wait_ms=wait_ms or None)
         return self._json(f"/v1/tokens/{quote(token, safe='')}", asked)
 
     def wait(self, token: str, *, timeout: float = 30.0, views: Sequence[str] = ()) -> int:
-        """Wait until updates are visible in views (all by default); returns the first data time that has all of them.
+        """Wait until updates are visible in views (by default in all); returns the first data time that includes all of
+        them.
 
-        timeout: seconds. Raises NotVisible when they are not by then.
+        timeout: seconds. Raises NotVisible if they are not visible by then.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -300,11 +306,11 @@ class Client:
     # --- status -------------------------------------------------------------------------------------------------------
 
     def frontiers(self) -> dict[str, Any]:
-        """How far views, sources and partitions are final."""
+        """The frontiers of views, sources and partitions: how far each is final."""
         return self._json("/v1/frontiers")
 
     def latency(self) -> dict[str, Any]:
-        """Received to visible, by view: quantiles, histogram, and how they went over time."""
+        """Latency from received to visible, by view: quantiles, histogram, and a series over time."""
         return self._json("/v1/latency")
 
     def sources(self) -> dict[str, Any]:
@@ -313,12 +319,14 @@ class Client:
         return sources
 
     def traces(self) -> list[dict[str, Any]]:
-        """Arrangements with their layers."""
+        """Arrangements with their batches."""
         traces: list[dict[str, Any]] = self._json("/v1/traces")["traces"]
         return traces
 
     def dead_letters(self, limit: int = 100, *, source: str | None = None, reason: str | None = None) -> dict[str, Any]:
-        """The newest refused messages, of a source and for a reason; and how many there were by both."""
+        """The newest dead letters, optionally of one source or for one reason, and their counts by
+        source and reason.
+        """
         return self._json("/v1/dead-letters", _given(limit=limit, source=source, reason=reason))
 
     def sinks(self) -> dict[str, Any]:
@@ -327,7 +335,7 @@ class Client:
         return sinks
 
     def control(self, what: Literal["pause", "resume", "drain"] | None = None, *, wait_ms: int = 0) -> dict[str, Any]:
-        """How the intake stands, after asking for something if `what` is given: `acknowledged` tells when it is so."""
+        """Change the intake if `what` is given; returns its state. `acknowledged`: whether the driver has done it."""
         if what is None:
             return self._json("/v1/control")
         answer = self._send("POST", f"/v1/control/{what}", params={"wait_ms": wait_ms})
@@ -335,8 +343,12 @@ class Client:
         return found
 
     def status(self) -> dict[str, Any]:
-        """Ready or not and why, the newest epoch, views with rows and frontiers, sources, and latency by view:
-        quantiles and count of the last five minutes, and under `all_time` those since the service first started."""
+        """The status of the service: readiness with reasons, the newest epoch, views, sources, sinks, arrangements,
+        latency.
+
+        Latency by view has the quantiles and the count of the last five minutes, and under `all_time` those since the
+        service first started.
+        """
         ready = self._send("GET", "/readyz", accept_errors=True).json()
         status: dict[str, Any] = {
             "url": self.url,
@@ -457,5 +469,5 @@ def _text(part: object) -> str:
 
 
 def _quantiles(observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Quantiles in seconds, and of how many updates."""
+    """Quantiles in seconds, and the number of updates that they describe."""
     return {**observed["quantiles"], "count": observed["count"]}

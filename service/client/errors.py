@@ -1,4 +1,4 @@
-"""What a client of a sidecar raises."""
+"""The errors that a client of a sidecar raises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Unreachable(CallerError):
 
 
 class NotVisible(CallerError):
-    """Updates have been sent, and are not visible yet."""
+    """Updates have been sent but are not visible yet."""
 
     message = (
         "the updates of {source} are not visible after {seconds:g} s in {views}; they are sent, and may still come"
@@ -35,7 +35,7 @@ class NoCertificates(CallerError):
 
 
 class ServerError(CallerError):
-    """The sidecar answered with an error; `problem` is stable, such as compacted, not_yet_final, unknown_view."""
+    """The sidecar answered with an error. `problem` is a stable code such as compacted, not_yet_final, unknown_view."""
 
     message = "{detail}"
     status: int

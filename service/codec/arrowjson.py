@@ -1,8 +1,8 @@
-"""JSON texts of Arrow columns, a column at a time: what change files and output topics say of values.
+"""Converts Arrow columns to JSON texts, a column at a time, for change files and output topics.
 
-Int64 and TimestampNs are integers, Float64 numbers or "NaN", "Infinity" and "-Infinity", dates "YYYY-MM-DD", decimals
-strings of all their digits ("1.50"; a JSON number would lose some on the way), bytes base64 strings, lists arrays,
-structs objects; null is null.
+Int64 and TimestampNs are integers. Float64 is a number, or "NaN", "Infinity" or "-Infinity". Dates are "YYYY-MM-DD".
+Decimals are strings with all their digits ("1.50"), because a JSON number can lose some on the way. Bytes are base64
+strings, lists arrays, structs objects, and null is null.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 
 def json_texts(slot: Slot, array: pa.Array) -> pa.LargeStringArray:
-    """JSON for each of n values, null as `null`. array: of the type's own Arrow type. O(bytes)."""
+    """The JSON text of each of n values, `null` for nulls. array: of the slot type's own Arrow type. O(bytes)."""
     texts = _plain(slot.type, array)
     if array.null_count == 0:
         return texts
@@ -37,7 +37,7 @@ def json_texts(slot: Slot, array: pa.Array) -> pa.LargeStringArray:
 
 
 def _plain(kind: Type, array: pa.Array) -> pa.LargeStringArray:
-    """JSON of the values; whatever it is where they are null."""
+    """The JSON texts of the values; arbitrary where a value is null."""
     match kind:
         case Bool():
             return pc.if_else(pc.fill_null(array, False), *(pa.scalar(text, _TEXT) for text in ("true", "false")))
@@ -75,7 +75,7 @@ def _strings(array: pa.Array) -> pa.LargeStringArray:
 
 
 def _digits(texts: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Decimals without exponents, which Arrow writes for small ones."""
+    """Rewrite the exponents that Arrow uses for small decimals as plain digits."""
     exponents = pc.match_substring(texts, "E")
     if not pc.any(exponents).as_py():
         return texts
@@ -84,7 +84,9 @@ def _digits(texts: pa.LargeStringArray) -> pa.LargeStringArray:
 
 
 def _lists(kind: List, array: pa.LargeListArray) -> pa.LargeStringArray:
-    """Elements, each with what stands before it, one behind the other: a list is a stretch of them."""
+    """Build list texts: put "[" or "," before each element and join all elements, so that each list is a slice of the
+    result.
+    """
     offsets = array.offsets.to_numpy(zero_copy_only=False)
     full = offsets[1:] > offsets[:-1]
     first = np.zeros(len(array.values), np.bool_)
@@ -97,7 +99,7 @@ def _lists(kind: List, array: pa.LargeListArray) -> pa.LargeStringArray:
 
 
 def joined(*parts: Any) -> pa.LargeStringArray:
-    """Texts, and strings that are the same for all, side by side."""
+    """Concatenate columns of text row by row; a plain string is repeated for every row."""
     scalars = [pa.scalar(part, _TEXT) if isinstance(part, str) else part for part in parts]
     return cast(pa.LargeStringArray, pc.binary_join_element_wise(*scalars, _NOTHING))
 

@@ -1,8 +1,8 @@
-"""Instants: data times as people write them, to and from exact int64 nanoseconds.
+"""Converts data times between their text forms and exact int64 nanoseconds.
 
-Everything that a person or another system types (HTTP parameters, the command line, message fields) may give a time as
-an integer, a decimal string, or RFC 3339 with up to nine decimals; nothing passes through a float. What Python would
-read beyond that (blanks around, a plus sign, underscores, weeks, digits of other scripts) is refused.
+Every time from a person or another system (HTTP parameters, the command line, message fields) may be an integer, a
+decimal string, or RFC 3339 with up to nine decimals. No conversion uses floats. Forms that only Python would accept
+(surrounding blanks, a plus sign, underscores, weeks, digits of other scripts) are refused.
 """
 
 import re
@@ -30,14 +30,14 @@ class BadInstant(CallerError):
 
 
 class NoZone(BadInstant):
-    """A time says neither that it is UTC nor how far from UTC it is: it could be any of two dozen moments."""
+    """A time has neither `Z` nor an offset, so it could mean any of two dozen instants."""
 
     code = "bad_instant"
     message = "{text!r} is a time without a zone; append Z for UTC ({text}Z), or an offset such as +01:00"
 
 
 class InstantOutOfRange(CallerError):
-    """A time does not fit a data time."""
+    """A time lies outside the range of data times."""
 
     message = "time {text} is outside the data times {least} to {greatest}"
     text: str
@@ -48,7 +48,7 @@ class InstantOutOfRange(CallerError):
 def parse_instant(given: str | int) -> int:
     """Nanoseconds since 1970 of an integer, a decimal string or RFC 3339.
 
-    Raises BadInstant (NoZone where only the zone is missing), InstantOutOfRange.
+    Raises BadInstant (NoZone if only the zone is missing), InstantOutOfRange.
     """
     instant = given if isinstance(given, int) and not isinstance(given, bool) else _parse_text(given)
     if not MIN_TIME <= instant <= CLOSED:
@@ -82,14 +82,14 @@ def _parse_text(given: str | int) -> int:
 
 
 def parse_day(text: str) -> date:
-    """A day of the years 1 to 9999, `YYYY-MM-DD` and nothing else. Raises ValueError."""
+    """Parse a day of the years 1 to 9999, in the form `YYYY-MM-DD` only. Raises ValueError."""
     if not _DAY.fullmatch(text):
         raise ValueError(f"{text!r} is not YYYY-MM-DD")
     return date.fromisoformat(text)
 
 
 def format_instant(instant: int) -> str:
-    """RFC 3339 in UTC with nine decimals; the plain number where the calendar has no year for it."""
+    """RFC 3339 in UTC with nine decimals, or the plain number if its year is outside the calendar's range."""
     seconds, nanoseconds = divmod(instant, _SECOND)
     try:
         moment = _EPOCH + timedelta(seconds=seconds)

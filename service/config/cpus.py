@@ -1,17 +1,19 @@
-"""Cores: how many this process may use, and which one it runs on."""
+"""CPU cores: how many this process may use, and moving a thread away from busy ones."""
 
 import os
 from collections.abc import Collection
 
 
 def usable_cores() -> int:
-    """Those that it is bound to, where the system tells; else all of the machine's."""
+    """The number of cores that this process is bound to, if the system tells; otherwise all of the machine's."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def leave_core(taken: Collection[int]) -> None:
-    """Have this thread go on at another core than those, if it may use one. It is not bound to that: whatever moves it
-    later does."""
+    """Move this thread to a core that is not in `taken`, if it may use one.
+
+    The thread is not pinned there: the scheduler may move it again later.
+    """
     if not hasattr(os, "sched_setaffinity"):
         return
     usable = os.sched_getaffinity(0)

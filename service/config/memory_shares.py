@@ -1,8 +1,8 @@
-"""Shares: how the memory of a machine, a container or an rlimit is divided among the processes of a service.
+"""Divides the memory of a machine, a container or an rlimit among the processes of a service.
 
 The demonstration on two workers holds 1.7 GB when nothing is large (each page counted once): the driver's JVM 430 MB,
-the broker 250, each Python process 60 to 150. What may grow has a bound: the two Java heaps, and what a worker may take
-within an epoch. Together with what the other processes take they fit into what there is.
+the broker 250, each Python process 60 to 150. Everything that can grow has a bound: the two Java heaps, and the memory
+of a worker within an epoch. Together with the other processes these bounds fit into the available memory.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ MB = 1 << 20
 MOST_DRIVER_HEAP, LEAST_DRIVER_HEAP = 1024 * MB, 384 * MB
 MOST_BROKER_HEAP, LEAST_BROKER_HEAP = 384 * MB, 128 * MB
 LEAST_WORKER = 512 * MB
-"""What a worker needs to do anything: its process has 300 MB before it has a row, most of them its parent's."""
+"""The minimum for a worker: its process has 300 MB before it holds a row, mostly shared with its parent."""
 
 _DRIVER = 450 * MB
-"""Of the driver beside its JVM's heap: Python, and what Java has outside of heaps."""
+"""The driver's memory besides its JVM heap: Python, and Java's memory outside the heap."""
 _BROKER = 150 * MB
 _OTHERS = 700 * MB
-"""The supervisor, the sidecar, the publisher, and the process that workers are forked from."""
+"""The supervisor, the sidecar, the publisher, and the process from which workers are forked."""
 _SPARE = 0.95
-"""The part that is divided."""
+"""The part of the memory that is divided."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Bytes: the heaps of the driver and of the embedded broker, and what each worker may take within an epoch."""
+    """Sizes in bytes: the heaps of the driver and of the embedded broker, and each worker's limit within an epoch."""
 
     driver_heap: int
     broker_heap: int
@@ -42,8 +42,11 @@ def divide(
     driver_heap: int | None = None,
     broker_heap: int | None = None,
 ) -> Shares:
-    """The shares of `usable` bytes. broker: whether there is an embedded one. driver_heap, broker_heap: where the
-    settings say how much. Where there is too little for all, each has the least that it can do with."""
+    """Divide `usable` bytes.
+
+    broker: whether there is an embedded broker. driver_heap, broker_heap: the sizes from the settings, if given. If the
+    memory is too small for all, each process gets its minimum.
+    """
     if driver_heap is None:
         driver_heap = min(MOST_DRIVER_HEAP, max(LEAST_DRIVER_HEAP, usable // 6))
     if broker_heap is None:

@@ -1,9 +1,9 @@
-"""Programs: what a service runs. One or more files from its settings, and those that have joined while it runs.
+"""The programs that a service runs: files named in its settings, and programs that joined while it runs.
 
-A program joins by being written into the state directory (`programs/<app>.py`), and leaves by being removed from there;
-the driver looks between epochs. Whether it can join is decided from what is there (operators/engine/migrate.py): if
-not, it is set aside as `programs/<app>.refused`, with the reason, and nothing else changes. All of them run as one
-bundle, so whatever means the same is kept once.
+A program joins when its text is written to the state directory (`programs/<app>.py`), and leaves when that file is
+removed. The driver looks for changes between epochs. Whether a program can join depends on what the state holds
+(operators/engine/migrate.py). If it cannot, it is set aside as `programs/<app>.refused`, which contains the reason,
+and nothing else changes. All programs run as one bundle, so equal collections are computed and stored once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.1
 
 
 class NoSuchProgram(CallerError):
-    """A program that has not joined cannot leave."""
+    """The program to remove has not joined."""
 
     message = "no program {name!r} has joined this service (those that have: {known})"
     name: str
@@ -36,14 +36,14 @@ class NoSuchProgram(CallerError):
 
 
 class JoinedAlready(CallerError):
-    """Two programs of one service would have one name."""
+    """Two programs of one service have the same name."""
 
     message = "a program {name!r} has joined this service already; remove it first, or name the app differently"
     name: str
 
 
 class UnreadableProgram(CallerError):
-    """A program's file is not there, or is no text."""
+    """A program's file is missing or is not text."""
 
     message = "the program {path} cannot be read: {reason}"
     path: str
@@ -59,7 +59,7 @@ class ProgramRefused(CallerError):
 
 
 class NotJoinedYet(CallerError):
-    """A program was waited for in vain."""
+    """A program did not join within the time limit."""
 
     message = (
         "program {name!r} has not joined within {seconds:g} s: no epoch has its views yet; it joins with the next one, "
@@ -72,14 +72,14 @@ class NotJoinedYet(CallerError):
 
 @dataclass(frozen=True)
 class Program:
-    """A program's text. name: its file, or what stands for it."""
+    """A program's text. name: its file, or a name in place of one."""
 
     name: str
     text: str
 
     @staticmethod
     def of(path: Path) -> Program:
-        """The program in a file. Raises UnreadableProgram."""
+        """Read the program from a file. Raises UnreadableProgram."""
         try:
             return Program(str(path.resolve()), path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -87,7 +87,9 @@ class Program:
             raise UnreadableProgram(path=str(path), reason=reason[:1].lower() + reason[1:]) from error
 
     def load(self) -> App:
-        """Build it. Where its file is still what it was, it can import what stands beside it. Raises ProgramError."""
+        """Build the program. If its file still has this text, the program can import modules beside it. Raises
+        ProgramError.
+        """
         path = Path(self.name)
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if path.is_file() and path.read_text("utf-8") == self.text:
@@ -98,19 +100,19 @@ class Program:
 def compiled(
     programs: Sequence[Program], *, keep_sources: bool, upserts: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[App, Plan]:
-    """The programs as one, with their plan. Raises ProgramErrors, with the user's line."""
+    """Compile the programs as one bundle; returns it with its plan. Raises ProgramErrors that name the user's line."""
     app = bundle([program.load() for program in programs])
     return app, compile_app(app, keep_sources=keep_sources, upserts=upserts)
 
 
 class Registry:
-    """The programs that have joined, in a state directory. The methods of any process see what the others did."""
+    """The programs that have joined, stored in a state directory. Every process sees the changes of the others."""
 
     def __init__(self, files: Blob) -> None:
         self._files = files
 
     def joined(self) -> list[Program]:
-        """All that have joined, by name."""
+        """All programs that have joined, by name."""
         found = []
         for name in sorted(self._names(_PROGRAM)):
             with contextlib.suppress(FileMissing):  # it has just left
@@ -119,7 +121,7 @@ class Registry:
         return found
 
     def refused(self) -> dict[str, str]:
-        """Why a program could not join, by its name."""
+        """The reasons why programs could not join, by program name."""
         found = {}
         for name in sorted(self._names(_REFUSED)):
             with contextlib.suppress(FileMissing):
@@ -127,7 +129,7 @@ class Registry:
         return found
 
     def add(self, program: Program) -> str:
-        """Let a program join; returns its name. Raises JoinedAlready, ProgramError for one that cannot be built."""
+        """Let a program join; returns its name. Raises JoinedAlready, and ProgramError if it cannot be built."""
         name = program.load().name
         if name in self._names(_PROGRAM):
             raise JoinedAlready(name=name)
@@ -144,7 +146,7 @@ class Registry:
             self._files.delete(f"{FOLDER}/{name}{end}")
 
     def refuse(self, program: Program, reason: str) -> None:
-        """Set a program aside that cannot join."""
+        """Set aside a program that cannot join."""
         name = program.name.removesuffix(_PROGRAM)
         self._files.put(f"{FOLDER}/{name}{_REFUSED}", [reason.encode()])
         self._files.delete(f"{FOLDER}/{name}{_PROGRAM}")
@@ -155,9 +157,9 @@ class Registry:
 
 
 def wait_until_joined(state: StateDirectory, registry: Registry, program: Program, seconds: float) -> int:
-    """Wait for the first epoch that has a program's views; returns its number.
+    """Wait for the first epoch that has the program's views; returns its number.
 
-    Raises ProgramRefused with the driver's reason, and NotJoinedYet.
+    Raises ProgramRefused with the driver's reason, or NotJoinedYet.
     """
     app = program.load()
     deadline = time.monotonic() + seconds

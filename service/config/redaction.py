@@ -1,4 +1,4 @@
-"""Masking: what must not be seen of settings, whoever asks."""
+"""Masks the secrets in settings before they are shown to anyone."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ MASK = "********"
 _SECRET = re.compile(
     r"(?:password|passwd|secret|token|credential|private|api_?key|sasl_jaas|jaas)(?!.*_file$)", re.IGNORECASE
 )
-"""Names of secrets. A name that ends in _file is that of a file, which may be told."""
+"""Names of secrets. A name that ends in _file is the path of a file, which is not a secret."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def masked(value: object, name: str = "") -> object:
-    """JSON with the values of secret names, and user names and passwords inside URLs, replaced by a mask."""
+    """Return the JSON value with secret values, and user names and passwords inside URLs, replaced by a mask."""
     if isinstance(value, dict):
         return {str(key): masked(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

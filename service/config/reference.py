@@ -1,6 +1,7 @@
-"""The reference of settings: every key with its type, its default and what it means, from the schema itself.
+"""The reference of all settings: each key with its type, default and meaning, derived from the schema.
 
-`vernier config` shows it on a terminal, docs/settings.md is written from it (tests/docs/test_reference.py holds that).
+`vernier config` shows it on a terminal, and docs/settings.md is generated from it (tests/docs/test_reference.py
+compares).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from pydantic_core import PydanticUndefined
 from vernier.service.config.settings import BY_NAME, Settings
 
 NAME = "NAME"
-"""Stands in a key for the name of a source or of a view."""
+"""Placeholder in a key for the name of a source or of a view."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One key. kind: its type as people write it; default: as in YAML, "" for a key without one."""
+    """One key. kind: its type as users write it; default: as in YAML, "" for a key without one."""
 
     key: str
     kind: str
@@ -34,7 +35,7 @@ class Setting:
 
     @property
     def section(self) -> str:
-        """What stands before the last dot."""
+        """The part of the key before the last dot."""
         return self.key.rpartition(".")[0]
 
     @property
@@ -44,12 +45,12 @@ class Setting:
 
 
 def settings_reference() -> list[Setting]:
-    """All settings, those of the top first, in the order of the schema."""
+    """All settings in the order of the schema, top-level ones first."""
     return list(_of(Settings, ""))
 
 
 def sections() -> dict[str, str]:
-    """What each section is about, by its key; "" for the top."""
+    """The description of each section by its key; "" is the top level."""
     found = {"": ""}
     for name, field in Settings.model_fields.items():
         model = BY_NAME.get(name) or _model(field.annotation)
@@ -59,9 +60,9 @@ def sections() -> dict[str, str]:
 
 
 def found(key: str) -> tuple[list[Setting], str]:
-    """(the settings that a key means: itself, or all of a section; else a hint with the nearest key).
+    """The settings that a key means (itself, or all of a section), and, if there are none, a hint with the nearest key.
 
-    The name of a source or of a view stands for NAME: `sources.edges.format` is `sources.NAME.format`.
+    The name of a source or of a view matches NAME: `sources.edges.format` finds `sources.NAME.format`.
     """
     parts = key.split(".")
     if parts[0] in BY_NAME and len(parts) > 1:
@@ -100,7 +101,7 @@ def _kind(field: FieldInfo) -> str:
 
 
 def _spelled(kind: Any) -> str:
-    """A type as people write it in YAML."""
+    """A type as users write it in YAML."""
     origin = get_origin(kind)
     if origin is Literal:
         return " | ".join(str(value) for value in get_args(kind))

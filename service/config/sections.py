@@ -1,4 +1,4 @@
-"""The sections of the settings: one model for each part of a service. `settings.py` has them all and reads them."""
+"""The sections of the settings: one model for each part of a service. `settings.py` combines and reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MS = 1_000_000
 
 
 def _ms(text: object) -> object:
-    """Durations of settings: a number is milliseconds, text has a unit."""
+    """Parse a duration setting: a number is milliseconds, a text has a unit."""
     if isinstance(text, str):
         if text.strip().isdecimal():
             return int(text)
@@ -33,7 +33,7 @@ def _ms(text: object) -> object:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody else can reach an address. A name is taken for one that others reach, but for `localhost`."""
+    """Whether only this machine can reach the address. Of names, only `localhost` counts as loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -41,13 +41,13 @@ def is_loopback(host: str) -> bool:
 
 
 class Section(BaseModel):
-    """A part of the settings; unknown keys are refused, nothing changes after."""
+    """A section of the settings. Unknown keys are refused, and values never change afterwards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Kafka(Section):
-    """The brokers, or one of our own."""
+    """The Kafka brokers, or an embedded one."""
 
     bootstrap: str = Field(default="127.0.0.1:19092", description="host:port of one or more brokers, with commas")
     embedded: bool = Field(default=False, description="start a single broker on the port of `bootstrap`, for trials")
@@ -76,13 +76,15 @@ class Kafka(Section):
 
     @property
     def patience_seconds(self) -> float:
-        """How long a process waits at its start for brokers. An embedded one comes up beside it, and its supervisor
-        tells when it does not."""
+        """How long a process waits for brokers at its start.
+
+        An embedded broker starts in parallel, and the supervisor reports it if it fails.
+        """
         return 300 if self.embedded else 30
 
 
 class Source(Section):
-    """Where a source comes from and how its time runs."""
+    """Where a source comes from and how its time advances."""
 
     topic: str | None = Field(default=None, description="default: the source's name")
     partitions: int | None = Field(
@@ -128,7 +130,7 @@ class Source(Section):
 
     @property
     def schema_texts(self) -> tuple[tuple[int | None, str], ...]:
-        """The Avro schemas by id, None for that of messages without one. Raises OSError, ValueError."""
+        """The Avro schemas by id; None is the id for messages without one. Raises OSError, ValueError."""
         if self.schema_file is not None:
             return ((None, self.schema_file.read_text("utf-8")),)
         if self.schema_folder is None:
@@ -149,7 +151,7 @@ class Source(Section):
 
 
 class Sink(Section):
-    """What a view's changes look like in Kafka."""
+    """How a view's changes are written to Kafka."""
 
     topic: str | None = Field(default=None, description="default: <app>.<view>")
     format: Literal["vernier", "upsert", "debezium"] = Field(
@@ -162,12 +164,12 @@ class Sink(Section):
 
     @property
     def tells_progress(self) -> bool:
-        """Whether progress goes out, too."""
+        """Whether progress messages are sent, too."""
         return self.format == "vernier" if self.progress is None else self.progress
 
 
 class Publish(Section):
-    """Which views go out to Kafka, and how."""
+    """Which views are published to Kafka, and how."""
 
     views: Literal["all", "listed", "none"] = Field(
         default="all", description="all views, those that `sinks` lists, or none"
@@ -215,7 +217,7 @@ class State(Section):
     def _is_instant(cls, value: object) -> str | None:
         if value is None:
             return None
-        if isinstance(value, datetime):  # YAML has read it as a date
+        if isinstance(value, datetime):  # YAML has parsed it as a date
             value = value.isoformat()
         try:
             return str(parse_instant(value if isinstance(value, int) else str(value)))
@@ -229,14 +231,16 @@ class State(Section):
 
     @property
     def place(self) -> Place:
-        """Where the state is, for all processes of the service."""
+        """The location of the state, for all processes of the service."""
         cache = None if self.cache is None else str(self.cache.resolve())
         place = Place(self.path, cache, self.cache_mb << 20)
         return place if place.folder is None else replace(place, uri=str(place.folder))
 
     @property
     def beside(self) -> Path:
-        """Where what is no state is kept by default: beside the directory; for a URI, in `.run`."""
+        """The default place for files that are not state: beside the state directory, or `.run` if the state is at a
+        URI.
+        """
         folder = self.place.folder
         return Path(".run") if folder is None else folder.parent
 
@@ -296,12 +300,12 @@ def java_bytes(text: str) -> int:
     digits = text.strip().lower().removesuffix("b")[: -1 if unit else None]
     if not digits.isdecimal():
         raise ValueError(f"{text!r} is no size of a Java heap; write 1g or 512m")
-    # Spark takes a number without a unit for mebibytes.
+    # Spark reads a number without a unit as mebibytes.
     return int(digits) << (unit or 20)
 
 
 class Spark(Section):
-    """The engine."""
+    """The Spark engine."""
 
     master: str | None = Field(default=None, description="default: local[workers]")
     driver_memory: str | None = Field(
@@ -318,7 +322,7 @@ class Spark(Section):
 
 
 class Http(Section):
-    """The sidecar: where it listens, who may ask, and how much at once."""
+    """The sidecar: where it listens, who may send requests, and its limits."""
 
     host: str = Field(default="127.0.0.1", description="the address that the sidecar listens on")
     port: int = Field(default=8642, ge=0, le=65535, description="the port that the sidecar listens on")
@@ -381,12 +385,12 @@ class Exchange(Section):
 
     @property
     def encrypted(self) -> bool:
-        """Whether they talk in private."""
+        """Whether the connections are encrypted."""
         return not is_loopback(self.host) if self.encrypt is None else self.encrypt
 
 
 class Log(Section):
-    """What is told while running."""
+    """Logging."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="the least level that is logged"
@@ -396,7 +400,7 @@ class Log(Section):
 
 
 class Otel(Section):
-    """Spans of epochs, an extra: `pip install vernier[otel]`."""
+    """Tracing spans of epochs, an extra: `pip install vernier[otel]`."""
 
     endpoint: str | None = Field(
         default=None, description="OTLP over HTTP, like http://127.0.0.1:4318/v1/traces; default: no spans"

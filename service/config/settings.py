@@ -1,9 +1,9 @@
-"""Settings: one schema, read from YAML, overridden by the environment, overridden by flags, and frozen.
+"""The settings: one schema, read from YAML, overridden by the environment, overridden by flags, then frozen.
 
     defaults  <  --config FILE  <  VERNIER_KAFKA__BOOTSTRAP=…  <  --set kafka.bootstrap=…
 
-Keys nobody knows are refused with the nearest known one. Secrets come from the environment or from files only, and no
-printout shows them. Every value remembers where it came from (`Loaded.origins`).
+An unknown key is refused, with the nearest known key as a hint. Secrets come from the environment or from files only,
+and no output shows them. Each value's origin is remembered (`Loaded.origins`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
 from vernier.storage.errors import CallerError
 from vernier.storage.memory import usable_bytes
 
-if TYPE_CHECKING:  # the engine, which not every process that has settings needs
+if TYPE_CHECKING:  # importing the engine is left to the processes that need it
     from vernier.operators.language.collection.app import App
     from vernier.service.ingest.config import DoorConfig
     from vernier.service.ingest.formats.avro import Schemas
@@ -54,17 +54,17 @@ ELSEWHERE = frozenset(
     {"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS", "VERNIER_RECORD_CLASSES"}
     | {"VERNIER_TOKEN", "VERNIER_TOKEN_FILE", "VERNIER_CAFILE"}
 )
-"""Variables of set-up and of clients, which are no settings of a service."""
+"""Environment variables of set-up and of clients, which are not settings of a service."""
 
 _TEXTS = ("bootstrap", "topic", "host", "discard_after")
-"""What a flag gives as it stands: YAML would make numbers or dates of some of them."""
+"""Keys whose flag values are taken literally; YAML would turn some of them into numbers or dates."""
 
 BY_NAME: dict[str, type[Section]] = {"sources": Source, "sinks": Sink}
-"""The settings that are sections by a name of the program's."""
+"""The settings that hold one section per name of a source or view of the program."""
 
 
 class BadSettings(CallerError):
-    """A setting is unknown, of the wrong type, or does not fit the others; one line for each."""
+    """A setting is unknown, has the wrong type, or contradicts another one; one line for each."""
 
     message = "{problem}"
     problem: str
@@ -122,7 +122,7 @@ class Settings(BaseSettings):
     # --- what follows from them ---------------------------------------------------------------------------------------
 
     def source(self, name: str) -> Source:
-        """A source's settings, the defaults where there are none."""
+        """A source's settings; the defaults if there are none."""
         return self.sources.get(name, Source())
 
     def topic(self, name: str) -> str:
@@ -131,12 +131,12 @@ class Settings(BaseSettings):
 
     @property
     def memory_bytes(self) -> int | None:
-        """What a worker keeps to."""
+        """The memory limit of a worker between epochs; None for no limit."""
         return None if self.worker_memory_mb is None else self.worker_memory_mb << 20
 
     @property
     def shares(self) -> Shares:
-        """How the memory of this machine, or of the container, is divided."""
+        """How the memory of this machine or container is divided among the processes."""
         heap = self.kafka.heap_mb
         return divide(
             usable_bytes(),
@@ -148,7 +148,7 @@ class Settings(BaseSettings):
 
     @property
     def most_bytes(self) -> int | None:
-        """What a worker may take within an epoch; None where that is for its own machine to say."""
+        """The memory limit of a worker within an epoch; None if the worker's own machine decides."""
         if self.worker_memory_max_mb is not None:
             return self.worker_memory_max_mb << 20
         if not (self.spark.master or "local").startswith("local"):
@@ -156,19 +156,21 @@ class Settings(BaseSettings):
         share = self.shares.worker
         if self.memory_bytes is None:
             return share
-        # An epoch's own needs come on top of what is kept between epochs.
+        # An epoch's own needs come on top of the memory that is kept between epochs.
         return min(share, max(2 * self.memory_bytes, self.memory_bytes + (512 << 20)))
 
     @property
     def spill_folder(self) -> str | None:
-        """Where workers that keep to a limit take room for what is larger: where the state is, or its cache."""
+        """Where workers with a memory limit spill to: in the state directory, or in the cache of a remote state."""
         if self.worker_memory_mb is None:
             return None
         folder = self.state.place.folder or self.state.cache or Path(tempfile.gettempdir()) / "vernier-spill"
         return str(folder / "spill")
 
     def check_sources(self, known: Iterable[str]) -> None:
-        """Raises BadSettings for settings of a source that no program has: they would change nothing, unnoticed."""
+        """Raises BadSettings for settings of a source that no program has, because they would have no effect,
+        unnoticed.
+        """
         names = list(known)
         for name in self.sources:
             if name not in names:
@@ -180,7 +182,9 @@ class Settings(BaseSettings):
                 )
 
     def door(self, app: App, partitions: Mapping[str, int]) -> DoorConfig:
-        """The door's configuration for a program's sources. partitions: how many each topic has."""
+        """The configuration of ingestion for a program's sources. partitions: the number of partitions
+        of each topic.
+        """
         from vernier.service.ingest.config import DoorConfig, SourceConfig
 
         sources = {}
@@ -211,17 +215,17 @@ class Settings(BaseSettings):
 
     @property
     def upserts(self) -> dict[str, tuple[str, ...]]:
-        """The key columns of the sources of upserts."""
+        """The key columns of the sources that take upserts."""
         return {name: tuple(source.key) for name, source in self.sources.items() if source.key}
 
     @property
     def log_directory(self) -> Path:
-        """Where processes log."""
+        """The directory of the processes' logs."""
         return self.log.directory or self.state.beside / "logs"
 
     @property
     def scratch_root(self) -> Path:
-        """Where a run has its scratch folder (service/files/scratch.py)."""
+        """The parent of the scratch folders of all runs (service/files/scratch.py)."""
         if self.state.scratch is not None:
             return self.state.scratch
         folder = self.state.place.folder
@@ -233,7 +237,7 @@ class Settings(BaseSettings):
         return self.kafka.data or self.state.beside / "kafka"
 
     def kafka_client(self) -> dict[str, Any]:
-        """Keywords for clients of the kafka package."""
+        """Keyword arguments for clients of the kafka package."""
         kafka = self.kafka
         wanted: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap.split(",")}
         if kafka.security_protocol == "PLAINTEXT":
@@ -248,7 +252,7 @@ class Settings(BaseSettings):
         return wanted
 
     def password(self) -> str | None:
-        """The Kafka password, from the environment or its file. Raises BadSettings when the file cannot be read."""
+        """The Kafka password, from the environment or its file. Raises BadSettings if the file cannot be read."""
         kafka = self.kafka
         if kafka.sasl_password is not None:
             return kafka.sasl_password.get_secret_value()
@@ -261,7 +265,7 @@ class Settings(BaseSettings):
 
 
 def _schemas(name: str, source: Source) -> Schemas:
-    """A source's Avro schemas, all of which can be read. Raises BadSettings."""
+    """A source's Avro schemas, all checked to be valid. Raises BadSettings."""
     from vernier.service.ingest.formats.avro import read_schema
 
     try:
@@ -274,19 +278,19 @@ def _schemas(name: str, source: Source) -> Schemas:
 
 
 def heartbeat_topic(app: str) -> str:
-    """The topic in which a service tells itself that time goes on."""
+    """The topic to which a service writes its own heartbeats, so that time advances without input."""
     return f"{app}.heartbeat"
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, and by dotted key where each value came from ("default" is not listed)."""
+    """Settings, and the origin of each value by dotted key ("default" is not listed)."""
 
     settings: Settings
     origins: Mapping[str, str]
 
     def lines(self) -> Iterator[str]:
-        """`key = value  # origin`, every key, secrets masked."""
+        """Yield `key = value  # origin` for every key, with secrets masked."""
         flat = dict(_flatten(masked(self.settings)))
         width = max(len(f"{key} = {_shown(value)}") for key, value in flat.items())
         for key, value in flat.items():
@@ -295,7 +299,7 @@ class Loaded:
 
 
 def masked(settings: Settings) -> dict[str, Any]:
-    """The settings as JSON types, every secret that is set replaced by asterisks."""
+    """The settings as JSON types, with every secret that is set replaced by asterisks."""
     shown: Any = redaction.masked(settings.model_dump(mode="json"))
     return dict(shown)
 
@@ -305,9 +309,9 @@ def load(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Read settings. config: a YAML file; flags: values by dotted key, None for one that was not given.
+    """Read settings. config: a YAML file; flags: values by dotted key, None for a flag that was not given.
 
-    Raises BadSettings: a file that cannot be read, unknown keys (with the nearest known one), wrong types.
+    Raises BadSettings for a file that cannot be read, unknown keys (with the nearest known one) and wrong types.
     """
     layers: list[tuple[str, dict[str, Any]]] = []
     if config is not None:
@@ -326,7 +330,7 @@ def load(
             origins[key] = f"--set {key}" if from_flags else variable if from_env else name
         merged = _merge(merged, layer)
     try:
-        # Everything is in `merged` already: the model must not look at the environment by itself.
+        # `merged` already contains everything, so the model must not read the environment itself.
         settings = _Plain.model_validate(merged)
     except ValidationError as error:
         raise BadSettings(problem="; ".join(_explain(one, origins) for one in error.errors())) from error
@@ -334,7 +338,7 @@ def load(
 
 
 class _Plain(Settings):
-    """Settings that are only what they are told."""
+    """Settings that read no source other than the arguments."""
 
     @classmethod
     def settings_customise_sources(
@@ -345,12 +349,12 @@ class _Plain(Settings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The keywords alone."""
+        """Use the keyword arguments only."""
         return (init_settings,)
 
 
 class _Environment(EnvSettingsSource):
-    """Reads the variables it is given instead of the process's own."""
+    """Reads the given variables instead of those of the process."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -376,7 +380,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """What VERNIER_ variables say, nested; raises BadSettings for one that names no setting."""
+    """The values of VERNIER_ variables, nested. Raises BadSettings for a variable that names no setting."""
     mine = {
         name: text for name, text in environment.items() if name.upper().startswith(PREFIX) and name not in ELSEWHERE
     }
@@ -390,7 +394,7 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _unknown(path: list[str]) -> str | None:
-    """What is wrong with a key's path, if anything."""
+    """Describe what is wrong with a key's path; None if it is valid."""
     model: type[BaseModel] | None = Settings
     for depth, part in enumerate(path):
         if model is None:
@@ -495,7 +499,7 @@ def _flatten(nested: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, 
 
 
 def _prefixes(key: str) -> list[str]:
-    """The key, then what it is inside of."""
+    """The key, then each section that contains it, innermost first."""
     parts = key.split(".")
     return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 

@@ -19,7 +19,7 @@ from vernier.storage.state.state import StateDirectory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Publish until told to stop. Returns the exit status, with one line on stderr when it is not 0."""
+    """Publish until asked to stop. Returns the exit status, with one line on stderr if it is not 0."""
     parser = argparse.ArgumentParser(prog="python -m vernier.service.sinks", description=__doc__)
     parser.add_argument("--config", metavar="FILE")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")

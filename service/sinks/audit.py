@@ -1,10 +1,10 @@
-"""Audit: does an output topic say what its view's history says? For `vernier sinks verify` and for tests.
+"""Checks whether an output topic agrees with its view's history. For `vernier sinks verify` and for tests.
 
-What a reader of committed messages sees up to the publisher's position is compared with the newest epoch of the state
-directory: each change at a time that the view still tells apart, and the rows as of the time where that begins. Beside
-that, each message's id has its interval, partition and number. So a message that came twice is found even where its
-content is not compared (a compacted topic, times that are folded), and so are gaps in the progress of a partition. A
-service may run meanwhile.
+The audit compares what a reader of committed messages sees, up to the publisher's position, with the newest epoch of
+the state directory. It compares each change at a time that the view still distinguishes, and the rows as of the time at
+which that range begins (the base). In addition each message's id contains its interval, partition and number. The audit
+therefore also finds duplicate messages whose content it cannot compare (in a compacted topic, or at compacted times),
+and gaps in the progress of a partition. The service may run during the audit.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ MOST = 1_000
 _Place = tuple[int, int]
 """Partition and offset."""
 _Change = tuple[bytes, int]
-"""A row's JSON, and its data time; `_BASE` for what is as of the base."""
+"""A row's JSON and its data time. Rows as of the base have the base as their time."""
 
 
 class CannotCompare(CallerError):
-    """A view and its topic have nothing that could be compared."""
+    """A view and its topic have nothing that can be compared."""
 
     message = "view {view} cannot be compared with its topic: {reason}"
     view: str
@@ -53,8 +53,11 @@ class CannotCompare(CallerError):
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that a topic has not as its view does. row: JSON, or a message's id. time: None for the rows as of the
-    base. expected, found: the sums of diffs. epoch: the one that made it, when that is known."""
+    """One difference between a topic and its view.
+
+    row: JSON, or a message's id. time: None for the rows as of the base. expected, found: the sums of diffs. epoch: the
+    epoch that made the change, if known.
+    """
 
     kind: Kind
     row: str
@@ -65,7 +68,7 @@ class Difference:
     places: tuple[_Place, ...] = ()
 
     def describe(self) -> str:
-        """One line."""
+        """Describe the difference in one line."""
         at = "" if self.time is None else f" at {self.time}"
         where = [] if self.epoch is None else [f"epoch {self.epoch}"]
         where += [f"partition {partition} offset {offset}" for partition, offset in self.places]
@@ -75,7 +78,8 @@ class Difference:
 
 @dataclass
 class TopicAudit:
-    """What was compared: all changes with base < time < frontier, and the rows as of `base` (if it is not None).
+    """The result for one topic: it compared all changes with base < time < frontier, and the rows as of `base` if not
+    None.
 
     problem: why nothing could be compared.
     """
@@ -93,17 +97,17 @@ class TopicAudit:
 
     @property
     def equal(self) -> bool:
-        """Whether the topic is as it should be."""
+        """Whether the topic agrees with the view."""
         return not self.counts and self.problem is None
 
     def add(self, difference: Difference) -> None:
-        """Count a difference, and keep the first of them."""
+        """Count a difference; the first MOST are kept."""
         self.counts[difference.kind] += 1
         if len(self.differences) < MOST:
             self.differences.append(difference)
 
     def to_json(self, limit: int = MOST) -> dict[str, Any]:
-        """For `--format json`."""
+        """The result for `--format json`."""
         return {
             "view": self.view,
             "topic": self.topic,
@@ -125,14 +129,14 @@ def audit_topics(
     views: Sequence[str] = (),
     read: Callable[[str, int], None] = lambda topic, messages: None,
 ) -> list[TopicAudit]:
-    """Compare the output topics of some views, by default of all that go out, with the state directory.
+    """Compare the output topics of some views, by default of all published views, with the state directory.
 
-    client: keywords of Kafka's clients. read: called with a topic and the number of its messages that have been read.
-    Raises KafkaErrors, StorageErrors, and CannotCompare for a view that does not go out.
+    client: keyword arguments of Kafka clients. read: called with a topic and the number of its messages read so far.
+    Raises KafkaErrors, StorageErrors, and CannotCompare for a view that is not published.
     """
     latest = state.latest()
     app = "" if latest is None else latest.app
-    # Positions first: the newest epoch then has all that they speak of.
+    # Read the positions first: an epoch read afterwards contains everything that they refer to.
     known = position.read(client, app).views
     for view in views:
         if view not in known:
@@ -156,7 +160,7 @@ def audit_topics(
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A message with what its id says: the step [lower, upper), and its number among those of its partition."""
+    """A message with what its id says: the step [lower, upper), and its number within its partition."""
 
     place: _Place
     kind: str
@@ -169,7 +173,7 @@ class _Sent:
 
 
 def _messages(client: Mapping[str, Any], topic: str, read: Callable[[int], None]) -> tuple[list[_Sent], bool]:
-    """The committed messages of a topic that are there now, and whether they begin at its first one."""
+    """The committed messages that are in a topic now, and whether they include its first message."""
     found: list[_Sent] = []
     with CommittedReader(client) as reader:
         for records in reader.read(topic):
@@ -209,7 +213,7 @@ class _Envelope(msgspec.Struct):
 
 
 def _changes_in(message: _Sent, form: str) -> Iterator[tuple[bytes, int, int]]:
-    """The changes that a message says: row, data time, diff."""
+    """The changes in a message: row, data time, diff."""
     value = message.value or b""
     if form == "vernier":
         for row, at, diff in msgspec.json.decode(value, type=_Update).u:
@@ -239,7 +243,7 @@ class _Truth:
         return self._step(Updates.of(found.rows, np.full(len(found), as_of, np.int64), found.counts), as_of, as_of + 1)
 
     def changes(self, lower: int, upper: int) -> Step:
-        """The changes with lower <= time < upper; none of them is folded."""
+        """The changes with lower <= time < upper, none of which is compacted."""
         return self._step(changes_between(self.layers, self.view.stored.width, lower, upper), lower, upper)
 
     def _step(self, updates: Updates, lower: int, upper: int) -> Step:
@@ -279,14 +283,14 @@ def _compare(
     client: Mapping[str, Any], state: StateDirectory, reached: Position, audit: TopicAudit, read: Callable[[int], None]
 ) -> None:
     messages, whole = _messages(client, audit.topic, read)
-    # What went out after the position was read is not looked at.
+    # Ignore messages that were published after the position was read.
     messages = [one for one in messages if one.upper <= reached.frontier]
     audit.frontier, audit.messages = reached.frontier, len(messages)
     _doubled(messages, audit)
     if audit.format != "upsert":
         _progress_gaps(messages, audit)
     if not whole and audit.format != "upsert":
-        # Retention has taken the beginning: whole steps are compared from where each partition has them.
+        # Retention has removed the beginning, so compare only the complete steps that every partition still has.
         first: dict[int, int] = {}
         for one in messages:
             first.setdefault(one.place[0], one.upper)
@@ -313,11 +317,11 @@ def _doubled(messages: Sequence[_Sent], audit: TopicAudit) -> None:
 
 
 def _compare_changes(messages: Sequence[_Sent], truth: _Truth, start: int, audit: TopicAudit) -> None:
-    """Formats that say when each row changed."""
+    """Compare topics in the formats that say when each row changed."""
     snapshots = [one for one in messages if one.kind == "snapshot"]
     base = max(truth.since, start - 1) if start > MIN_TIME else truth.since
     if snapshots:
-        # The rows as of one time, instead of all that was there before.
+        # A snapshot replaces everything before it with the rows as of one time.
         newest = max(snapshots, key=lambda one: one.upper)
         messages = [one for one in messages if one.lower >= newest.lower]
         base, start = max(base, newest.upper - 1), MIN_TIME
@@ -367,7 +371,7 @@ def _count(total: dict[_Change, int], texts: Callable[[Step], list[str]], step: 
 
 
 def _compare_keys(messages: Sequence[_Sent], truth: _Truth, audit: TopicAudit) -> None:
-    """The newest row of each key; in a compacted topic, older ones may be there or not."""
+    """Compare the newest row of each key. A compacted topic may or may not still contain older rows."""
     newest: dict[bytes, tuple[bytes | None, _Sent]] = {}
     passed: Counter[tuple[bytes, bytes | None]] = Counter()
     base = truth.since
@@ -411,14 +415,16 @@ def _value(text: str | None) -> bytes | None:
 
 
 def _progress_gaps(messages: Sequence[_Sent], audit: TopicAudit) -> None:
-    """Progress tells readers how far a partition is complete, so it must not leave out an interval."""
+    """Find intervals that the progress messages skip. Readers rely on progress to know how far a
+    partition is complete.
+    """
     reached: dict[int, int] = {}
     for one in messages:
         if one.kind != "progress":
             continue
         partition = one.place[0]
         before = reached.get(partition, one.lower)
-        # A step may have several; a publisher that begins anew says so by its interval.
+        # A step may have several progress messages; a publisher that starts again repeats an interval.
         if one.lower > before:
             audit.add(_gap(partition, before, one.lower, (one.place,)))
         reached[partition] = one.upper
@@ -433,12 +439,12 @@ def _gap(partition: int, lower: int, upper: int, places: tuple[_Place, ...]) -> 
 
 
 def _canonical(text: bytes) -> bytes:
-    """One spelling for one value: releases may write a number differently."""
+    """Normalise the JSON text, because releases may write a number differently."""
     return msgspec.json.encode(msgspec.json.decode(text))
 
 
 def _name_epochs(state: StateDirectory, audit: TopicAudit) -> None:
-    """Which epoch made what is different, as far as its manifest is there."""
+    """Fill in which epoch made each differing change, as far as its manifest still exists."""
     if not any(one.epoch is None and one.time is not None for one in audit.differences):
         return
     spans = []

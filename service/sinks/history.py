@@ -1,9 +1,10 @@
-"""History: the committed changes of views from any frontier on, cut as the epochs were cut while these are known.
+"""Reads the committed changes of views from any frontier on, cut into the steps in which the epochs made them.
 
-A step is the changes of a view in an interval of data times. Where an epoch's manifest is there, a step is that epoch,
-so whoever is started again makes the same steps. Where it has been collected already, the view's trace has the changes
-one by one as far back as it retains them, in one step. Where even that is too short, there is a snapshot: the rows as
-of the least time that the trace still knows, and what came later. Everything is read from the state directory.
+A step is the changes of a view in an interval of data times. While an epoch's manifest exists, a step is exactly that
+epoch, so a restarted publisher makes the same steps. If the manifest was collected, the view's trace provides the
+changes in one step, as far back as it retains them individually. If the trace does not reach back that far, there is a
+snapshot: the rows as of the earliest time that the trace distinguishes, followed by the later changes. Everything is
+read from the state directory.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ from vernier.storage.trace.batch import Layer
 from vernier.storage.updates import MIN_TIME, Updates
 
 MOST_PARTS = 10_000
-"""Epochs that are kept in memory (their layers are mapped) for sinks that are behind."""
+"""Epochs kept in memory for sinks that are behind (their batches are mapped, not loaded)."""
 _log = logging.getLogger("vernier.publisher")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewType:
-    """What a view's rows are. schema: columns in the program's order; stored: those of the words, key columns first.
+    """The type of a view's rows.
 
-    meaning: changes with what the view computes, and when it is made anew from nothing; rows of one meaning continue
-    those of the same one only.
+    schema: columns in the program's order; stored: columns in the order of the words, key columns first. meaning: a
+    fingerprint that changes with the view's definition and when the view is rebuilt from nothing. Rows continue earlier
+    ones only if both have the same meaning.
     """
 
     name: str
@@ -52,7 +54,7 @@ class ViewType:
 
     @staticmethod
     def of(name: str, entry: ViewEntry) -> ViewType:
-        """The type of a manifest's view."""
+        """The type of a view in a manifest."""
         schema = RowType.from_json(entry.schema)
         said = [entry.trace, entry.schema, entry.key, *([entry.began] if entry.began else [])]
         meaning = xxhash.xxh3_64_hexdigest(msgspec.json.encode(said))
@@ -61,10 +63,10 @@ class ViewType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """The changes of a view with lower <= time < upper, ordered by time, then row. heap: has their long texts.
+    """The changes of a view with lower <= time < upper, ordered by time, then row. heap: holds their long texts.
 
-    A snapshot is the rows at its one time, upper - 1, as if they had come then; `restarts`: not on top of what was
-    there before `lower`, but instead of it.
+    A snapshot has the rows at a single time, upper - 1, as if they had been inserted then. With `restarts` it replaces
+    what was there before `lower` instead of adding to it.
     """
 
     view: ViewType
@@ -79,7 +81,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What an epoch changed. layers: by view, its change layers."""
+    """What an epoch changed. layers: its change batches, by view."""
 
     epoch: int
     app: str
@@ -105,12 +107,12 @@ class History:
         return self._parts[-1] if self._parts else None
 
     def poll(self) -> bool:
-        """Look for new epochs; True when there are some. Raises StorageErrors."""
+        """Look for new epochs; returns True if there are any. Raises StorageErrors."""
         head = self._newest.look()
         if head == self._seen:
             return False
         if head < self._seen:
-            # The service has stepped back from a damaged manifest, and makes those epochs again.
+            # The service went back before a damaged manifest and makes those epochs again.
             self._parts.clear()
             self._seen = NO_EPOCH
         first = self._seen + 1 if self._parts else min(self._state.epochs(), default=head)
@@ -119,7 +121,8 @@ class History:
             try:
                 part = self._part(self._state.manifest(epoch))
                 if self._parts and part.began != self._parts[-1].began:
-                    # What was before has no part in what is now, though it may have been final for longer.
+                    # The views were rebuilt, so the earlier epochs do not belong to the present state, although they
+                    # were final.
                     self._parts.clear()
                 self._parts.append(part)
             except (StorageError, EpochGone) as error:
@@ -130,7 +133,7 @@ class History:
         return len(self._parts) > before or head > NO_EPOCH
 
     def forget(self, frontier: int) -> None:
-        """Let go of the epochs that end at or before a frontier, but for the newest."""
+        """Drop the epochs that end at or before a frontier, except the newest."""
         while len(self._parts) > 1 and self._parts[0].upper <= frontier:
             self._parts.popleft()
 
@@ -139,10 +142,10 @@ class History:
         return max((part.epoch for part in self._parts if part.upper <= frontier), default=NO_EPOCH)
 
     def steps(self, view: str, frontier: int | None, meaning: str | None, most: int) -> list[Step]:
-        """The changes of a view from a frontier on, at least one step if there is any, up to about `most` changes.
+        """The changes of a view from a frontier on: at least one step if there are any, up to about `most` changes.
 
-        frontier, meaning: where the last step ended and of which meaning the view was then; None: from the start.
-        Raises StorageErrors.
+        frontier, meaning: where the last step ended and the view's meaning at that step; None to start at the
+        beginning. Raises StorageErrors.
         """
         newest = self.newest
         if newest is None or view not in newest.views or newest.upper <= MIN_TIME:
@@ -183,14 +186,14 @@ class History:
         return [open_layer(segments[ref.segment], ref) for ref in refs]
 
     def _type(self, name: str, entry: ViewEntry) -> ViewType:
-        """One object for all epochs of one meaning."""
+        """The view's type; epochs of one meaning share one object."""
         key = (name, entry.trace, str(entry.schema), entry.began)
         if key not in self._types:
             self._types[key] = ViewType.of(name, entry)
         return self._types[key]
 
     def _from_trace(self, view: str, frontier: int | None, anew: bool) -> list[Step]:
-        """The changes from a frontier on as the newest epoch's trace has them; `anew`: all there is."""
+        """The changes from a frontier on as the newest epoch's trace has them; with `anew`, the whole view."""
         with self._state.lease() as lease:
             manifest = lease.manifest
             entry = manifest.views.get(view)
@@ -201,7 +204,7 @@ class History:
         own, upper, since = self._type(view, entry), manifest.upper, entry.since
         back = discarded(manifest.door) if anew else None
         if frontier is not None and back is not None and frontier > back:
-            # What has gone out was final too early: an operator has set the service back.
+            # Published data became final too early, and an operator has set the service back (`--discard-after`).
             frontier = back
         if frontier is not None and frontier >= upper:
             return []

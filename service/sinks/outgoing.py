@@ -1,10 +1,11 @@
-"""Outgoing: a step of a view as Kafka messages, in one of three formats. The same step gives the same messages.
+"""Encodes a step of a view as Kafka messages, in one of three formats. Equal steps give equal messages.
 
-- `vernier`: batches of updates, each at its own data time, and progress with counts: another Vernier's source reads it.
-- `upsert`: key and row, null for a key that is gone.
+- `vernier`: batches of updates, each at its own data time, and progress with counts. Another Vernier's source can read
+  it.
+- `upsert`: key and row, null for a deleted key.
 - `debezium`: the envelope with before, after and op.
 
-A row goes to the partition of its key, so the changes of one key are in order. docs/messages.md shows them all.
+A row goes to the partition of its key, so the changes of one key stay in order. docs/messages.md shows all formats.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from vernier.storage.updates import CLOSED, Ints
 
 Kind = Literal["updates", "progress", "snapshot"]
 MESSAGE_BYTES = 256 << 10
-"""About how long a message with many updates gets."""
+"""Approximate size limit of a message with many updates."""
 MESSAGE_UPDATES = 1_000
 COUNTS = 4_096
-"""Times that one progress message counts."""
+"""Maximum number of distinct times that one progress message counts."""
 
 _TEXT = pa.large_string()
 
 
 class NotOneRow(CallerError):
-    """A view that has several rows of a key cannot go out as the newest row of each key."""
+    """A view with several rows per key cannot be published in a format that holds one row per key."""
 
     message = "view {view} has several rows of the key {key} at {time}; format {format} needs one, vernier takes all"
     view: str
@@ -48,7 +49,7 @@ class NotOneRow(CallerError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of an output topic. seq: its number among those of its partition and step."""
+    """One message of an output topic."""
 
     partition: int
     kind: Kind
@@ -58,7 +59,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """How a view goes out. partitions: of its topic. progress: tell how far it is complete. app: for `debezium`."""
+    """How a view is published. partitions: of its topic. progress: whether to send progress. app: used
+    by `debezium`.
+    """
 
     view: str
     topic: str
@@ -68,7 +71,7 @@ class Outgoing:
     app: str
 
     def messages(self, step: Step) -> Iterator[tuple[Message, list[tuple[str, bytes]]]]:
-        """A step's messages with their headers, in the order in which they are sent. Raises NotOneRow."""
+        """Yield a step's messages with their headers, in the order in which they are sent. Raises NotOneRow."""
         make = {"vernier": _vernier, "upsert": _upsert, "debezium": _debezium}[self.format]
         following = [0] * self.partitions
         for message in make(self, step):
@@ -86,7 +89,7 @@ class Outgoing:
             )
 
     def resolved(self, step: Step) -> Iterator[Message]:
-        """The progress of the formats that have none of their own."""
+        """The progress messages of formats that have none of their own."""
         if self.progress:
             value = json.dumps({"resolved": str(step.upper)}).encode()
             for partition in range(self.partitions):
@@ -100,7 +103,7 @@ def _vernier(sink: Outgoing, step: Step) -> Iterator[Message]:
         own = _owners(step, sink.partitions)
     rows = _array(_columns(step, step.view.schema.names))
     texts = joined("[", *rows, ',"', _integers(whole.time), '",', _integers(whole.diff), "]")
-    # A snapshot that replaces what was there is no sum with it, so a source must not take it for one.
+    # This snapshot replaces the earlier rows instead of adding to them; the flag tells sources not to sum them.
     instead = ',"restarts":true' if step.restarts else ""
     kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
     for partition in range(sink.partitions):
@@ -116,7 +119,7 @@ def _vernier(sink: Outgoing, step: Step) -> Iterator[Message]:
 
 
 def _statements(lower: int, upper: int, time: Ints) -> Iterator[bytes]:
-    """Progress over [lower, upper) that counts the updates at each time; several where there are many times."""
+    """Progress messages over [lower, upper) that count the updates at each time; several if there are many times."""
     times, counts = np.unique(time, return_counts=True)
     for start in range(0, max(len(times), 1), COUNTS):
         end = upper if start + COUNTS >= len(times) else int(times[start + COUNTS])
@@ -133,7 +136,7 @@ def _statements(lower: int, upper: int, time: Ints) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Changes of keys, in the order of time. key: JSON text; before, after: of the row, None where there is none."""
+    """One change of a key. key: JSON text; before, after: the row's JSON text, None if there is no row."""
 
     key: str
     time: int
@@ -169,13 +172,13 @@ def _debezium(sink: Outgoing, step: Step) -> Iterator[Message]:
 
 
 def changes_by_key(step: Step, form: str = "upsert") -> Iterator[Keyed]:
-    """What becomes of each key at each time. Raises NotOneRow, which names the format."""
+    """The changes of each key at each time, in the order of time. Raises NotOneRow, which names the format."""
     view, updates = step.view, step.changes
     if not len(updates):
         return
     words = sum(view.stored.field(name).words for name in view.key)
     data = updates.data
-    # By time, then key; what goes before what comes.
+    # Order by time, then key, with deletions before insertions.
     order = np.lexsort([updates.diff > 0, *(data[:, c] for c in range(words - 1, -1, -1)), updates.time])
     data, diff = data[order], updates.diff[order]
     identity = data[:, [*range(words), updates.width]]
@@ -202,7 +205,7 @@ def rows_as_arrays(step: Step) -> list[str]:
 
 
 def objects(step: Step, names: Sequence[str] | None = None) -> list[str]:
-    """The rows of a step's changes, or some columns of them, as the other formats write them."""
+    """The rows of a step's changes, or some of their columns, as the other formats write them."""
     listed = step.view.schema.names if names is None else names
     found: list[str] = joined(*_object(_columns(step, listed))).to_pylist()
     return found
@@ -212,7 +215,7 @@ def objects(step: Step, names: Sequence[str] | None = None) -> list[str]:
 
 
 def _columns(step: Step, names: Iterable[str], order: Any = None) -> list[tuple[str, pa.LargeStringArray]]:
-    """Name and JSON texts of columns."""
+    """The name and the JSON texts of each column."""
     stored: RowType = step.view.stored
     rows = step.changes.rows if order is None else step.changes.rows[order]
     found = []
@@ -242,7 +245,7 @@ def _integers(values: Ints) -> pa.LargeStringArray:
 
 
 def _cuts(texts: pa.LargeStringArray) -> Iterator[tuple[int, int]]:
-    """Where to cut a partition's updates into messages."""
+    """Yield where to cut a partition's updates into messages."""
     ends = np.cumsum(pc.binary_length(texts).to_numpy(zero_copy_only=False) + 1)
     start, count = 0, len(texts)
     while start < count:

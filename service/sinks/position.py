@@ -1,7 +1,7 @@
-"""Positions: how far each view has gone out, kept in Kafka by the very transactions that send it.
+"""Stores how far each view is published, in Kafka, within the transactions that publish it.
 
-They are in a compacted topic of one partition, so what a reader of committed messages sees of the output and of the
-positions is always the same moment: that is what makes it exactly once, whatever dies and whatever files are lost.
+The positions are in a compacted topic with one partition. A reader of committed messages therefore always sees output
+and positions of the same moment. This makes publishing exactly once, whatever process dies and whatever files are lost.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ _COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.c
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a view has gone out to a topic. frontier: all its changes before it are there. meaning: of the view then
-    (history.ViewType). messages: how many have been sent, by kind."""
+    """How far a view is published to a topic.
+
+    frontier: all changes of the view before it are in the topic. meaning: the view's meaning at that time
+    (history.ViewType). messages: the number sent, by kind.
+    """
 
     topic: str
     format: str
@@ -31,7 +34,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Positions(msgspec.Struct, frozen=True):
-    """All views' positions. epoch: the newest one of which all views have gone out."""
+    """The positions of all views. epoch: the newest epoch that is published completely."""
 
     epoch: int = 0
     views: dict[str, Position] = {}
@@ -43,20 +46,20 @@ def positions_topic(app: str) -> str:
 
 
 def prepare(bootstrap: str, app: str, replication: int) -> None:
-    """Make the topic of positions, if there is none. Raises BrokerError."""
+    """Create the topic of positions if it does not exist. Raises BrokerError."""
     create_topics(bootstrap, {positions_topic(app): 1}, config=_COMPACTED, replication=replication)
 
 
 def record(app: str, positions: Positions) -> dict[str, Any]:
-    """The message that says so, as keywords for a producer."""
+    """The message that stores the positions, as keyword arguments for a producer."""
     value = msgspec.json.encode(positions)
     return {"topic": positions_topic(app), "key": _KEY, "value": value, "partition": 0}
 
 
 def read(client: Mapping[str, Any], app: str) -> Positions:
-    """The newest positions that are committed. Whoever asks has fenced all other publishers, else they may move on.
+    """Read the newest committed positions. A publisher must first fence all others, which could still advance them.
 
-    Raises KafkaErrors, a timeout included, and StrangePositions for what another release wrote.
+    Raises KafkaErrors (also after a timeout), and StrangePositions for positions that another release wrote.
     """
     newest = None
     with CommittedReader(client) as reader:

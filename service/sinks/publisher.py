@@ -1,11 +1,12 @@
-"""The publisher process: the changes of views to their output topics, each exactly once.
+"""The publisher process: sends the changes of views to their output topics, each exactly once.
 
     python -m vernier.service.sinks
 
-It reads committed epochs alone, as the sidecar does, so no commit ever waits for it. What it has found goes out in one
-Kafka transaction, whose last message is where it has come to (position.py). A start, and every transaction that was not
-seen to commit, fences whatever has the same name, and goes on from the position that Kafka then has. While the brokers
-are away it falls behind, and says so in `sinks.json` (told.py).
+It reads committed epochs only, as the sidecar does, so no commit ever waits for it. The changes that it finds are sent
+in one Kafka transaction, whose last message is the new position (position.py). At a start, and after any transaction
+whose commit was not confirmed, it fences every other publisher of the same name and continues from the position that
+Kafka has. While the brokers are unreachable it falls behind, and reports this in its status file `sinks.json`
+(service/status/publisher.py).
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ from vernier.storage.errors import StorageError, VernierError
 from vernier.storage.state.state import StateDirectory
 
 MOST = 50_000
-"""About how many changes of a view one transaction has."""
+"""Approximate number of changes of one view in a transaction."""
 _TOLD_SECONDS = 1.0
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 _LARGEST = (64 << 20) + (1 << 20)
 _log = logging.getLogger("vernier.publisher")
 
 Sent = tuple[str, Message, list[tuple[str, bytes]]]
-"""A message, the topic that it goes to, its headers."""
+"""The topic that a message goes to, the message, its headers."""
 
 
 class Publisher:
-    """Publishes the views of one state directory. make: makes a producer from keywords, for tests that break it.
+    """Publishes the views of one state directory.
 
-    For one thread; `turn` does a piece of the work, `run` all of it.
+    make: creates a producer from keyword arguments; tests pass one that fails. For one thread: `turn` runs one
+    transaction, `run` repeats it.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Publisher:
         self._told_at = -_TOLD_SECONDS
 
     def run(self, stop: threading.Event) -> None:
-        """Publish until `stop` is set. Raises PublisherFenced when another publisher has taken over."""
+        """Publish until `stop` is set. Raises PublisherFenced if another publisher has taken over."""
         failures = 0
         while not stop.is_set():
             began = time.monotonic()
@@ -83,10 +85,10 @@ class Publisher:
             stop.wait(max(0.0, self._settings.publish.commit_ms / 1000 - (time.monotonic() - began)))
 
     def turn(self) -> int:
-        """Send what is there, in one transaction; returns how many messages.
+        """Send the changes found, in one transaction; returns the number of messages.
 
-        Raises PublisherFenced, KafkaErrors and StorageErrors; then all of it is visible or nothing, and the next turn
-        finds out which.
+        Raises PublisherFenced, KafkaErrors and StorageErrors. The transaction is then visible either completely or not
+        at all; the next turn finds out which.
         """
         try:
             return self._turn()
@@ -98,7 +100,7 @@ class Publisher:
             raise
 
     def close(self) -> None:
-        """Drop the producer; a transaction under way is aborted by the next one of this name."""
+        """Close the producer. The next producer of this name aborts a transaction that is still open."""
         if self._transactions is not None:
             self._transactions.close()
 
@@ -131,7 +133,7 @@ class Publisher:
         return len(batch)
 
     def _advance(self, view: str, sink: Outgoing, batch: list[Sent], after: dict[str, Position]) -> None:
-        """Add a view's next steps to the batch, and where that leads."""
+        """Add a view's next steps to the batch, and its new position to `after`."""
         now = after.get(view)
         if now is not None and (now.topic, now.format) != (sink.topic, sink.format):
             now = None
@@ -152,12 +154,12 @@ class Publisher:
             after[view] = Position(sink.topic, sink.format, step.upper, step.view.meaning, dict(counts))
 
     def _reached(self, after: Mapping[str, Position]) -> int:
-        """The newest epoch of which everything has gone out, but for views that cannot."""
+        """The newest epoch that is published completely, ignoring views that cannot be published."""
         frontiers = [one.frontier for view, one in after.items() if view not in self._problems]
         return self._history.epoch_at(min(frontiers)) if frontiers else self._positions.epoch
 
     def _wanted(self, views: Mapping[str, Any]) -> dict[str, Outgoing]:
-        """The sinks of the views that are there, their topics made."""
+        """The sinks of the existing views; creates their topics."""
         which, listed = self._settings.publish.views, self._settings.sinks
         names = [view for view in views if which == "all" or (which == "listed" and view in listed)]
         for view in names:
@@ -177,7 +179,7 @@ class Publisher:
         return Outgoing(view, topic, given.format, found[topic], given.tells_progress, self._app)
 
     def _connected(self) -> Transactions:
-        """Transactions of this app alone, with the positions that their predecessors reached."""
+        """A transactional producer that has fenced all others of this app, with the positions that they reached."""
         if self._transactions is None:
             self._transactions = Transactions(
                 self._settings.kafka_client(),
@@ -189,12 +191,14 @@ class Publisher:
         if not self._transactions.is_open:
             position.prepare(self._settings.kafka.bootstrap, self._app, self._settings.kafka.replication)
             self._transactions.open()
-            # Only now is the newest position final: a transaction whose commit got no answer is over.
+            # Only now is the newest position final: fencing has ended any transaction whose commit was not confirmed.
             self._positions = position.read(self._settings.kafka_client(), self._app)
         return self._transactions
 
     def _tell(self, problem: str | None) -> None:
-        """Leave word, not too often; that this fails must not stop anything."""
+        """Write the status file, at most once a second if nothing changed. A failure to write must not
+        stop publishing.
+        """
         sinks = {
             view: publisher.Sink(one.topic, one.format, one.frontier, one.messages, self._problems.get(view))
             for view, one in self._positions.views.items()

@@ -1,9 +1,11 @@
-"""Make the archives of class data that the service's JVMs start from (see service/toolchain/jvm.py). `python -m
-vernier.service.supervision.class_archives`
+"""Makes the class-data archives that the service's JVMs start from (see service/toolchain/jvm.py).
 
-A small service runs once, in a folder of its own: a broker, Spark, a few epochs. Its JVMs write the classes that they
-have loaded into archives as they end. That takes a minute of one core, and 200 MB of disk, and halves what the JVMs of
-every later start cost. An archive belongs to one Java and one class path; after a change of either it is made anew.
+    python -m vernier.service.supervision.class_archives
+
+A small service runs once in a temporary folder: a broker, Spark, a few epochs. When its JVMs end, they write the
+classes that they loaded into archives. This takes one core for a minute and 200 MB of disk, and halves the start-up
+cost of every later JVM. An archive belongs to one Java version and one class path; when either changes, it is made
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from vernier.storage.errors import VernierError
 KINDS: tuple[Kind, ...] = ("spark", "kafka")
 EPOCHS = 3
 SECONDS = 900
-"""Patience: as a start on a busy machine takes."""
+"""The time limit, long enough for a start on a busy machine."""
 _PROGRAM = """\
 import vernier as vn
 
@@ -43,12 +45,12 @@ app.view("counts", pairs.group_by("one").agg(n=vn.count()), key=["one"])
 
 
 def missing() -> list[Kind]:
-    """The kinds of which there is no archive for the Java and the class path of now. Raises JarsError, JavaMissing."""
+    """The kinds without an archive for the current Java and class path. Raises JarsError, JavaMissing."""
     return [kind for kind in KINDS if not archive(kind, class_path(kind)).is_file()]
 
 
 def make(say: Callable[[str], None] = lambda line: None) -> None:
-    """Make the archives that are missing. Raises VernierErrors when the service that it takes does not run."""
+    """Make the missing archives. Raises VernierErrors if the small service does not run."""
     if not missing():
         return
     os.environ[RECORD] = "1"
@@ -62,13 +64,13 @@ def make(say: Callable[[str], None] = lambda line: None) -> None:
         if recorded(wanted).is_file():
             recorded(wanted).replace(wanted)
             say(f"{kind}: {wanted.stat().st_size >> 20} MB")
-        else:  # a Java without class data sharing; it starts as it always did
+        else:  # this Java has no class-data sharing and starts without it; the empty file prevents another try
             say(f"{kind}: this java writes none")
             wanted.touch()
 
 
 def _run(folder: Path) -> None:
-    """Some epochs of a service in a folder, which its heartbeat makes; its JVMs have ended when this returns."""
+    """Run a service in a folder for some epochs, which its heartbeat produces. Its JVMs have ended on return."""
     from vernier.service.kafka.embedded_broker import EmbeddedBroker
     from vernier.service.supervision.parent_watch import command
     from vernier.storage.blob.location import Place
@@ -117,12 +119,12 @@ def _last(log: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make what is missing; returns the exit status, 1 with one line on stderr when that cannot be."""
+    """Make what is missing. Returns the exit status: 1, with one line on stderr, on failure."""
     parser = argparse.ArgumentParser(prog="python -m vernier.service.supervision.class_archives", description=__doc__)
     parser.add_argument("--nice", action="store_true", help="leave the processors to whatever else wants them")
     if parser.parse_args(arguments).nice:
         os.nice(19)
-    # What is running then is ended in order, and leaves no folder.
+    # Exit through the `finally` blocks, which end the processes in order and remove the folder.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     try:
         make(lambda line: print(f"classes: {line}", flush=True))

@@ -1,7 +1,7 @@
 """The live demonstration: `make run`, or `python -m vernier.service.supervision.demo [--set KEY=VALUE]… [--rate N]`.
 
-An embedded broker, the Spark query, the sidecar and a producer that keeps a random graph in motion. State, topic and
-logs stay in `.run/demo`, and the next run goes on from them.
+It runs an embedded broker, the Spark query, the sidecar and a producer that changes a random graph continuously. State,
+topic and logs stay in `.run/demo`; the next run continues from them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Ctrl-C stops all; the next `make run` goes on from there.
 
 
 def _quicker_next_time(supervisor: Supervisor) -> Child | None:
-    """What makes the archives of class data, once, on what the processors have left."""
+    """Start a child that makes the class-data archives, once, at the lowest CPU priority; None if they exist."""
     if not class_archives.missing():
         return None
     log = supervisor.settings.log_directory / "archives.log"
@@ -57,7 +57,7 @@ def _quicker_next_time(supervisor: Supervisor) -> Child | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demonstration until Ctrl-C. Returns the exit status, 1 with one line on stderr when it cannot run."""
+    """Run the demonstration until Ctrl-C. Returns the exit status: 1, with one line on stderr, if it cannot run."""
     parser = argparse.ArgumentParser(prog="python -m vernier.service.supervision.demo", description=__doc__)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as in configs/")
     parser.add_argument("--rate", type=float, default=1_000, help="changes a second")

@@ -1,11 +1,13 @@
-"""The demonstration's producer: a random graph in motion, in the native format. `python -m
-vernier.service.supervision.demo_producer`.
+"""The demonstration's producer: a random graph that changes continuously, sent in the native format.
 
-Change i inserts edge i and removes edge i - `edges`, both at the change's own nanosecond, so the graph keeps its size.
-Edge i is a hash of (seed, i), so the graph is a function of the seed and of how many changes there were. Sources
-`edges` and `roots` share one topic; change i goes to partition i mod N, and every batch ends with progress to every
-partition. The producer keeps no file: each message's key says how far it goes, so after a restart the ends of the
-partitions tell where to go on, and which partition had more of the last batch than another.
+    python -m vernier.service.supervision.demo_producer
+
+Change i inserts edge i and removes edge i - `edges`, both at the nanosecond of the change, so the graph keeps its size.
+Edge i is a hash of (seed, i), so the graph is a function of the seed and the number of changes. The sources `edges` and
+`roots` share one topic. Change i goes to partition i mod N, and every batch ends with a progress message to every
+partition. The producer keeps no file: the key of each message says how many changes it covers. After a restart the
+producer reads the end of each partition to learn where to continue, and which partitions received more of the last
+batch than others.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class MovingGraph:
         return self._hash(2 * index) % self.nodes, self._hash(2 * index + 1) % self.nodes
 
     def updates(self, index: int, time_ns: int) -> list[tuple[tuple[int, int], int, int]]:
-        """What change `index` does: (row, time, diff)."""
+        """The updates of change `index` as (row, time, diff)."""
         change = [(self.edge(index), time_ns, 1)]
         if index >= self.edges:
             change.append((self.edge(index - self.edges), time_ns, -1))
@@ -63,17 +65,18 @@ class MovingGraph:
 
 @dataclass
 class Position:
-    """Where a topic stands. sent[p]: the changes before it are in partition p if they belong there; time_ns: no message
-    in the topic is at or behind it."""
+    """How far a topic has been filled. sent[p]: partition p holds all of its changes below this number. time_ns: all
+    messages in the topic are before it.
+    """
 
     sent: list[int]
     time_ns: int
 
 
 def messages(graph: MovingGraph, at: Position, until: int, now_ns: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """(partition, key, value) of the changes up to `until`, then progress; moves the position.
+    """Yield (partition, key, value) of the changes up to `until`, then progress; advances the position.
 
-    The changes' times are spread evenly from the position's time to now_ns, strictly ascending.
+    The times of the changes are strictly ascending and spread evenly from the position's time to now_ns.
     """
     partitions, first = len(at.sent), min(at.sent)
     begun = at.time_ns
@@ -98,7 +101,7 @@ def messages(graph: MovingGraph, at: Position, until: int, now_ns: int) -> Itera
 
 
 def recover(settings: Settings, topic: str, partitions: int, now_ns: int) -> Position:
-    """Where the topic stands, from its last messages. Raises KafkaError."""
+    """Recover the position of the topic from its last messages. Raises KafkaError."""
     sent, latest = [0] * partitions, 0
     consumer = KafkaConsumer(**settings.kafka_client(), group_id=None, enable_auto_commit=False)
     try:
@@ -107,7 +110,7 @@ def recover(settings: Settings, topic: str, partitions: int, now_ns: int) -> Pos
         consumer.assign(filled)
         waiting = set(filled)
         for where in filled:
-            # The last message's key is enough; a message of somebody else has none, so look back a little.
+            # The last message's key is enough. Messages of other producers have no such key, so look at the last 16.
             consumer.seek(where, max(0, ends[where] - 16))
         while waiting:
             for where, records in consumer.poll(timeout_ms=1_000).items():
@@ -122,7 +125,7 @@ def recover(settings: Settings, topic: str, partitions: int, now_ns: int) -> Pos
 
 
 def produce(settings: Settings, topic: str, graph: MovingGraph, rate: float, stop: threading.Event) -> int:
-    """Keep the graph in motion until `stop`; returns how many changes there are in the topic. Raises KafkaError."""
+    """Send changes until `stop` is set; returns the number of changes in the topic. Raises KafkaError."""
     found = create_topics(
         settings.kafka.bootstrap,
         {topic: settings.workers},

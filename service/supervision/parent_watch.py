@@ -1,9 +1,9 @@
-"""Parent watch: runs a module in a process that does not outlive the one that started it.
+"""Runs a module in a process that does not outlive its parent.
 
     python -m vernier.service.supervision.parent_watch MODULE ARGS…
 
-Its standard input is a pipe from the parent, which the kernel closes however the parent dies, also by kill -9. Then the
-module is asked to stop as by SIGTERM, and ended if it does not.
+The standard input is a pipe from the parent. The kernel closes it however the parent dies, even by kill -9. The watch
+then sends SIGTERM to the module, and kills it if it does not stop.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import time
 from collections.abc import Sequence
 
 PATIENCE_SECONDS = 7
-"""How long the module may take to stop. A driver ends its running epoch (`epoch.stop_ms`); what takes longer waits for
-a broker that has gone with the parent. Nothing is lost by ending it."""
+"""How long the module may take to stop. A driver finishes its running epoch (`epoch.stop_ms`). Anything that takes
+longer waits for a broker that died with the parent, so killing it loses nothing.
+"""
 UMASK = 0o077
-"""What the processes of a service write (state, logs, the broker's data) is for their user alone."""
+"""Only the user of the service may read what its processes write (state, logs, the broker's data)."""
 
 
 def _watch() -> None:
@@ -32,7 +33,7 @@ def _watch() -> None:
 
 
 def command(module: str, arguments: Sequence[str]) -> list[str]:
-    """The command line that runs a module on a leash; start it with a pipe as standard input."""
+    """The command line that runs a module under the parent watch. Start it with a pipe as standard input."""
     return [sys.executable, "-m", "vernier.service.supervision.parent_watch", module, *arguments]
 
 

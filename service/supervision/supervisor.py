@@ -1,11 +1,11 @@
-"""Supervisor: `vernier up`. Starts the service's processes, starts again what dies, stops all in order.
+"""The supervisor behind `vernier up`: starts the service's processes, restarts those that die, and stops all in order.
 
     broker (when kafka.embedded)  driver (Spark and its query)  sidecar (HTTP)  publisher (output topics)
-    and whatever else is to run beside them
+    and any additional children
 
-Each process is on a leash (service/supervision/parent_watch.py) and logs to a file of its own. What fails before it was
-ever ready is a mistake of settings or machine: all stops with its one line. What dies later is started again, with
-growing pauses.
+Each process runs under the parent watch (service/supervision/parent_watch.py) and logs to a file of its own. A process
+that fails before it was ever ready indicates a mistake in the settings or on the machine: everything stops with that
+process's last line. A process that dies later is restarted, after growing pauses.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from vernier.storage.state.state import FOLDERS, StateDirectory
 LEAST_FREE_BYTES = 256 << 20
 LARGEST_LOG = 32 << 20
 STOP_SECONDS = 10
-"""How long it may take to stop all processes, whatever they do. Nothing is lost by ending one."""
+"""The time limit for stopping all processes. Killing one loses no data."""
 _BROKER_SECONDS = 2.5
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 _STEADY_SECONDS = 30
 _POLL_SECONDS = 0.1
 _BROKER_START_SECONDS = 300
-"""A broker that dies is told at once; one that only starts slowly, on a machine with much to do, is waited for."""
+"""How long a slow broker may take to start on a busy machine. A broker that dies is noticed at once."""
 _log = logging.getLogger("vernier.up")
 
 Say = Callable[[str], None]
@@ -57,11 +57,11 @@ Say = Callable[[str], None]
 
 @dataclass
 class Child:
-    """A process of the service. module, arguments: what it runs. ready: whether it does its work; asked until it is.
+    """A process of the service.
 
-    stop_seconds: how long it may take to stop by itself. environment: beside the supervisor's own. last: it starts when
-    all others are ready. final: the exit status after which it is left alone, because another process would end in the
-    same way.
+    module, arguments: what it runs. ready: whether it is in operation; polled until true. stop_seconds: how long it may
+    take to stop by itself. environment: added to the supervisor's own. last: it starts after all others are ready.
+    final: an exit status after which it is not restarted, because the new process would end in the same way.
     """
 
     name: str
@@ -82,11 +82,11 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        """Start the process; its output is added to its log."""
+        """Start the process; its output is appended to its log."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
@@ -94,19 +94,21 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the supervisor, which stops everything in order
+                start_new_session=True,  # Ctrl-C must reach the supervisor only, which stops everything in order
                 env={**os.environ, **self.environment},
             )
         self._since = time.monotonic()
 
     def ask(self) -> None:
-        """Ask the process to stop."""
+        """Ask the process to stop (SIGTERM)."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
 
     def stop(self, seconds: float | None = None) -> None:
-        """Ask the process to stop and wait for it; end it if it does not, with all that it has started. seconds: how
-        long it may take, if not `stop_seconds`."""
+        """Ask the process to stop and wait for it. If it does not stop in time, kill it with everything it started.
+
+        seconds: replaces `stop_seconds`.
+        """
         self.ask()
         process, self.process = self.process, None
         if process is None:
@@ -116,7 +118,7 @@ class Child:
             process.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
             _log.warning("%s did not stop in time and is ended", self.name)
-            # Its session: what it has started goes as well.
+            # Kill its whole session, which includes its children.
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
@@ -126,7 +128,7 @@ class Child:
                 process.stdin.close()
 
     def look(self, say: Say) -> None:
-        """Notice readiness and death, and start again what died. Raises ProcessFailed for one that was never ready."""
+        """Check readiness, and restart the process if it died. Raises ProcessFailed if it was never ready."""
         if self.running:
             if not self.was_ready and self.ready():
                 self.was_ready = True
@@ -167,7 +169,7 @@ class Child:
         return ""
 
     def _trim(self) -> None:
-        """Keep one older log beside the current one."""
+        """Rotate the log when it is large; one older log is kept."""
         with contextlib.suppress(OSError):
             if self.log.stat().st_size > LARGEST_LOG:
                 shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
@@ -176,7 +178,7 @@ class Child:
 
 @dataclass
 class Supervisor:
-    """Runs a service until it is told to stop. extra: more children, by what they are made from."""
+    """Runs a service until `stop` is called. extra: functions that create additional children."""
 
     loaded: Loaded
     config: str | Path | None
@@ -190,7 +192,7 @@ class Supervisor:
     _scratch: Scratch | None = None
     _broker_starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _starting: Future[EmbeddedBroker] | None = None
-    """The broker's start, until that is over."""
+    """The pending start of the broker; None once it has started."""
 
     @property
     def settings(self) -> Settings:
@@ -199,13 +201,13 @@ class Supervisor:
 
     @property
     def url(self) -> str:
-        """Where the sidecar listens."""
+        """The address on which the sidecar listens."""
         return address(self.settings.http)
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Start everything and keep it running; `on_ready` is called once all is ready. Returns after `stop`.
+        """Start everything and keep it running; calls `on_ready` once all is ready. Returns after `stop`.
 
-        Raises VernierErrors of one line when it cannot start, or something fails before it was ever ready.
+        Raises VernierErrors of one line if it cannot start, or if a process fails before it was ever ready.
         """
         umask = os.umask(UMASK)
         try:
@@ -231,14 +233,14 @@ class Supervisor:
             os.umask(umask)
 
     def stop(self) -> None:
-        """Ask `run` to stop everything; safe in a signal handler. Asked again, it ends what has not stopped yet."""
+        """Ask `run` to stop everything; safe in a signal handler. A second call kills what has not stopped yet."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
         self._kill_starting()
 
     def passed_on(self) -> list[str]:
-        """The arguments that give a child these settings."""
+        """The arguments that pass these settings to a child."""
         given = ["--config", str(self.config)] if self.config is not None else []
         for key, value in self.flags.items():
             if value is not None:
@@ -248,7 +250,7 @@ class Supervisor:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Whatever can be said at once, before anything is started."""
+        """Check everything that can be checked before any process starts."""
         settings = self.settings
         if settings.program is None:
             raise ProcessFailed(name="driver", status=2, said="there is no program to run", log="")
@@ -299,7 +301,8 @@ class Supervisor:
                 "vernier.service.coordinator.driver",
                 self.passed_on(),
                 logs / "driver.log",
-                # The first commit of this driver: it has read, computed and written. One that is to make none says so.
+                # The first commit of this driver proves that it has read, computed and written. A driver that starts
+                # paused makes no commit; its status file says so.
                 lambda: head.head() != before or _waits(intake.standing(head.blob), driver),
                 final=STOPPED,
             ),
@@ -321,28 +324,32 @@ class Supervisor:
             forget(settings.state.place.open())
 
     def _check_program(self) -> None:
-        """Whether there is a program in the file. It takes the engine, so what starts by itself starts meanwhile."""
+        """Check that the file contains a program. This imports the engine, so it runs while the
+        processes are starting.
+        """
         from vernier.operators.language.collection.app import load_program
 
         assert self.settings.program is not None
         load_program(self.settings.program)
 
     def _look_at_broker(self, starting: Future[EmbeddedBroker]) -> None:
-        """Notice that the broker is up; what needs it waits for it by itself. Raises what it failed with."""
+        """Notice that the broker is up; the processes that need it wait for it themselves. Raises the
+        broker's error.
+        """
         if starting.done():
             starting.result()
             self._starting = None
             self.say(f"broker: ready on {self.settings.kafka.bootstrap}")
 
     def _kill_starting(self) -> None:
-        """End a broker that is not up yet: it has nothing to finish, and may take long to listen to anything else."""
+        """Kill a broker that is still starting: it has nothing to finish, and may take long to react to a signal."""
         pid = self.broker.pid if self.broker is not None and self._starting is not None else None
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def _publisher(self, logs: Path) -> Child:
-        """Who publishes the views. It waits for the first epoch and for the brokers by itself."""
+        """The process that publishes the views. It waits for the first epoch and for the brokers by itself."""
         return Child(
             "publisher",
             "vernier.service.sinks",
@@ -363,7 +370,9 @@ class Supervisor:
             self._stop.wait(1)
 
     def _end(self) -> None:
-        """Stop everything within STOP_SECONDS. Whoever sends first, then all others at once; the broker last."""
+        """Stop everything within STOP_SECONDS: first the processes that send messages, then the driver and the sidecar,
+        last the broker.
+        """
         deadline = time.monotonic() + STOP_SECONDS - _BROKER_SECONDS
         ordered = [*self.children[2:], *self.children[:2]]
         for child in ordered:
@@ -388,12 +397,12 @@ class Supervisor:
 
 
 def _waits(standing: intake.Standing, before: str) -> bool:
-    """Whether there is another driver than before, and it waits for an operator."""
+    """Whether a new driver has started and waits for an operator."""
     return standing.driver != before and not standing.open
 
 
 def check_port(host: str, port: int, setting: str) -> None:
-    """Raises TakenPort when nobody else could listen there."""
+    """Raises TakenPort if no process could listen there."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -420,7 +429,7 @@ def up(
 ) -> None:
     """Run a service in the foreground until SIGINT or SIGTERM. config, flags: what `loaded` was made from.
 
-    Raises VernierErrors of one line; everything that was started has then been stopped.
+    Raises VernierErrors of one line, after everything that was started has been stopped.
     """
     supervisor = Supervisor(loaded, config, dict(flags or {}), say, extra)
     before = {}

@@ -1,7 +1,7 @@
-"""Answers: rows of views as pages, with the small caches that make the next page and the next reader cheap.
+"""Answers queries on views page by page, with small caches that make the next page and the next reader cheap.
 
-What is final never changes, so a set of rows as of a time, and the order of a query on it, can be kept until room is
-needed.
+A final answer never changes. The rows as of a data time, and the row order of a query on them, can therefore be cached
+until the memory is needed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from vernier.storage.errors import CallerError
 from vernier.storage.updates import Ints
 
 _CHECKED = 256
-"""Keys between two looks at the clock."""
+"""Number of keys between two checks of the deadline."""
 
 
 class BadKey(CallerError):
-    """A key of the wrong number of parts."""
+    """A key has the wrong number of parts."""
 
     message = "the key of view {view} is ({columns}), but {found} values were given"
     view: str
@@ -37,7 +37,7 @@ class BadKey(CallerError):
 
 
 class SizedCache:
-    """Least recently used values up to a number of bytes. For threads."""
+    """A least-recently-used cache bounded by bytes. Thread-safe."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.used = capacity, 0
@@ -45,13 +45,13 @@ class SizedCache:
         self._lock = Lock()
 
     def peek(self, key: Hashable) -> Any:
-        """The value under the key; None when it is not there."""
+        """Return the cached value, or None. Does not count as a use."""
         with self._lock:
             found = self._kept.get(key)
         return None if found is None else found[0]
 
     def get(self, key: Hashable, make: Callable[[], Any], size: Callable[[Any], int]) -> Any:
-        """The value under the key, made when it is not there (perhaps by two threads at once)."""
+        """Return the cached value, or compute and cache it. Two threads may compute the same value at the same time."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -69,8 +69,11 @@ class SizedCache:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """Some rows of a view as of a time. rows: int64[n, width] stored words; counts: int64[n]; columns: as asked; begun:
-    where the page begins."""
+    """Some rows of a view as of a time.
+
+    rows: int64[n, width] stored words; counts: int64[n]; columns: the columns that the caller asked for, in that order;
+    begun: the cursor at which the page begins.
+    """
 
     view: ViewState
     as_of: int
@@ -82,11 +85,11 @@ class Page:
 
     @property
     def codec(self) -> RowJson:
-        """Turns the rows into dicts or Arrow."""
+        """The codec that turns the rows into dicts or Arrow."""
         return RowJson(self.view.stored, self.columns, self.view.heap)
 
     def next_after(self, shown: int) -> str | None:
-        """Where the next page begins when only the first `shown` rows of this one are told."""
+        """The cursor of the next page if the caller shows only the first `shown` rows of this page."""
         if shown == len(self.rows):
             return self.next_cursor
         begun = self.begun
@@ -94,7 +97,9 @@ class Page:
 
 
 class Answers:
-    """Answers queries on view states. cache_bytes bounds what is kept of older times and of sorted queries."""
+    """Answers queries on view states. cache_bytes bounds the cached row sets of older times; sorted queries get a
+    quarter of it on top.
+    """
 
     def __init__(self, cache_bytes: int = 64 << 20) -> None:
         self._sets = SizedCache(cache_bytes)
@@ -102,7 +107,9 @@ class Answers:
         self._codecs: dict[int, RowJson] = {}
 
     def rows_as_of(self, view: ViewState, as_of: int) -> RowSet:
-        """The rows of the view at a data time; the newest are at hand, others are kept. Raises as ViewState.check."""
+        """The rows of the view at a data time. The newest rows are in memory; older ones are cached. Raises what
+        ViewState.check raises.
+        """
         view.check(as_of)
         if as_of == view.frontier - 1:
             return view.rows
@@ -120,7 +127,7 @@ class Answers:
         columns: Sequence[str] = (),
         deadline: Deadline = NEVER,
     ) -> Page:
-        """Rows offset .. offset + limit of the answer. Raises the leaves of CallerError that name what is wrong."""
+        """Rows offset .. offset + limit of the answer. Raises subclasses of CallerError that name the mistake."""
         chosen = tuple(columns) or view.schema.names
         for name in chosen:
             find_column(view.stored, name, view.name)
@@ -155,7 +162,9 @@ class Answers:
     def keys(
         self, view: ViewState, as_of: int, keys: Sequence[Sequence[int]], deadline: Deadline = NEVER
     ) -> tuple[Ints, Ints, list[int]]:
-        """The rows of many keys in the order asked, their counts, and which of the keys have none."""
+        """The rows of many keys in the order of the request, their counts, and the indexes of the keys that have no
+        rows.
+        """
         rows, found = self.rows_as_of(view, as_of), []
         for number, words in enumerate(keys):
             if number % _CHECKED == 0:
@@ -167,9 +176,9 @@ class Answers:
         return np.concatenate([part for part, _ in found]), np.concatenate([counts for _, counts in found]), missing
 
     def codec(self, view: ViewState) -> RowJson:
-        """The codec of all the view's columns, kept by incarnation."""
+        """The codec of all columns of the view, cached per incarnation."""
         if view.heap is not None:
-            # Its texts are those of one epoch's layers.
+            # The heap belongs to the batches of one epoch, so this codec cannot be cached.
             return RowJson(view.stored, view.schema.names, view.heap)
         codec = self._codecs.get(view.incarnation)
         if codec is None:
@@ -178,7 +187,7 @@ class Answers:
 
 
 def key_words(view: ViewState, parts: Sequence[object]) -> list[int]:
-    """The words of a key given as one value for each key column. Raises BadKey, BadValue."""
+    """The words of a key that is given as one value for each key column. Raises BadKey, BadValue."""
     if len(parts) != len(view.key):
         raise BadKey(view=view.name, columns=", ".join(view.key), found=len(parts))
     words: list[int] = []
@@ -188,7 +197,9 @@ def key_words(view: ViewState, parts: Sequence[object]) -> list[int]:
 
 
 def key_parts(view: ViewState, given: object) -> Sequence[object]:
-    """One key of a request's body: a value, a list of values, or an object by column. Raises BadKey, BadValue."""
+    """Read one key of a request body: a value, a list of values, or an object by column name. Raises
+    BadKey, BadValue.
+    """
     if isinstance(given, dict):
         unknown = [name for name in given if name not in view.key]
         if unknown:

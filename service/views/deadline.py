@@ -1,4 +1,6 @@
-"""Deadline: how long an answer may take. A thread cannot be ended from outside, so the work asks between its steps."""
+"""A time limit for one answer. A thread cannot be killed from outside, so the query checks the deadline between its
+steps.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from vernier.storage.errors import CallerError
 
 
 class TooSlow(CallerError):
-    """A query took longer than is allowed."""
+    """A query took longer than the limit."""
 
     code = "query_timeout"
     message = "the query was given up after {ms} ms (http.query_ms); ask for less: where=, limit=, fewer keys"
@@ -16,7 +18,9 @@ class TooSlow(CallerError):
 
 
 class Deadline:
-    """Passes `ms` milliseconds after it was made, or when it is given up; None: never. For threads."""
+    """Expires `ms` milliseconds after its creation, or when `give_up` is called; with None it never expires.
+    Thread-safe.
+    """
 
     __slots__ = ("_at", "ms")
 
@@ -25,17 +29,17 @@ class Deadline:
         self._at = None if ms is None else time.monotonic() + ms / 1000
 
     def check(self) -> None:
-        """Raises TooSlow when it has passed."""
+        """Raises TooSlow if the deadline has expired."""
         if self._at is not None and time.monotonic() >= self._at:
             raise TooSlow(ms=self.ms)
 
     def give_up(self) -> None:
-        """Nobody waits any more."""
+        """Expire now, because no client waits for the answer any more."""
         self._at = 0.0
 
     @property
     def seconds(self) -> float | None:
-        """How long it still is."""
+        """Seconds until it expires, or None."""
         return None if self._at is None else max(0.0, self._at - time.monotonic())
 
 

@@ -1,4 +1,4 @@
-"""Newest: asks a state directory for its newest epoch, cheaply and often."""
+"""Finds the newest epoch of a state directory, cheaply enough to be polled often."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ _LISTED_EVERY_NS = 1_000_000_000
 
 
 class Newest:
-    """The newest epoch of a state directory, for one thread that polls."""
+    """Finds the newest epoch of a state directory. For one polling thread."""
 
     def __init__(self, state: StateDirectory) -> None:
         self._state = state
         self._listed_at = -_LISTED_EVERY_NS
 
     def look(self) -> int:
-        """The newest epoch. HEAD is a hint, which a service that died in a commit may have left; so list, too."""
+        """Return the newest epoch.
+
+        HEAD is only a hint: a service that died during a commit may have left it behind. So the manifests are listed
+        once a second, too.
+        """
         now = time.monotonic_ns()
         if now - self._listed_at < _LISTED_EVERY_NS:
             return self._state.head()

@@ -1,10 +1,10 @@
-"""Rows as JSON values and back: what HTTP and the console show of words.
+"""Converts rows of words to JSON values and back, as HTTP and the console show them.
 
-Int64 is a number, TimestampNs a decimal string of nanoseconds (JSON numbers break above 2**53), Date `YYYY-MM-DD`, Bool
-a boolean, Float64 a number, or "NaN", "Infinity" and "-Infinity", which JSON has no numbers for; String is a
-string, Binary base64 in a string, Decimal a string of all its digits ("1.50"), List an array, Struct an object; null is
-null. Columns come in the order of the program; a row whose multiplicity is not 1 carries it as `_diff` (no column can
-have that name).
+Int64 is a number. TimestampNs is a decimal string of nanoseconds, because JSON numbers lose precision above 2**53. Date
+is `YYYY-MM-DD`, Bool a boolean. Float64 is a number, or "NaN", "Infinity" or "-Infinity", for which JSON has no
+numbers. String is a string, Binary a base64 string, Decimal a string with all its digits ("1.50"), List an array,
+Struct an object, null is null. Columns keep the program's order. A row whose multiplicity is not 1 carries it as
+`_diff`; no column can have that name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BOOLS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def column_values(field: Field, words: Ints, heap: Heap | None = None) -> list[Any]:
-    """The JSON values of one column of int64[n, width] rows; heap: has the contents of long texts. O(n)."""
+    """The JSON values of one column of int64[n, width] rows. heap: holds the contents of long texts. O(n)."""
     if isinstance(field.type, Composed):
         array = field.decode(words[:, field.offset : field.offset + field.words], heap)
         return [jsonable(value, field.slot) for value in field.slot.to_python(array)]
@@ -65,7 +65,7 @@ def _plain_values(field: Field, block: Ints) -> list[Any]:
 
 
 def jsonable(value: Any, slot: Slot) -> Any:
-    """A Python value of a composed type (or inside of one) as JSON has it."""
+    """Convert a Python value of a composed type, or of a part of one, to its JSON form."""
     if value is None:
         return None
     match slot.type:
@@ -94,14 +94,14 @@ def _name(value: float) -> str:
 
 
 class RowJson:
-    """Turns rows of one stored row type into dicts of the chosen columns. heap: has the contents of long texts."""
+    """Turns rows of one stored row type into dicts of the chosen columns. heap: holds the contents of long texts."""
 
     def __init__(self, stored: RowType, columns: Sequence[str], heap: Heap | None = None) -> None:
         self.columns, self._heap = tuple(columns), heap
         self._fields = [stored.field(name) for name in columns]
 
     def dicts(self, words: Ints, counts: Ints | None = None) -> list[dict[str, Any]]:
-        """One dict a row; counts: int64[n] multiplicities, None when they do not matter."""
+        """Return one dict per row. counts: int64[n] multiplicities, or None if they do not matter."""
         names = self.columns
         columns = [column_values(field, words, self._heap) for field in self._fields]
         rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -112,8 +112,10 @@ class RowJson:
         return rows
 
     def arrow(self, words: Ints, counts: Ints | None = None, *, counted: bool | None = None) -> pa.RecordBatch:
-        """The rows as an Arrow record batch; `_diff` is a column when some multiplicity is not 1, or as `counted`
-        says."""
+        """The rows as an Arrow record batch.
+
+        `_diff` is a column if `counted` is true; if `counted` is None, it is a column when some multiplicity is not 1.
+        """
         arrays = [
             field.decode(words[:, field.offset : field.offset + field.words], self._heap) for field in self._fields
         ]
@@ -125,8 +127,9 @@ class RowJson:
 
 
 def encode_value(field: Field, given: object, heap: Heap | None = None) -> tuple[int, ...]:
-    """The words of one value that a person gave, as text or JSON; heap: takes a long text. Raises BadValue, naming the
-    column."""
+    """The words of one value that a user wrote as text or JSON. heap: receives a long text. Raises BadValue, which
+    names the column.
+    """
     if isinstance(field.type, Composed) and not (field.nullable and (given is None or given == "null")):
         value = _composed_value(field, given, field.type)
         return tuple(field.encode_python([value], Heap() if heap is None else heap)[0].tolist())
@@ -170,7 +173,7 @@ def _integer(field: Field, given: object) -> int:
 
 
 def _python_value(field: Field, given: object) -> object:
-    """The Python value that Arrow takes for the field's type."""
+    """The Python value that Arrow accepts for the field's type."""
     try:
         match field.type:
             case Int64():

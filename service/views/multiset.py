@@ -1,8 +1,9 @@
-"""RowSet: the rows of a view at one data time as an immutable sorted multiset that follows changes cheaply.
+"""The rows of a view at one data time: an immutable sorted multiset that absorbs changes cheaply.
 
-A few sorted runs of geometric size, as in a log-structured merge tree without times: applying an epoch's changes costs
-its own changes (amortised, times the logarithm of the view), a point look-up is one binary search a run, and a page of
-rows in key order is a slice. Older sets stay valid: their runs are never written.
+It keeps a few sorted runs of geometrically growing size, like a log-structured merge tree without times. Applying an
+epoch costs in proportion to its changes (amortised, times the logarithm of the view's size). A point look-up is one
+binary search per run, and a page of rows in key order is a slice. Older sets stay valid, because their runs are never
+modified.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ _SMALL_RUN = 4096
 
 
 def order_keys(rows: Ints) -> npt.NDArray[Any]:
-    """One comparable per row, in the order of its words: the word itself, or big-endian bytes with the sign bit turned.
+    """One sort key per row that orders like the row's words: the word itself, or big-endian bytes with the sign bit
+    flipped.
 
-    numpy compares fixed-length byte strings as unsigned bytes, which makes searching rows of any width one C call.
+    numpy compares fixed-length byte strings as unsigned bytes, so searching rows of any width is one C call.
     """
     width = rows.shape[1]
     if width == 1:
@@ -36,7 +38,7 @@ def order_keys(rows: Ints) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Distinct rows in order with their counts. rows: int64[n, width]; keys: order_keys(rows); counts: int64[n], none
+    """Distinct rows in order, with their counts. rows: int64[n, width]; keys: order_keys(rows); counts: int64[n], never
     0.
     """
 
@@ -46,7 +48,7 @@ class Run:
 
     @staticmethod
     def of(data: Ints) -> Run:
-        """From a consolidated matrix `[row words | count]`."""
+        """Build a run from a consolidated matrix `[row words | count]`."""
         rows = np.ascontiguousarray(data[:, :-1])
         return Run(rows, order_keys(rows), np.ascontiguousarray(data[:, -1]))
 
@@ -54,14 +56,14 @@ class Run:
         return len(self.counts)
 
     def count_of(self, keys: npt.NDArray[Any]) -> Ints:
-        """The count of each of the given order keys, 0 where there is none. O(m log n)."""
+        """The count for each of the given order keys, 0 for a key that is absent. O(m log n)."""
         if not len(self):
             return np.zeros(len(keys), np.int64)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self) - 1)
         return np.where(self.keys[place] == keys, self.counts[place], 0)
 
     def merged(self, newer: Run) -> Run:
-        """Both runs as one, counts added, zeros dropped. O(n + m log n). Raises DiffOverflow."""
+        """Merge both runs: add counts and drop zeros. O(n + m log n). Raises DiffOverflow."""
         if not len(self):
             return newer
         place = np.searchsorted(self.keys, newer.keys)
@@ -81,7 +83,7 @@ class Run:
 
 
 def add_counts(one: Ints, two: Ints) -> Ints:
-    """The sums. Raises DiffOverflow where one leaves int64."""
+    """Add element by element. Raises DiffOverflow when a sum leaves int64."""
     total = one + two
     if bool((((one ^ total) & (two ^ total)) < 0).any()):
         raise DiffOverflow(operation="adding")
@@ -89,7 +91,7 @@ def add_counts(one: Ints, two: Ints) -> Ints:
 
 
 class RowSet:
-    """Rows with signed multiplicities, none 0, in the order of their words. Immutable for those who read it."""
+    """Rows with signed, non-zero multiplicities, ordered by their words. Readers see it as immutable."""
 
     __slots__ = ("_flat", "runs", "size", "width")
 
@@ -99,21 +101,21 @@ class RowSet:
 
     @staticmethod
     def of(width: int, data: Ints) -> RowSet:
-        """From a matrix `[row words | diff]` in any order. O(n log n). Raises DiffOverflow."""
+        """Build from a matrix `[row words | diff]` in any order. O(n log n). Raises DiffOverflow."""
         run = Run.of(consolidate_rows(np.ascontiguousarray(data), np.arange(width, dtype=np.int64)))
         return RowSet(width, (run,), len(run))
 
     def __len__(self) -> int:
-        """How many distinct rows."""
+        """The number of distinct rows."""
         return self.size
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all runs."""
+        """The size of all runs in bytes."""
         return sum(run.rows.nbytes + run.keys.nbytes + run.counts.nbytes for run in self.runs)
 
     def apply(self, data: Ints) -> RowSet:
-        """The set after changes `[row words | diff]` in any order. Raises DiffOverflow."""
+        """Return the set after the changes `[row words | diff]`, given in any order. Raises DiffOverflow."""
         changes = Run.of(consolidate_rows(np.ascontiguousarray(data), np.arange(self.width, dtype=np.int64)))
         if not len(changes):
             return self
@@ -130,7 +132,7 @@ class RowSet:
         return RowSet(self.width, tuple(runs), size)
 
     def flat(self) -> Run:
-        """All rows as one run; kept, so that the pages of one answer merge once."""
+        """All rows as one run. The result is cached, so the pages of one answer merge the runs only once."""
         if self._flat is None:
             run = self.runs[0]
             for newer in self.runs[1:]:
@@ -139,7 +141,7 @@ class RowSet:
         return self._flat
 
     def find(self, prefix: Sequence[int]) -> tuple[Ints, Ints]:
-        """The rows that begin with these words, in order, and their counts. O(log n) a run, plus what is found."""
+        """The rows that begin with these words, in order, and their counts. O(log n) per run, plus the rows found."""
         found = []
         for run in (self._flat,) if self._flat is not None else self.runs:
             low, high = self._between(run, prefix)

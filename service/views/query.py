@@ -1,10 +1,10 @@
-"""Which rows of a set, and in which order: the where, order, limit and cursor of a request, on words alone.
+"""Selects and orders the rows of an answer: the where, order, limit and cursor of a request, on words alone.
 
-Comparing words compares values (of long texts with equal beginnings once their contents were looked at), so a filter is
-one vectorised comparison a condition whatever the column's type. Nulls
-are as in Spark SQL: a comparison with null is not true; ascending order has nulls first, descending last. Order always
-ends with the row's own words, so it is total, and a page can go on where the last one ended: a cursor names the data
-time, the query and a position in an answer that never changes.
+Words compare as the values do, so a filter is one vectorised comparison per condition, whatever the column's type. Only
+long texts with equal beginnings need a look at their contents first. Nulls behave as in Spark SQL: a comparison with
+null is not true; nulls come first in ascending order and last in descending order. Every order ends with the row's own
+words, which makes it total. A page can therefore continue where the last one ended: a cursor names the data time, the
+query and a position in an answer that never changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPERATORS: tuple[str, ...] = ("eq", "ne", "lt", "le", "gt", "ge", "in", "null", 
 
 
 class BadFilter(CallerError):
-    """A where= that cannot be read."""
+    """A where= parameter cannot be parsed."""
 
     message = "where={text!r}: {problem}; write column:operator:value, operators are {operators}"
     text: str
@@ -42,7 +42,7 @@ class BadFilter(CallerError):
 
 
 class BadCursor(CallerError):
-    """A cursor that this sidecar did not give out, or that belongs to another request."""
+    """A cursor was not issued by this sidecar, or belongs to another request."""
 
     message = (
         "the cursor {problem}; use next_cursor of an answer as it is, with the same view and no other where or order"
@@ -62,7 +62,7 @@ class UnknownViewColumn(CallerError):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One `column:operator:value`."""
+    """One condition, written `column:operator:value`."""
 
     column: str
     operator: str
@@ -70,7 +70,7 @@ class Condition:
 
     @staticmethod
     def parse(text: str) -> Condition:
-        """From text. `column:value` means eq. Raises BadFilter."""
+        """Parse a condition. `column:value` means eq. Raises BadFilter."""
         column, *rest = text.split(":", 2)
         if not column or not rest:
             raise BadFilter(text=text, problem="no operator")
@@ -86,7 +86,9 @@ class Condition:
         return Condition(column, rest[0], rest[1] if len(rest) == 2 else "")
 
     def mask(self, stored: RowType, rows: Ints, view: str, heap: Heap | None) -> npt.NDArray[np.bool_]:
-        """Which rows fulfil it. heap: has their long texts. Raises UnknownViewColumn, BadValue."""
+        """The mask of the rows that fulfil the condition. heap: holds their long texts. Raises UnknownViewColumn,
+        BadValue.
+        """
         field = find_column(stored, self.column, view)
         present = rows[:, field.offset] != 0 if field.nullable else np.ones(len(rows), np.bool_)
         if self.operator == "null":
@@ -120,7 +122,7 @@ class Condition:
 
 
 def find_column(stored: RowType, name: str, view: str) -> Field:
-    """The column. Raises UnknownViewColumn with the nearest name."""
+    """Find a column. Raises UnknownViewColumn, which suggests the nearest name."""
     if name not in stored:
         near = difflib.get_close_matches(name, stored.names, 1)
         hint = f", did you mean {near[0]!r}" if near else ""
@@ -130,20 +132,24 @@ def find_column(stored: RowType, name: str, view: str) -> Field:
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """where: conditions, all of which hold; order: column names, `-name` for descending."""
+    """The filter and the order of a request. where: conditions that must all hold; order: column names, `-name` for
+    descending.
+    """
 
     where: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
 
     @property
     def plain(self) -> bool:
-        """Whether it asks for all rows in the order of the key."""
+        """Whether the query selects all rows in key order."""
         return not self.where and not self.order
 
     def positions(
         self, stored: RowType, run: Run, view: str, heap: Heap | None = None, deadline: Deadline = NEVER
     ) -> npt.NDArray[np.intp]:
-        """Where in the run the answer's rows are, in the answer's order. O(n log n). Raises CallerError leaves."""
+        """The positions in the run of the answer's rows, in the answer's order. O(n log n). Raises subclasses of
+        CallerError.
+        """
         conditions = [Condition.parse(text) for text in self.where]
         mask = np.ones(len(run), np.bool_)
         for condition in conditions:
@@ -174,12 +180,12 @@ class Cursor(msgspec.Struct, frozen=True):
     order: tuple[str, ...] = ()
 
     def encode(self) -> str:
-        """As URL-safe text."""
+        """Encode as URL-safe text."""
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @staticmethod
     def decode(text: str) -> Cursor:
-        """From text. Raises BadCursor."""
+        """Decode from text. Raises BadCursor."""
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             cursor = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=Cursor)
@@ -191,11 +197,11 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 def split_list(text: str | None) -> tuple[str, ...]:
-    """`a,b` as its parts, none empty."""
+    """Split `a,b` into its parts and drop empty ones."""
     return tuple(part for part in (text or "").split(",") if part)
 
 
 def page(positions: Sequence[int] | npt.NDArray[np.intp] | range, offset: int, limit: int) -> tuple[slice, int | None]:
-    """The slice of one page and where the next begins, None at the end."""
+    """The slice of one page, and the offset of the next page (None at the end)."""
     stop = min(len(positions), offset + limit)
     return slice(offset, stop), stop if stop < len(positions) else None

@@ -1,6 +1,7 @@
-"""RecentLetters: the newest dead letters in memory, so that they can be shown without reading old epochs again.
+"""Keeps the newest dead letters in memory, so that they can be shown without reading old epochs again.
 
-All of them, whole and for good, are in the dead-letter topics; what is kept here is for a person who looks.
+A dead letter is the record of a refused message. The dead-letter topics hold all of them, complete and permanently;
+this cache only serves people who look at recent ones.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from vernier.service.ingest.rejects import REPLAY_HEADER
 MOST = 1000
 _MOST_BYTES = 16 << 20
 _OVERHEAD = 500
-"""Bytes of a letter beside its key and value, about."""
+"""Approximate bytes of a dead letter besides its key and value."""
 
 
 class RecentLetters:
-    """Up to 1,000 letters and 16 MiB, of each message the newest. One thread adds; others may read."""
+    """Up to 1,000 dead letters and 16 MiB; of each message only the newest one. One thread adds, others may read."""
 
     def __init__(self) -> None:
         self._kept: dict[object, tuple[int, dict[str, Any]]] = {}
         self._bytes = 0
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all dead letters."""
         self._kept = {}
         self._bytes = 0
 
     def add(self, epoch: int, letters: Iterable[Mapping[str, Any]]) -> None:
-        """Add an epoch's letters, oldest first. A message that was refused before has its newest letter only."""
+        """Add an epoch's dead letters, oldest first. A message that was refused before keeps only its newest dead
+        letter.
+        """
         for letter in letters:
             name = _name(letter)
             self._remove(name)
@@ -44,7 +47,7 @@ class RecentLetters:
     def newest(
         self, limit: int, wanted: Callable[[Mapping[str, Any]], bool] = lambda letter: True
     ) -> list[dict[str, Any]]:
-        """The newest letters that are wanted, newest first."""
+        """The newest dead letters for which `wanted` is true, newest first."""
         found = (letter for _, letter in reversed(list(self._kept.values())) if wanted(letter))
         return list(islice(found, limit))
 
@@ -54,9 +57,9 @@ class RecentLetters:
 
 
 def _name(letter: Mapping[str, Any]) -> object:
-    """The place that its message had when it came for the first time (see dlq.py)."""
+    """The position of the message when it first arrived (see service/kafka/dead_letter_queue.py)."""
     for name, value in letter.get("headers") or ():
         if name == REPLAY_HEADER and value:
-            # Behind it may be the topic's id.
+            # The topic's id may follow the first three parts.
             return "/".join(base64.b64decode(value).decode("utf-8", "replace").split("/")[:3])
     return "/".join(str(letter.get(part)) for part in ("topic", "partition", "offset"))

@@ -1,13 +1,14 @@
-"""Reader: follows the committed epochs of a state directory, read-only.
+"""Follows the committed epochs of a state directory, read-only.
 
-It needs nothing of the service that writes: it works while that is down, and never makes it wait. A snapshot is
-immutable; following an epoch maps its new segments and applies its changes, nothing else. The newest manifest is held
-by lease, so that collection removes no file which is still to be opened; what is mapped stays readable by itself.
+The reader does not need the service that writes: it works while the service is down and never blocks it. A snapshot is
+immutable. Following an epoch only maps its new segments and applies its changes. A lease holds the newest manifest, so
+garbage collection removes no file that the reader still has to open; files that are already mapped stay readable
+anyway.
 
-Nothing is read before its checksum has been compared: when a file is opened, or, of a large layer that only reads of
-the past need, when the first of these comes. Where a new epoch is damaged the snapshot stays at the last one that is
-whole. A reader that has none yet goes on without the views that need a damaged file (`Snapshot.damaged`). Either way it
-looks every few seconds whether the file has been put back.
+No data is used before its checksum has been compared. That happens when the file is opened; for a large batch that only
+reads of the past need, at the first such read. If a new epoch is damaged, the snapshot stays at the last intact epoch.
+A reader that has no snapshot yet omits the views that need a damaged file (`Snapshot.damaged`). In both cases the
+reader checks every few seconds whether the file has been restored.
 """
 
 from __future__ import annotations
@@ -40,16 +41,17 @@ from vernier.storage.updates import Ints, Updates
 
 _HISTORY = 1200
 _AGAIN_NS = 5_000_000_000
-"""How long until damaged files are looked at again."""
+"""How long to wait before damaged files are checked again."""
 _log = logging.getLogger("vernier.reader")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochNote:
-    """What is remembered of an epoch: its interval of data times, its commit, and by view its changes and latencies.
+    """What the reader remembers of an epoch: its interval of data times, its commit, and per view its changes and
+    latencies.
 
-    noticed_ns: wall clock when this reader had it; None for what was committed before the reader was there.
-    latency: int64[buckets] observations of the epoch, in the buckets of vernier.service.observability.metrics.
+    noticed_ns: wall clock when this reader saw the epoch; None if it was committed before the reader started. latency:
+    int64[buckets] observations of the epoch, in the buckets of vernier.service.observability.metrics.
     """
 
     epoch: int
@@ -63,8 +65,11 @@ class EpochNote:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A committed epoch as readers see it. history: the epochs that this reader saw, oldest first, this one last.
-    damaged: the views that cannot be read, each with the damage. marks: totals of latency in the last minutes."""
+    """A committed epoch as readers see it.
+
+    history: the epochs that this reader saw, oldest first, this one last. damaged: the views that cannot be read, each
+    with its damage. marks: latency totals of the last minutes.
+    """
 
     manifest: Manifest
     views: Mapping[str, ViewState]
@@ -87,9 +92,9 @@ class Reader:
     """Follows a state directory. One thread calls `poll`; any thread may read `snapshot`, `failure`, `problem` and
     `damage`.
 
-    snapshot: the newest readable epoch, None before the first. failure: why the newest state cannot be read, None when
-    it can; problem: the error that says so. damage: what is wrong with files, by their segments. log_bytes: memory for
-    each view's recent changes, from which subscribers and reads of the recent past are served.
+    snapshot: the newest readable epoch, None before the first. failure: why the newest state cannot be read, None if it
+    can; problem: the corresponding error. damage: the damaged files, by segment. log_bytes: memory for each view's
+    recent changes, which serves subscribers and reads of the recent past.
     """
 
     def __init__(self, path: str | Path | Place, *, log_bytes: int = 16 << 20, blob: Blob | None = None) -> None:
@@ -106,7 +111,7 @@ class Reader:
         self._layers: dict[LayerRef, Layer] = {}
         self.letters = RecentLetters()
         self.letters_damaged: Damaged | None = None
-        """What is wrong with a file that holds some of the letters."""
+        """The damage of a file that holds some of the dead letters."""
 
     @property
     def files(self) -> Blob:
@@ -114,9 +119,9 @@ class Reader:
         return self._state.blob
 
     def poll(self) -> bool:
-        """Look for another epoch than the snapshot's and read it; True when there was one. One small read otherwise.
+        """Read a new epoch if there is one; returns True if the snapshot changed. Otherwise costs one small read.
 
-        Whatever is wrong with the files is kept in `failure` and the snapshot stays: readers go on with what was final.
+        A problem with the files is kept in `failure` and the snapshot stays, so readers continue with what was final.
         """
         try:
             restored = (bool(self.damage) or self.letters_damaged is not None) and self._look_again()
@@ -133,7 +138,7 @@ class Reader:
         return True
 
     def close(self) -> None:
-        """Give back the lease and let go of the files; the snapshot stays readable for those who have it."""
+        """Release the lease and close the files. Existing references to the snapshot stay readable."""
         if self._lease is not None:
             self._lease.release()
             self._lease = None
@@ -155,10 +160,12 @@ class Reader:
         self._let_go(lease.manifest)
 
     def _read(self, newest: Manifest) -> Snapshot:
-        """The snapshot of a manifest on lease: from the one before if it continues that, else from the traces."""
+        """Build the snapshot of a leased manifest: from the previous snapshot if the manifest continues it, else from
+        the traces.
+        """
         before = self.snapshot
         steps = [] if before is None else self._steps(before.manifest, newest)
-        # Another program may have come and gone meanwhile, and its epochs know nothing of some views.
+        # Another program may have run in between, and its epochs lack some of the views.
         others = any(manifest.program != newest.program for manifest, _ in steps)
         if before is None or others or not _continues(before.manifest, newest):
             views, damaged = self._each(newest, lambda name, entry: self._load(name, newest))
@@ -173,8 +180,8 @@ class Reader:
             if name in before.views:
                 return self._advance(before.views[name], entry, newest, [(m, parts[name]) for m, parts in steps])
             known = before.damaged[name]
-            # The damaged file may not be a part of this epoch's state any more; reading what stays damaged each time
-            # would cost as much as the view is large.
+            # Load again only if the damaged file is no longer a part of this epoch's state. Retrying a file that is
+            # still damaged would cost a read of the whole view each time.
             if known.name in newest.segments():
                 raise known
             return self._load(name, newest)
@@ -189,8 +196,9 @@ class Reader:
         return Snapshot(newest, views, stats, tuple(history[-_HISTORY:]), damaged, marks)
 
     def _first_mark(self, newest: Manifest) -> Mark:
-        """The totals at the oldest epoch of the last minutes that is still there; before the first one there are
-        none."""
+        """The totals at the oldest epoch of the last minutes that still exists. They are zero if that is the first
+        epoch.
+        """
         begun = newest
         for manifest in self._kept(newest):
             if manifest.committed_ns < newest.committed_ns - WINDOW_NS:
@@ -202,8 +210,11 @@ class Reader:
     def _each(
         self, manifest: Manifest, make: Callable[[str, ViewEntry], ViewState], readable: Container[str] = ()
     ) -> tuple[dict[str, ViewState], dict[str, Damaged]]:
-        """The views of a manifest: those that `make` makes, and what is damaged of the others. readable: views that an
-        older snapshot has whole, which is better than none. Raises Damaged for these."""
+        """Build each view of a manifest with `make`; returns the views and the damage of those that failed.
+
+        readable: views that an older snapshot still has intact, which is better than losing them. Raises Damaged for
+        these.
+        """
         views, damaged = {}, {}
         for name, entry in manifest.views.items():
             try:
@@ -221,7 +232,9 @@ class Reader:
         return problem
 
     def _look_again(self) -> bool:
-        """Whether damaged files were put back; then what needs them is read anew. Looks every few seconds."""
+        """Check every few seconds whether damaged files were restored, and reload what needs them.
+        Returns True if so.
+        """
         now, snapshot = time.monotonic_ns(), self.snapshot
         if now - self._looked_ns < _AGAIN_NS or snapshot is None:
             return False
@@ -252,7 +265,7 @@ class Reader:
         return True
 
     def _steps(self, old: Manifest, newest: Manifest) -> list[tuple[Manifest, dict[str, list[Layer]]]]:
-        """The epochs after `old`, each with its change layers by view; none when one of them was collected already."""
+        """The epochs after `old`, each with its change batches by view; empty if one of them was already collected."""
         found: list[tuple[Manifest, dict[str, list[Layer]]]] = []
         for epoch in range(newest.epoch, old.epoch, -1):
             try:
@@ -268,7 +281,7 @@ class Reader:
         return found[::-1]
 
     def _kept(self, newest: Manifest) -> Iterator[Manifest]:
-        """The manifest and those before it that are still there, newest first."""
+        """The manifest and its predecessors that still exist, newest first."""
         yield newest
         for epoch in range(newest.epoch - 1, NO_EPOCH, -1):
             try:
@@ -280,7 +293,7 @@ class Reader:
                 return
 
     def _collect_all_letters(self, newest: Manifest) -> None:
-        """The letters of all epochs that are kept."""
+        """Collect the dead letters of all epochs that still exist."""
         self.letters.clear()
         self.letters_damaged = None
         for manifest in reversed(list(self._kept(newest))):
@@ -298,7 +311,9 @@ class Reader:
     def _advance(
         self, view: ViewState, entry: ViewEntry, newest: Manifest, steps: list[tuple[Manifest, list[Layer]]]
     ) -> ViewState:
-        """A view's next state: step by step, or, where there are no steps, by what its trace has had since."""
+        """A view's next state: epoch by epoch, or, if epochs are missing, by the changes that its trace
+        has since then.
+        """
         layers = self._trace(newest, entry)
         width = view.stored.width
         for manifest, parts in steps:
@@ -314,7 +329,7 @@ class Reader:
             missed = changes_between(layers, width, view.frontier, newest.upper)
             interval = Interval(view.frontier, newest.upper, missed, newest.committed_ns)
             return view.follow(interval, entry.since, layers, self._log_bytes)
-        # Epochs that are gone may have compacted, though nothing has become final meanwhile.
+        # Epochs that no longer exist may have compacted the view although nothing became final in between.
         return view if steps else replace(view, since=entry.since, layers=tuple(layers))
 
     def _load(self, name: str, manifest: Manifest) -> ViewState:
@@ -333,7 +348,7 @@ class Reader:
                 segment = self._segments[ref.segment] = self._state.open(ref.segment)
             layer = open_layer(segment, ref, lazy=True)
             if layer.texts is not None and len(layer.texts):
-                # Texts are looked up one by one, whenever an answer has them.
+                # Answers read texts one at a time, so the whole entry is verified now.
                 segment.verify_entry(ref.label)
             elif not segment.is_verified(ref.label):
                 layer.check = partial(self._verify, segment, ref.label)
@@ -347,12 +362,14 @@ class Reader:
             raise self._note_damage(problem) from None
 
     def _let_go(self, manifest: Manifest) -> None:
-        """Unmap what the manifest does not need any more; states that still use a layer keep its mapping alive."""
+        """Unmap the files that the manifest no longer needs. A state that still uses a batch keeps its
+        mapping alive.
+        """
         needed = manifest.segments()
         self._segments = {name: segment for name, segment in self._segments.items() if name in needed}
         self._layers = {ref: layer for ref, layer in self._layers.items() if ref.segment in needed}
         for name in self.damage.keys() - needed:
-            # Of an older epoch, or in no epoch any more.
+            # The file belonged to an older epoch, or to no epoch any more.
             self.damage.pop(name, None)
 
 

@@ -1,9 +1,9 @@
-"""ViewState: one view at one committed epoch, as readers see it; immutable, and the next epoch's is made from it.
+"""One view at one committed epoch, as readers see it. A state is immutable; the next epoch's state is made from it.
 
-It holds the newest rows as a RowSet, the recent changes interval by interval, and the layers of the view's trace for
-whatever is older. As of a data time T the rows are the sum of all diffs at times <= T, which is exact for since <= T <
-frontier. Changes from a frontier F on are exact when F > since, or when nothing was folded yet: the same rule, seen
-from the state as of F - 1.
+It holds the newest rows as a RowSet, the recent changes interval by interval (the log), and the batches of the view's
+trace for everything older. The rows as of a data time T are the sum of all diffs at times <= T, which is exact for
+since <= T < frontier. The changes from a frontier F on are exact if F > since, or if nothing was compacted yet. This is
+the same rule, applied to the state as of F - 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Compacted(CallerError):
 
 
 class NotYetFinal(CallerError):
-    """A data time whose answer may still change."""
+    """The answer for a data time may still change."""
 
     message = (
         "view {view} is final before {frontier}; {as_of} is not yet: ask for an earlier time, or wait with wait_ms="
@@ -48,19 +48,21 @@ class NotYetFinal(CallerError):
 
 
 def matrix_of(updates: Updates) -> Ints:
-    """`[row words | diff]`: the changes without their times."""
+    """The changes without their times, as `[row words | diff]`."""
     return np.delete(updates.data, updates.width, axis=1)
 
 
 def key_first(updates: Updates, schema: RowType, key: Sequence[str]) -> Updates:
-    """Changes in the program's column order as the words of the view's trace, which begin with the key."""
+    """Reorder changes from the program's column order to the word order of the view's trace, which
+    begins with the key.
+    """
     order = schema.index(ViewState.stored_type(schema, key).names)
     columns = np.concatenate((order, np.arange(schema.width, updates.data.shape[1])))
     return Updates(np.ascontiguousarray(updates.data[:, columns]), updates.width, updates.depth)
 
 
 def by_time(updates: Updates) -> Updates:
-    """The changes ordered by time, then by row."""
+    """Sort the changes by time, then by row."""
     data = np.ascontiguousarray(updates.data)
     order = order_rows(data, np.array([updates.width, *range(updates.width)], np.int64))
     return Updates(data[order], updates.width, updates.depth)
@@ -68,9 +70,9 @@ def by_time(updates: Updates) -> Updates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """The changes with lower <= time < upper, ordered by time, then row; a frontier passed from lower to upper.
+    """The changes of one advance of the frontier, lower <= time < upper, ordered by time, then row.
 
-    texts: dictionaries of their long texts.
+    texts: the dictionaries of their long texts.
     """
 
     lower: int
@@ -80,7 +82,7 @@ class Interval:
     texts: tuple[Texts, ...] = ()
 
     def part(self, lower: int, upper: int) -> Interval:
-        """The changes of this interval inside [lower, upper)."""
+        """The part of this interval inside [lower, upper)."""
         if lower <= self.lower and self.upper <= upper:
             return self
         time = self.changes.time
@@ -91,12 +93,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewState:
-    """A view of `frontier`: rows as of frontier - 1; log: contiguous intervals that end at the frontier, oldest first.
+    """A view at `frontier`. rows: as of frontier - 1; log: contiguous intervals that end at the frontier, oldest first.
 
-    schema has the columns in the program's order; stored in that of the words: those of the key first. Times are data
-    times in ns. Two states of one name and incarnation agree on every time that both know, so answers as of a time may
-    be kept. heap: finds the contents of the long texts of all rows and changes that the state knows; None where the
-    view has no texts.
+    schema has the columns in the program's order; stored has them in the order of the words, which begins with the key.
+    Times are data times in ns. Two states of the same name and incarnation agree on every time that both know, so
+    answers as of a time can be cached. heap: finds the contents of the long texts of all rows and changes in the state;
+    None if the view has no texts.
     """
 
     name: str
@@ -120,14 +122,14 @@ class ViewState:
     def load(
         name: str, schema: RowType, key: Sequence[str], since: int, frontier: int, layers: Iterable[Layer]
     ) -> ViewState:
-        """From the layers of its trace alone. O(n log n) for n updates in the trace."""
+        """Build the state from the batches of its trace alone. O(n log n) for n updates in the trace."""
         stored, held = ViewState.stored_type(schema, key), tuple(layers)
         rows = sum_until(held, stored.width, frontier - 1)
         heap = _heap_of(stored, held, ())
         return ViewState(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held, heap)
 
     def follow(self, interval: Interval, since: int, layers: Iterable[Layer], log_bytes: int) -> ViewState:
-        """The state after an interval that begins at this frontier; the log keeps its newest `log_bytes`."""
+        """The state after an interval that begins at this frontier. The log keeps its newest `log_bytes`."""
         log = [*self.log, interval]
         kept = sum(one.changes.data.nbytes for one in log)
         drop = 0
@@ -141,7 +143,7 @@ class ViewState:
 
     @property
     def log_start(self) -> int:
-        """The frontier from which on the log has all changes."""
+        """The frontier from which on the log contains all changes."""
         return self.log[0].lower if self.log else self.frontier
 
     def check(self, as_of: int) -> None:
@@ -152,7 +154,9 @@ class ViewState:
             raise Compacted(view=self.name, as_of=as_of, since=self.since)
 
     def rows_as_of(self, as_of: int) -> RowSet:
-        """The rows at a data time: the newest less what came later where the log reaches, else a sum of the trace."""
+        """The rows at a data time: the newest rows minus later changes if the log reaches back that far, else a sum
+        over the trace.
+        """
         self.check(as_of)
         if as_of == self.frontier - 1:
             return self.rows
@@ -164,7 +168,9 @@ class ViewState:
         return sum_until(self.layers, self.stored.width, as_of)
 
     def undone(self, as_of: int) -> int | None:
-        """How many changes came after that time, the cost of rows as of it; None where the log does not reach."""
+        """The number of changes after that time, which is the cost of the rows as of it; None if the log does not reach
+        back.
+        """
         if as_of + 1 < self.log_start:
             return None
         count = 0
@@ -175,10 +181,10 @@ class ViewState:
         return count
 
     def find(self, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
-        """The rows of a key (its words) at a data time that the log reaches, and their counts.
+        """The rows of a key (given as words) and their counts, at a data time that the log reaches.
 
-        Looks at that key alone in what came later: far cheaper than `rows_as_of`. O(changes after it), in a few
-        passes. Raises as `check`, DiffOverflow.
+        It searches the later changes for this key only, which is far cheaper than `rows_as_of`. O(changes after that
+        time), in a few passes. Raises what `check` raises, and DiffOverflow.
         """
         self.check(as_of)
         rows, counts = self.rows.find(words)
@@ -199,19 +205,20 @@ class ViewState:
         return data[:, :-1], data[:, -1]
 
     def can_resume(self, frontier: int) -> bool:
-        """Whether all changes from this frontier on are known one by one."""
+        """Whether all changes from this frontier on are known individually."""
         return frontier > self.since or self.since <= MIN_TIME
 
     def intervals(self, lower: int, upper: int) -> list[Interval]:
-        """The changes with lower <= time < upper as contiguous intervals. Raises Compacted when some were folded.
+        """The changes with lower <= time < upper as contiguous intervals. Raises Compacted if some were compacted.
 
-        From the log where it reaches: shared, O(intervals). Older ones come from the trace in one interval, O(trace).
+        Where the log reaches they are shared, O(intervals). Older ones come from the trace as one interval, O(trace).
         """
         upper = min(upper, self.frontier)
         if lower >= upper:
             return []
         if lower >= self.log_start:
-            # Whole even where `since` has passed it meanwhile, as the first data of a quiet service makes it do.
+            # The log is complete even where `since` has passed it, which happens with the first data of a quiet
+            # service.
             return self._log_parts(lower, upper)
         if not self.can_resume(lower):
             raise Compacted(view=self.name, as_of=lower, since=self.since)
@@ -232,7 +239,7 @@ class ViewState:
 
 
 def _heap_of(stored: RowType, layers: Iterable[Layer], log: Iterable[Interval]) -> Heap | None:
-    """What finds the long texts of these layers and intervals. O(layers + intervals), nothing is read yet."""
+    """A heap over the long texts of these batches and intervals. O(batches + intervals); reads no text yet."""
     if not stored.text_words:
         return None
     heap = Heap()
@@ -242,11 +249,11 @@ def _heap_of(stored: RowType, layers: Iterable[Layer], log: Iterable[Interval]) 
 
 
 def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int) -> Updates:
-    """The changes that a view's layers hold with lower <= time < upper, ordered by time, then row.
+    """The changes that a view's batches hold with lower <= time < upper, ordered by time, then row.
 
-    Exact where no time from `lower` on was folded: then layers of one shard are of different times, those of different
-    shards of different rows, and nothing needs to be summed. O(updates of the layers that overlap) to look, and a sort
-    of what is found. Raises Damaged.
+    Exact if no time from `lower` on was compacted. Then batches of one shard hold different times and batches of
+    different shards hold different rows, so nothing has to be summed. O(updates of the batches that overlap) to search,
+    plus a sort of the result. Raises Damaged.
     """
     found = []
     for layer in layers:
@@ -258,7 +265,7 @@ def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int)
 
 
 def sum_until(layers: Iterable[Layer], width: int, as_of: int) -> RowSet:
-    """The rows at a data time. O(updates), and a sort of the distinct rows. Raises DiffOverflow, Damaged."""
+    """The rows at a data time. O(updates), plus a sort of the distinct rows. Raises DiffOverflow, Damaged."""
     found = [np.empty((0, width + 1), np.int64)]
     for layer in layers:
         if layer.lower <= as_of and layer.updates:

@@ -1,7 +1,7 @@
-"""Delivery: puts messages into Kafka for those who wait until they are there.
+"""Sends messages to Kafka and waits until the brokers have acknowledged them.
 
-All of one call are acknowledged by the brokers, or the call fails; a broker that is away, or does not keep up, is an
-error after a while, so what cannot be sent does not pile up here.
+The brokers acknowledge all messages of a call, or the call fails. A broker that is unreachable or too slow causes an
+error after a time limit, so unsent messages do not accumulate here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _log = logging.getLogger("vernier.delivery")
 _LARGEST = 64 << 20
 
 Messages = Callable[[int], Iterable[tuple[int, bytes]]]
-"""From the number of partitions: (partition, value) of each message."""
+"""A function from the number of partitions to (partition, value) of each message."""
 
 
 class KafkaAway(StorageError):
-    """Kafka did not take messages in time."""
+    """Kafka did not accept messages in time."""
 
     code = "kafka_unavailable"
     message = "topic {topic} at {bootstrap} takes no updates: {reason}; {written}"
@@ -37,7 +37,7 @@ class KafkaAway(StorageError):
 
 
 class Delivery:
-    """Sends to the brokers that `client` names, within `ms` milliseconds a call. For threads."""
+    """Sends to the brokers that `client` names, within `ms` milliseconds per call. Thread-safe."""
 
     def __init__(self, client: Mapping[str, Any], ms: int) -> None:
         self._client, self._ms = dict(client), ms
@@ -45,9 +45,9 @@ class Delivery:
         self._producer: KafkaProducer | None = None
 
     def deliver(self, topic: str, messages: Messages) -> dict[int, int]:
-        """Send the messages; the offset behind the last one by partition. Raises KafkaAway, and what `messages` raises.
+        """Send the messages; returns, by partition, the offset after the last one.
 
-        Messages of one partition keep their order.
+        Messages of one partition keep their order. Raises KafkaAway, and what `messages` raises.
         """
         deadline = time.monotonic() + self._ms / 1000
         begun = []
@@ -56,7 +56,7 @@ class Delivery:
             found = producer.partitions_for(topic)
             if not found:
                 raise self._away(topic, "there is no such topic; the service makes it when it starts", begun=False)
-            # All of them before the first is sent: a body that cannot be sent whole is not sent at all.
+            # Build all messages before the first is sent, so that a body with a mistake is not sent in part.
             listed = list(messages(len(found)))
             for partition, value in listed:
                 begun.append((partition, producer.send(topic, value=value, partition=partition)))
@@ -67,12 +67,13 @@ class Delivery:
                 ends[partition] = max(ends.get(partition, 0), told.offset + 1)
             return ends
         except KafkaError as error:
-            # What it still holds must not be sent later on: who asked has been told that it was not.
+            # Drop the producer with its pending messages. The client learns that they failed, so they must not be sent
+            # later.
             self._drop()
             raise self._away(topic, _said(error), begun=bool(begun)) from error
 
     def close(self) -> None:
-        """Let go of the brokers."""
+        """Disconnect from the brokers."""
         self._drop()
 
     def _connected(self) -> KafkaProducer:

@@ -1,8 +1,9 @@
-"""Submission: updates that somebody sends over HTTP, checked as the door will check them, and as Kafka messages.
+"""Parses updates sent over HTTP, checks them by the rules of ingestion, and encodes them as Kafka messages.
 
-A body is lines of JSON, an array of JSON values, or an Arrow IPC stream. A line is what the format `json` takes: an
-update (`{"data":[1,2],"time":17,"diff":-1}`), a bare row, or `{"resolved":T}`, the promise that nothing before T
-follows. A stream has the source's columns, and `_time` and `_diff` if they are wanted. All of a body enters, or none.
+A body is lines of JSON, an array of JSON values, or an Arrow IPC stream. A line is anything that the format `json`
+accepts: an update (`{"data":[1,2],"time":17,"diff":-1}`), a bare row, or `{"resolved":T}`, the promise that nothing
+before T follows. A stream has the source's columns and, optionally, `_time` and `_diff`. A body is accepted as a whole
+or not at all.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import CLOSED, Ints
 
 _BLOCK = 1 << 18
-"""Bytes that are decoded without a break, which is some milliseconds."""
+"""Bytes that are decoded without yielding to other threads, which takes some milliseconds."""
 _MOST_UPDATES = 500
 _MOST_BYTES = 1 << 18
 _HEAD_BYTES = 1_024
-"""Of a native message beside its updates, at most."""
+"""Upper bound for the bytes of a native message besides its updates."""
 _TIME, _DIFF = "_time", "_diff"
 _log = logging.getLogger("vernier.submission")
 
 
 class BadSubmission(CallerError):
-    """Something in a body is no update of the source."""
+    """An item of a body is not an update of the source."""
 
     code = "bad_update"
     message = "{unit} {number}: {problem}; nothing was sent"
@@ -67,7 +68,7 @@ class BadPromise(CallerError):
 
 
 class BadBody(CallerError):
-    """A body is not what its content type says."""
+    """A body does not match its content type."""
 
     code = "bad_body"
     message = "the body is no {what}: {problem}; nothing was sent"
@@ -76,7 +77,7 @@ class BadBody(CallerError):
 
 
 class BodyTooLarge(CallerError):
-    """A body holds more than is allowed when it is spelled out."""
+    """A body holds more than the limit allows once it is decoded."""
 
     code = "body_too_large"
     message = "the body is too large: {problem}; nothing was sent"
@@ -85,8 +86,11 @@ class BodyTooLarge(CallerError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The source that updates are for. frontier: an update before it would be refused as late; None: none would.
-    latest: an update or a promise after it would be too far ahead of the broker's clock."""
+    """The source that updates are for.
+
+    frontier: an update before it would be refused as late; None if no update would. latest: an update or a promise
+    after it would be too far ahead of the broker's clock.
+    """
 
     name: str
     schema: RowType
@@ -103,8 +107,11 @@ class Target:
 
 @dataclass
 class Submission:
-    """n updates. words: int64[n, width]; time: int64[n], NO_TIME where none was sent; diff: int64[n]; heap: their long
-    texts; numbers: int64[n], their places in the body, from 1. resolved: the promises."""
+    """n updates and the promises of a body.
+
+    words: int64[n, width]; time: int64[n], NO_TIME where none was sent; diff: int64[n]; heap: their long texts;
+    numbers: int64[n], their places in the body, from 1. resolved: the promises.
+    """
 
     target: Target
     unit: str
@@ -120,13 +127,15 @@ class Submission:
 
     @property
     def latest(self) -> int | None:
-        """The greatest data time, where the updates' own ones count."""
+        """The greatest data time, if the updates carry their own times."""
         if self.target.clock == "arrival" or not len(self):
             return None
         return int(self.time.max())
 
     def check(self) -> Submission:
-        """Raises BadSubmission for an update that the door would refuse for its diff or its time."""
+        """Raises BadSubmission for an update that ingestion would refuse for its diff or its time, BadPromise for a
+        promise.
+        """
         most = self.target.diff_range
         wide = np.flatnonzero((self.diff > most) | (self.diff < -most))
         if len(wide):
@@ -158,9 +167,10 @@ class Submission:
         return self
 
     def messages(self, partitions: int, now_ns: int) -> Iterator[tuple[int, bytes]]:
-        """(partition, value): updates of one row go to one partition, so they keep their order; promises go to all.
+        """Yield (partition, value). Updates of one row go to one partition, so they keep their order; promises go to
+        all.
 
-        now_ns: the time of updates without one. Raises BadSubmission for an update that is too long for a message.
+        now_ns: the time of updates that have none. Raises BadSubmission for an update that is too long for a message.
         """
         places = [zlib.crc32(row.tobytes()) % partitions for row in self.words]
         waiting: dict[int, list[tuple[int, bytes]]] = {}
@@ -189,7 +199,7 @@ class Submission:
         return 1 if self.target.format == "json" else _MOST_UPDATES
 
     def _texts(self, now_ns: int) -> Iterator[tuple[int, bytes]]:
-        """Each update as JSON, in the topic's format."""
+        """Yield each update as JSON, in the topic's format."""
         codec = RowJson(self.target.schema, self.target.schema.names, self.heap)
         for start in range(0, len(self), _MOST_UPDATES):
             rows = codec.dicts(self.words[start : start + _MOST_UPDATES])
@@ -212,8 +222,10 @@ class Submission:
 
 
 def read_body(kind: str, body: bytes, target: Target) -> Submission:
-    """The updates of a body of a content type of `READERS`. O(bytes). Raises BadSubmission, BadBody, BodyTooLarge;
-    whatever else goes wrong while it is read is a BadBody, too."""
+    """Parse a body whose content type is in `READERS`. O(bytes).
+
+    Raises BadSubmission, BadBody, BodyTooLarge. Any unexpected failure while it is read becomes a BadBody, too.
+    """
     try:
         return READERS[kind](body, target)
     except (VernierError, MemoryError):
@@ -268,7 +280,7 @@ def _of_values(values: pa.LargeBinaryArray, target: Target, unit: str) -> Submis
 
 
 def _blocks(values: pa.LargeBinaryArray) -> Iterator[tuple[int, int]]:
-    """Stretches of values of about _BLOCK bytes."""
+    """Yield ranges of values of about _BLOCK bytes each."""
     ends = np.cumsum(pc.binary_length(values).to_numpy())
     start = 0
     while start < len(values):
@@ -305,7 +317,7 @@ def of_arrow(body: bytes, target: Target) -> Submission:
 
 
 def _numbers(column: pa.Array | None, n: int, name: str) -> Ints:
-    """The column of times or diffs, by the letter."""
+    """The column of times or diffs, checked value by value."""
     judge, absent = (judge_time, NO_TIME) if name == _TIME else (judge_diff, 1)
     found = np.full(n, absent, np.int64)
     if column is None:
@@ -334,4 +346,4 @@ READERS: Mapping[str, Callable[[bytes, Target], Submission]] = {
     "application/json": of_array,
     "application/vnd.apache.arrow.stream": of_arrow,
 }
-"""By content type, what reads a body of it."""
+"""The function that reads a body, by content type."""

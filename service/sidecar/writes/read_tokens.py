@@ -1,9 +1,10 @@
-"""Receipts: what has been sent, as a token that says by itself when it is visible.
+"""Read tokens: a token names updates that were sent, and tells for itself when they are visible.
 
-A receipt names the offsets that the updates got, so nothing has to be kept: an epoch has read them when its manifest's
-offsets are past them, whoever looks, and after any restart. It has their effect when its frontier is past their times,
-too. With an event clock those are the updates' own. With an arrival clock the door gives them while it reads, always
-greater ones in a partition: so the last one it has given, at any epoch that had read them, is not before theirs.
+A token (class Receipt) contains the Kafka offsets of its updates, so the sidecar stores nothing. An epoch has read the
+updates if the offsets in its manifest are past them. Any sidecar can check this, also after a restart. The effect of
+the updates is visible if the frontier is past their times, too. With an event clock these are the updates' own times.
+With an arrival clock, ingestion assigns the times when it reads the messages, in ascending order within a partition.
+The last time that it assigned, at any epoch that has read the updates, is therefore not before theirs.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ _LONGEST = 16_384
 
 
 class BadReceipt(CallerError):
-    """A token that no sidecar gave out."""
+    """A token was not issued by a sidecar."""
 
     code = "bad_token"
     message = "the token cannot be read; use it as it was answered"
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
-    """Updates of one source. offsets: by partition of the topic, the one behind the last of them. latest: the greatest
-    of their data times; None where the door gives them. resolution: of the source."""
+    """Updates of one source.
+
+    offsets: by partition of the topic, the offset after the last of them. latest: the greatest of their data times;
+    None if ingestion assigns the times. resolution: of the source.
+    """
 
     source: str
     topic: str
@@ -40,12 +44,12 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
     resolution: Resolution
 
     def encode(self) -> str:
-        """As URL-safe text."""
+        """Encode as URL-safe text."""
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @staticmethod
     def decode(text: str) -> Receipt:
-        """From text. Raises BadReceipt."""
+        """Decode from text. Raises BadReceipt."""
         try:
             if len(text) > _LONGEST:
                 raise ValueError
@@ -55,7 +59,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
             raise BadReceipt() from None
 
     def after(self, earlier: Receipt) -> Receipt:
-        """One that covers both. Raises BadReceipt when they are not of one source."""
+        """Return a receipt that covers both. Raises BadReceipt if they are for different sources."""
         if (earlier.source, earlier.topic) != (self.source, self.topic):
             raise BadReceipt()
         both = {**earlier.offsets, **{p: max(o, earlier.offsets.get(p, 0)) for p, o in self.offsets.items()}}
@@ -63,12 +67,12 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
         return Receipt(self.source, self.topic, both, max(times, default=None), self.resolution)
 
     def is_read(self, manifest: Manifest) -> bool:
-        """Whether an epoch has read all of them."""
+        """Whether an epoch has read all of the updates."""
         read = manifest.offsets.get(self.topic, {})
         return all(read.get(partition, 0) >= offset for partition, offset in self.offsets.items())
 
     def bound(self, manifest: Manifest) -> int | None:
-        """A time which none of them is behind, as far as an epoch that has read them knows."""
+        """A time that none of the updates is after, if the epoch (which has read them) knows one."""
         if self.latest is not None or not self.offsets:
             return self.latest
         clocks = msgspec.convert(manifest.door, DoorState).topics.get(self.topic, {})
@@ -76,7 +80,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
         return max(known, default=None) if len(known) == len(self.offsets) else None
 
     def has_passed(self, bound: int | None, frontier: int) -> bool:
-        """Whether a frontier is behind all of them, whose times are up to `bound`."""
+        """Whether a frontier is past all of the updates, whose times are at most `bound`."""
         return not self.offsets or (bound is not None and bound < cut_at(frontier, self.resolution))
 
 
