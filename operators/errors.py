@@ -1,4 +1,5 @@
-"""Errors of a user's program: raised while it is built, naming the user's line, or while its expressions run."""
+"""Errors of a user's program: raised while the program is built, naming the user's line, or while its expressions
+run."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ from vernier.storage.errors import CallerError
 
 
 class ProgramError(CallerError):
-    """A program cannot be built: `problem` says what was found and what was meant, `where` is the user's line."""
+    """A program cannot be built. `problem` says what was found and what was expected, `where` is the user's line."""
 
     problem: str
     where: Location = NOWHERE
@@ -27,7 +28,7 @@ class ProgramError(CallerError):
 
 
 class UnknownColumn(ProgramError):
-    """A column that its collection does not have."""
+    """A column that the collection does not have."""
 
     @classmethod
     def of(cls, name: str, columns: Sequence[str], what: str = "the collection") -> Self:
@@ -36,27 +37,27 @@ class UnknownColumn(ProgramError):
 
 
 class UnknownName(ProgramError, AttributeError):
-    """A method or function that does not exist; an AttributeError, too, so that hasattr and copy keep working."""
+    """A method or function that does not exist. Also an AttributeError, so that hasattr and copy keep working."""
 
 
 class WrongType(ProgramError):
-    """Types that do not fit one another, or an argument of the wrong kind."""
+    """Types that do not fit together, or an argument of the wrong kind."""
 
 
 class WrongArguments(ProgramError, TypeError):
-    """A call whose arguments a method does not take; a TypeError, too, as Python's own is."""
+    """A call with arguments that the method does not take. Also a TypeError, as Python's own error is."""
 
 
 class NameClash(ProgramError):
-    """Two columns, sources or views would share one name."""
+    """Two columns, sources or views would have the same name."""
 
 
 class BadLoop(ProgramError):
-    """A fixpoint that cannot be one: its parameters, its variables or what its body returns."""
+    """A fixpoint whose parameters, variables or returned value do not fit a loop."""
 
 
 class ArithmeticOverflow(CallerError):
-    """An integer result does not fit 64 bits; answers are never wrapped numbers."""
+    """An integer result does not fit 64 bits. Results never wrap around."""
 
     message = "integer overflow in {expression}: {sample} does not fit 64 bits; cast to Float64 or filter such rows out"
     expression: str
@@ -64,7 +65,7 @@ class ArithmeticOverflow(CallerError):
 
 
 class DecimalOverflow(CallerError):
-    """A decimal result has more digits than its type; answers are never cut or null for it."""
+    """A decimal result has more digits than its type. Results are never truncated or replaced by null."""
 
     message = "decimal overflow in {expression}: of {sample} comes more than {type} holds; cast to a wider type first"
     expression: str
@@ -73,7 +74,7 @@ class DecimalOverflow(CallerError):
 
 
 class BadValue(CallerError):
-    """Data that do not fit the type of their column."""
+    """Values that do not fit the type of their column."""
 
     message = "column {column}: {problem}"
     column: str
@@ -90,5 +91,5 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as a person reads them: "a, b, c"."""
+    """Names in the form that messages show: "a, b, c"."""
     return ", ".join(names)

@@ -1,10 +1,10 @@
-"""What can go wrong while a dataflow runs; errors of building one are in operators/errors.py."""
+"""Errors that can occur while a dataflow runs. Errors of building one are in operators/errors.py."""
 
 from vernier.storage.errors import CallerError, InvariantError
 
 
 class ExchangeBroken(InvariantError):
-    """A worker left while the others waited for it; the epoch is void."""
+    """A worker left while the others waited for it, so the epoch is void."""
 
     message = (
         "worker {index} of {workers} lost its peers in the middle of an epoch; "
@@ -15,7 +15,7 @@ class ExchangeBroken(InvariantError):
 
 
 class LoopDidNotSettle(CallerError):
-    """A fixpoint still changed at its last allowed round."""
+    """A fixpoint still changed at its last permitted round."""
 
     message = (
         "loop {loop} did not settle: at round {round} it still changes, for example {sample}; "
@@ -28,7 +28,7 @@ class LoopDidNotSettle(CallerError):
 
 
 class AggregateOverflow(CallerError):
-    """A sum, count or mean of a group left its type."""
+    """A sum, count or mean of a group does not fit its type."""
 
     message = "{operator}: an aggregate of the group {key} does not fit its type; cast to Float64 or split the group"
     operator: str
@@ -36,7 +36,7 @@ class AggregateOverflow(CallerError):
 
 
 class ListTooLong(CallerError):
-    """A list of all values of a group would be longer than anybody means."""
+    """A list of all values of a group would have more values than a list may hold."""
 
     message = "{aggregate} of the group {key} would have {values} values; a list holds {most} at most"
     aggregate: str
@@ -46,7 +46,7 @@ class ListTooLong(CallerError):
 
 
 class TooManyCopies(CallerError):
-    """A group has far more copies than anybody wants to see one by one."""
+    """A group has more copies than may become one row each."""
 
     message = (
         "{operator}: {copies} copies in the group {key} would be a row each, {most} at most; "
@@ -59,7 +59,7 @@ class TooManyCopies(CallerError):
 
 
 class MultiplicityOverflow(CallerError):
-    """How often a row of a group is there left int64."""
+    """The multiplicity of a row in a group does not fit int64."""
 
     message = "{operator}: a multiplicity in the group {key} does not fit 64 bits"
     operator: str
@@ -67,7 +67,7 @@ class MultiplicityOverflow(CallerError):
 
 
 class JoinOverflow(CallerError):
-    """A product of two multiplicities left int64."""
+    """The product of two multiplicities does not fit int64."""
 
     message = "{operator}: the product of two multiplicities does not fit 64 bits"
     operator: str
@@ -76,8 +76,8 @@ class JoinOverflow(CallerError):
 class EpochTooLarge(CallerError):
     """An operator would need more memory than the worker may have.
 
-    operator, line: of the program; sizes: what it was at; more: bytes that it would need, beside the `held` ones of the
-    process, of which there may be `limit`. smaller: whether shorter slices may help, which the next attempt has.
+    operator, line: in the program; sizes: what it was working on; more: bytes that it needs on top of the `held` bytes
+    of the process, whose limit is `limit`. smaller: whether shorter slices may help; the next attempt then uses them.
     """
 
     operator: str
@@ -89,7 +89,7 @@ class EpochTooLarge(CallerError):
     smaller: bool = False
 
     def describe(self) -> str:
-        """Says who, where, and how much of what."""
+        """Names the operator, its line, and how much memory it needs."""
         where = f" at {self.line}" if self.line else ""
         return (
             f"{self.operator}{where} needs more memory than its worker may have: {self.sizes}; it would take "
@@ -99,7 +99,7 @@ class EpochTooLarge(CallerError):
 
 
 class MachineFull(CallerError):
-    """An operator needs memory that the worker may have, but the machine has not."""
+    """An operator needs memory that its worker may have, but the machine does not have it."""
 
     operator: str
     line: str
@@ -108,7 +108,7 @@ class MachineFull(CallerError):
     held: int
 
     def describe(self) -> str:
-        """Says who, where, and how much of what."""
+        """Names the operator, its line, and how much memory it needs."""
         where = f" at {self.line}" if self.line else ""
         return (
             f"{self.operator}{where} needs more memory than the machine has left: {self.sizes}; it would take "
@@ -117,10 +117,10 @@ class MachineFull(CallerError):
 
 
 class UserCodeFailed(CallerError):
-    """A function of the program raised, or gave what it had not promised, while the dataflow ran.
+    """A function of the program raised, or returned something other than declared, while the dataflow ran.
 
-    operator: what ran it; where: the program's line, "file:line"; function: its name; sample: some of the input it was
-    given; cause: what went wrong, e.g. "ValueError: ...".
+    operator: the operator that called it; where: the program's line, "file:line"; function: its name; sample: part of
+    the input of the call; cause: what went wrong, e.g. "ValueError: ...".
     """
 
     message = "{operator} at {where}: the function {function} failed: {cause}; its input was, for example, {sample}"
@@ -132,7 +132,7 @@ class UserCodeFailed(CallerError):
 
 
 class SeriesTooLong(CallerError):
-    """generate_series would make far more rows than anybody means."""
+    """generate_series would make more rows at once than its limit."""
 
     message = "generate_series: {problem} makes more than {limit} rows at once; filter such rows out first"
     problem: str
@@ -140,7 +140,7 @@ class SeriesTooLong(CallerError):
 
 
 class TimeOverflow(CallerError):
-    """An update would move behind the end of data times."""
+    """An update would be moved past the end of data times."""
 
     message = "{operator}: an update at {time} cannot move later (step {ns} ns): data times end before 2**63 - 1"
     operator: str
@@ -149,7 +149,7 @@ class TimeOverflow(CallerError):
 
 
 class DelayedCycleDidNotSettle(CallerError):
-    """Delayed variables fed one another for longer than they may, with nothing new from outside."""
+    """Delayed variables kept changing each other for more than max_steps steps, with no change from outside."""
 
     message = (
         "the delayed variables {variables} did not settle: they still change at {time}, after {steps} steps in which "
@@ -162,7 +162,8 @@ class DelayedCycleDidNotSettle(CallerError):
 
 
 class HeldTooLate(InvariantError):
-    """Something due in the running slice was put behind it: the slice is wider than a variable's delay."""
+    """An operator emitted an update inside the running slice instead of behind it: the slice is wider than a variable's
+    delay."""
 
     message = "{operator} gave an update at {time}, inside the running slice, which ends at {upper}"
     operator: str
@@ -171,7 +172,7 @@ class HeldTooLate(InvariantError):
 
 
 class NotEmpty(CallerError):
-    """A collection has rows that the program says there must never be."""
+    """A collection has rows although the program asserts that it is empty."""
 
     message = "assert_empty at {where}: there are {name}, for example {sample}"
     name: str
@@ -180,7 +181,7 @@ class NotEmpty(CallerError):
 
 
 class NeedsHistory(CallerError):
-    """A plan cannot take over a state: what is new in it follows from what nobody holds any more."""
+    """A plan cannot take over a state, because a new part of it depends on data that no trace holds any more."""
 
     message = (
         "the state cannot be carried over to this program: {why}, which {what} follows from; "
@@ -192,7 +193,7 @@ class NeedsHistory(CallerError):
 
 
 class VisitLeft(InvariantError):
-    """Something stayed pending after its round was done: a rule of the loops is broken."""
+    """An operator still had pending work after its slice: an invariant of the loops is broken."""
 
     message = "{operator} still has work pending at rounds {rounds} after its slice"
     operator: str
@@ -200,7 +201,7 @@ class VisitLeft(InvariantError):
 
 
 class RoundRepeated(InvariantError):
-    """A loop was asked for a round that it has left behind: a rule of the loops is broken."""
+    """A loop was asked for a round that it has already passed: an invariant of the loops is broken."""
 
     message = "loop {loop} is asked for round {round} again; rounds of one run strictly increase"
     loop: str
@@ -208,7 +209,7 @@ class RoundRepeated(InvariantError):
 
 
 class TraceNamedTwice(InvariantError):
-    """Two operators of a plan would keep their state under one name."""
+    """Two operators of a plan would keep their state under the same name."""
 
     message = "two operators would share the trace {trace}, the second is {operator}"
     trace: str

@@ -1,7 +1,7 @@
-"""Where in the user's program something was written: file, line and the text of the line.
+"""Locations in the user's program: file, line and the text of the line.
 
-Errors about a program and the plan's explanations name the user's line, never ours: `here()` walks the stack out of
-Vernier's own modules and takes the first frame that is not one of them.
+Errors about a program and the plan's explanations name the user's line, never ours. `here()` walks up the stack out of
+Vernier's own modules and takes the first frame outside them.
 """
 
 import linecache
@@ -34,7 +34,7 @@ NOWHERE = Location("<unknown>", 0, "")
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame runs Vernier's own code; generated code (dataclasses) belongs to the module that holds it."""
+    """Whether a frame runs Vernier's own code. Generated code (dataclasses) belongs to the module that holds it."""
     return is_ours_file(str(frame.f_globals.get("__file__") or ""))
 
 
@@ -54,5 +54,5 @@ def here() -> Location:
 
 
 def at_frame(file: str, line: int) -> Location:
-    """The location of a line by file name and number, with its text when the source can be found."""
+    """The location of a line, given file name and number, with its text when the source can be found."""
     return Location(file, line, linecache.getline(file, line).strip())

@@ -1,4 +1,4 @@
-"""Test a program without Spark or Kafka: put updates in, advance time, look at the views' changes and rows.
+"""Test a program without Spark or Kafka: insert updates, advance time, and read the views' changes and rows.
 
     import vernier as vn
     from my_program import app
@@ -12,8 +12,8 @@
             assert t.changes("reach") == [((1,), 1, +1), ((2,), 5, +1), ((2,), 8, -1)]
             assert t.rows("reach", at=7) == [(1,), (2,)]
 
-Times are integers of nanoseconds. Answers do not depend on where epochs are cut or on how many workers there are;
-`epochs=` and `workers=` let a test try that.
+Times are integers of nanoseconds. Answers do not depend on where epochs end or on the number of workers; `epochs=` and
+`workers=` let a test verify that.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Change = tuple[Row, int, int]
 def run(app: App, *, epochs: Sequence[int] = (), workers: int = 1) -> Run:
     """Start a program on empty inputs, for use in a `with` statement.
 
-    epochs: data times at which an epoch must end; an `advance` over several of them runs as many epochs. workers: how
-    many workers share the data, each a thread.
+    epochs: data times at which an epoch must end; an `advance` past several of them runs as many epochs. workers: how
+    many workers share the data; each is a thread.
     """
     return Run(app, sorted(set(epochs)), workers)
 
 
 class Run:
-    """A program that runs in this process. `frontier`: all times before it are final, which `advance` moves."""
+    """A program that runs in this process. `frontier`: all times before it are final; `advance` moves it."""
 
     def __init__(self, app: App, epochs: list[int], workers: int) -> None:
         self.app = app
@@ -53,17 +53,17 @@ class Run:
         self._changes: dict[str, list[Change]] = {name: [] for name in app.views}
 
     def insert(self, source: str, row: Sequence[Any] | Mapping[str, Any], *, at: int) -> None:
-        """Add one copy of a row, a tuple in the order of the schema or a dict, at data time `at`."""
+        """Add one copy of a row at data time `at`. The row is a tuple in the order of the schema, or a dict."""
         self.update(source, [(row, at, 1)])
 
     def delete(self, source: str, row: Sequence[Any] | Mapping[str, Any], *, at: int) -> None:
-        """Take one copy of a row away at data time `at`."""
+        """Remove one copy of a row at data time `at`."""
         self.update(source, [(row, at, -1)])
 
     def update(self, source: str, updates: Iterable[tuple[Sequence[Any] | Mapping[str, Any], int, int]]) -> None:
-        """Many (row, time, diff) at once, in any order; they wait until `advance` passes their times.
+        """Add many updates (row, time, diff), in any order. They wait until `advance` passes their times.
 
-        A time before the frontier is refused or, in an app with on_late="advance", moved to it.
+        An update before the frontier is refused or, in an app with on_late="advance", moved to the frontier.
         """
         if source not in self._waiting:
             hint = meant(source, self._waiting)
@@ -83,38 +83,39 @@ class Run:
             self._waiting[source].append(Updates.of(words, times, [diff for _, _, diff in changes]))
 
     def advance(self, until: int) -> None:
-        """Say that all updates with times before `until` have come, and bring the views up to there."""
+        """Declare that all updates before time `until` have arrived, and bring the views up to that time."""
         if until < self.frontier:
             raise ProgramError(problem=f"time cannot go back from {self.frontier} to {until}")
         for cut in [*(cut for cut in self._epochs if self.frontier < cut < until), until]:
             self._run_epoch(cut)
 
     def finish(self) -> None:
-        """Say that no more updates come at all, and bring the views to their end."""
+        """Declare that no more updates will arrive, and bring the views to their final state."""
         self.advance(CLOSED)
 
     def changes(self, view: str, *, since: int = MIN_TIME, until: int = CLOSED) -> list[Change]:
-        """A view's final changes (row, time, diff) with since <= time < until, consolidated, by time and then row."""
+        """A view's final changes (row, time, diff) with since <= time < until, consolidated, sorted by time and then
+        row."""
         return [change for change in self._of(view) if since <= change[1] < until]
 
     def rows(self, view: str, *, at: int | None = None) -> list[Row]:
-        """A view's rows that are present at data time `at` (default: the last final one), in order.
+        """A view's rows that are present at data time `at` (default: the last final time), in order.
 
-        A row of multiplicity 2 is there twice. Raises ProgramError when `at` is not final yet.
+        A row of multiplicity 2 appears twice. Raises ProgramError when `at` is not final yet.
         """
         counts = self._counts(view, at)
         rows = sorted(counts.values(), key=lambda counted: _order(counted[0]))
         return [row for row, count in rows for _ in range(count)]
 
     def counts(self, view: str, *, at: int | None = None) -> dict[Row, int]:
-        """The multiplicity of each row of a view at data time `at`, negative ones too, without zeros.
+        """The multiplicity of each row of a view at data time `at`, including negative ones, without zeros.
 
-        Lists and structs in rows are tuples here, which can be looked up.
+        Lists and structs in rows are returned as tuples, so that rows can be dict keys.
         """
         return {row: count for row, (_, count) in self._counts(view, at).items()}
 
     def _counts(self, view: str, at: int | None) -> dict[Row, tuple[Row, int]]:
-        """By each row in a form that can be looked up: the row and its multiplicity."""
+        """The row and its multiplicity, by the row in a hashable form."""
         if at is not None and at >= self.frontier:
             raise ProgramError(
                 problem=f"time {at} is not final: the frontier is {self.frontier}; advance past it first"
@@ -127,7 +128,7 @@ class Run:
         return {key: counted for key, counted in total.items() if counted[1]}
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         self._engine.close()
 
     def __enter__(self) -> Run:
@@ -154,19 +155,19 @@ class Run:
         for name, updates in changes.items():
             rows = self.app.views[name].node.schema.decode_rows(updates.rows, self._engine.heap)
             new = zip(rows, updates.time.tolist(), updates.diff.tolist(), strict=True)
-            # Epochs follow one another in time, so sorting each one keeps all of them sorted.
+            # Epochs follow one another in time, so sorting each one keeps all changes sorted.
             self._changes[name] += sorted(new, key=lambda change: (change[1], _order(change[0])))
 
 
 def _fixed(value: Any) -> Any:
-    """The value with tuples for lists and structs, so that it can be a key."""
+    """The value with tuples in place of lists and structs, so that it can be a dict key."""
     if isinstance(value, dict):
         return tuple(map(_fixed, value.values()))
     return tuple(map(_fixed, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _order(value: Any) -> Any:
-    """Sort nulls before values and NaN behind them, as Spark does, at every level of the row."""
+    """A sort key with nulls before values and NaN after them, as in Spark, at every level of the row."""
     if isinstance(value, (dict, list, tuple)):
         parts = value.values() if isinstance(value, dict) else value
         return (True, False, tuple(map(_order, parts)))

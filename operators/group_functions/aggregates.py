@@ -1,7 +1,8 @@
-"""Logic of aggregates that look at whole groups; those that need not are computed beside them.
+"""Logic of aggregates that look at whole groups. Incremental aggregates beside them are computed here, too.
 
-All but count, sum and avg see the rows that are present (multiplicity above 0) and leave nulls out. Distinct values of
-a group lie in order, with their copies: numpy and kernels on all groups of a wave, O(rows log rows).
+All but count, sum and avg see the rows that are present (multiplicity above 0) and ignore nulls. The distinct values of
+a group are sorted, with their copies, by numpy and kernels, for all groups of a wave (see logic.py) at once: O(rows log
+rows).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from vernier.storage.updates import Ints, order_rows
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 LONGEST_LIST = 1 << 24
-"""Values that one list may have."""
+"""The most values that one list may have."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Aggregates(LogicSpec):
 
     @property
     def steady(self) -> bool:  # type: ignore[override]
-        """Functions of the program are not asked twice."""
+        """False when it calls functions of the program: they are not called twice for the same state."""
         return all(item.kind != "user" for item in self.items)
 
     def key(self) -> tuple[Any, ...]:
@@ -76,8 +77,8 @@ class _Run:
         return Produced.one(out, kept)
 
     def _following(self, groups: Groups) -> tuple[Ints, Mask]:
-        """The aggregates that could follow each change, as the kernel has them: groups are keys that come to be at time
-        1. Rows int64[g, w], zeros for the others, and bool[g]: whether there is one."""
+        """The incremental aggregates, computed by their kernel: each group is passed as a key that first appears at
+        time 1. Returns int64[g, w], zeros for the other aggregates, and bool[g]: whether the group has a row."""
         g, w = len(groups), self.made.width
         numbers = np.arange(g, dtype=np.int64).reshape(-1, 1)
         ones = np.ones((len(groups.vals), 1), np.int64)
@@ -97,7 +98,8 @@ class _Run:
         return out, kept
 
     def _item(self, item: Item, groups: Groups) -> tuple[Ints, Mask]:
-        """An aggregate of all groups: int64[g, words] without the null word, zeros where bool[g] says there is none."""
+        """One aggregate of all groups: int64[g, words] without the null word; zeros where bool[g] says that there is
+        none."""
         fields = [self.val.field(column) for column in item.columns]
         match item.kind:
             case "user":
@@ -108,7 +110,7 @@ class _Run:
                 at = self._extreme(item.kind == "arg_max", fields[0], fields[1], groups)
                 value = fields[0]
                 words, found = _at(groups.vals[:, value.value_offset : value.offset + value.words], at)
-                # A value that is null is found, but is null.
+                # A value that is null was found, but the result is null.
                 return words, found & (groups.vals[at, value.offset] != 0) if value.nullable and len(at) else found
         first, copies, offsets = self._runs(groups, fields)
         if item.kind == "count_distinct":
@@ -126,7 +128,7 @@ class _Run:
         return _at(groups.vals[:, field.value_offset : field.offset + field.words], at)
 
     def _runs(self, groups: Groups, fields: Sequence[Field]) -> tuple[Ints, Ints, Ints]:
-        """Each group's distinct values in order: a row that has it, its copies, and int64[g + 1] offsets."""
+        """Each group's distinct values in order: a row that has the value, its copies, and offsets int64[g + 1]."""
         positions = _seen(groups, fields)
         rows = _side_by_side(groups, positions, fields)
         order = order_rows(rows, np.arange(rows.shape[1]))
@@ -136,7 +138,7 @@ class _Run:
         return positions[first], copies, offsets
 
     def _extreme(self, greatest: bool, value: Field, by: Field, groups: Groups) -> Ints:
-        """The row of each group with the least or greatest `by`, of several the one with the least value; or -1."""
+        """The row of each group with the least or greatest `by` (of several, the one with the least value), or -1."""
         positions = _seen(groups, [by])
         rows = _side_by_side(groups, positions, [by, value])
         order = order_rows(rows, np.arange(rows.shape[1]))
@@ -181,13 +183,13 @@ def _seen(groups: Groups, fields: Sequence[Field]) -> Ints:
 
 
 def _side_by_side(groups: Groups, positions: Ints, fields: Sequence[Field]) -> Ints:
-    """Rows of a group's number and these columns' words, as they are compared."""
+    """The group's number and these columns' words of each row, in the form in which they are compared."""
     words = [word for field in fields for word in range(field.offset, field.offset + field.words)]
     return np.ascontiguousarray(np.column_stack((groups.group_of[positions], groups.comparable[positions][:, words])))
 
 
 def _at(words: Ints, at: Ints) -> tuple[Ints, Mask]:
-    """words[at], zeros where `at` is -1, and where it is not."""
+    """words[at], with zeros where `at` is -1; and a mask that is False there."""
     found = at >= 0
     picked = np.zeros((len(at), words.shape[1]), np.int64)
     picked[found] = words[at[found]]

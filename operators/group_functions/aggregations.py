@@ -1,4 +1,5 @@
-"""Aggregates as the kernels take them: which kind, which words of the val, which words of the output."""
+"""Aggregates in the form that kernels take: their kind, the words of the val that they read and the output words that
+they write."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ _OF_DOUBLES = _OF_INTEGERS | {"sum": kernel.SUM_FLOAT, "avg": kernel.AVG_FLOAT}
 _OF_DECIMALS = _OF_INTEGERS | {"sum": kernel.SUM_DECIMAL, "avg": kernel.AVG_DECIMAL}
 _LINEAR = frozenset(range(kernel.COUNT, kernel.AVG_DECIMAL + 1)) | {kernel.PRESENT}
 INCREMENTAL = frozenset(_OF_INTEGERS)
-"""The aggregates that follow each change of a group; others look at whole groups."""
+"""The incremental aggregates, which a reduction updates at each change. The others read whole groups."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One aggregate: `columns` of the val are its arguments; its column in the output has this name and type. option:
-    what it needs besides: the share of a quantile, the function of a user's aggregate."""
+    """One aggregate. `columns` of the val are its arguments; its output column has this name and type. option: a
+    further parameter, such as the share of a quantile or the function of a user's aggregate."""
 
     name: str
     kind: str
@@ -40,39 +41,39 @@ class Item:
     option: Any = None
 
     def key(self) -> tuple[Any, ...]:
-        """What makes it differ from others: plain values, the same in every process."""
+        """What distinguishes it from other aggregates: plain values, the same in every process."""
         option = self.option.key() if hasattr(self.option, "key") else str(self.option)
         return (self.name, self.kind, self.columns, str(self.type), self.nullable, option)
 
 
 def output(items: Sequence[Item]) -> RowType:
-    """The columns that the aggregates make."""
+    """The columns that the aggregates produce."""
     return RowType((item.name, item.type, item.nullable) for item in items)
 
 
 def kernel_rows(items: Sequence[Item], val: RowType) -> tuple[Row, ...]:
-    """The aggregations of those items that are incremental, with the words of all items as output."""
+    """The incremental ones of these items as aggregations for the kernel; the output has the words of all items."""
     made = output(items)
     return tuple(_row(item, val, made) for item in items if item.kind in INCREMENTAL)
 
 
 def present(least: int = 1) -> Row:
-    """The aggregation that is the key once, while any of its vals has so many copies."""
+    """The aggregation that emits the key once while any of its vals has at least `least` copies."""
     return (kernel.PRESENT, -1, 0, -1, -1, -1, least, 0)
 
 
 def copies() -> Row:
-    """The aggregation that is the key as often as its one val has copies, when it has any."""
+    """The aggregation that emits the key as often as its one val has copies, if it has any."""
     return (kernel.COPIES, -1, 0, -1, -1, -1, 0, 0)
 
 
 def follows(rows: Sequence[Row]) -> bool:
-    """Whether the aggregations need no more than their own numbers and how often a changed row was there."""
+    """Whether the aggregations need only their own numbers and the previous multiplicity of the changed row."""
     return all(row[kernel.KIND] in _LINEAR for row in rows)
 
 
 def compared_texts(items: Sequence[Item], val: RowType) -> Row:
-    """Where in the val the texts begin of which a least or greatest one is wanted."""
+    """The words of the val at which the texts that min and max compare begin."""
     wanted = [column for item in items if item.kind in ("min", "max") for column in item.columns]
     return tuple(sorted({word for column in wanted for word in val.field(column).text_words}))
 

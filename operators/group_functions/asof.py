@@ -1,4 +1,4 @@
-"""Logic of as-of joins: each left row with the right row that was the newest, or is the next, at its time."""
+"""Logic of as-of joins: each left row with the right row that was the newest at its time, or that comes next."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vernier.operators.language.types.schema import Field, RowType
 
 @dataclass(frozen=True)
 class AsOf(LogicSpec):
-    """Groups hold the rows of both sides: a column `side` (0 left, 1 right), then the left and the right columns, each
-    nullable; those of the other side are null. `left` and `right` are the columns as they come out.
+    """Groups hold the rows of both sides: a column `side` (0 left, 1 right), then the left and the right columns, all
+    nullable; the columns of the other side are null. `left` and `right` are the columns of the output.
 
-    A left row meets the present right row of the greatest time <= its own (backward) or the least time >= it, at most
-    `tolerance` away; of several at that time the greatest in the order of the columns. Left rows come as often as they
-    are there, negative multiplicities too; those that meet none come only when `outer`, with nulls. A null time meets
-    nothing.
+    A left row meets the present right row with the greatest time <= its own (backward) or the least time >= it, at most
+    `tolerance` away; of several at that time, the greatest in the order of the columns. Left rows keep their
+    multiplicity, negative ones included. Left rows without a match are kept only when `outer`, with nulls. A null time
+    matches nothing.
     """
 
     name: ClassVar[str] = "as_of_join"
@@ -55,7 +55,7 @@ class AsOf(LogicSpec):
             is_right = groups.vals[:, 0] == 1
             flags = np.where(is_right, groups.vals[:, times[1].offset], groups.vals[:, times[0].offset])
             time = np.where(is_right, groups.vals[:, times[1].value_offset], groups.vals[:, times[0].value_offset])
-            # Rows without a time stand before all others, and a right one among them is none.
+            # Rows without a time sort before all others, and a right row without a time is no candidate.
             along = time if self.backward else ~time
             rows = groups.order(())
             keys = (~is_right, along, flags, groups.group_of)
@@ -67,7 +67,7 @@ class AsOf(LogicSpec):
             partner = order[np.maximum(newest, 0)]
             if self.tolerance is not None:
                 first, second = (time[order], time[partner]) if self.backward else (time[partner], time[order])
-                # As unsigned numbers differences of int64 always fit.
+                # Differences of int64 always fit unsigned numbers.
                 met &= first.view(np.uint64) - second.view(np.uint64) <= np.uint64(self.tolerance)
             kept = np.flatnonzero(~is_right[order] & (met | self.outer))
             lefts, found = order[kept], met[kept]
@@ -81,7 +81,7 @@ class AsOf(LogicSpec):
 
 
 def side_columns(left: RowType, right: RowType) -> list[tuple[str, str, int]]:
-    """The columns of the groups behind `side`: (name in the group, name of the column, side)."""
+    """The columns of the groups after `side`: (name in the group, name of the column, side)."""
     return [(_side(f.name, side), f.name, side) for side, row in enumerate((left, right)) for f in row.fields]
 
 
@@ -90,5 +90,5 @@ def _side(name: str, side: int) -> str:
 
 
 def _pick(have: Field, want: Field) -> Words:
-    """The words of a nullable column of the group that make a column of the output."""
+    """The words of a nullable column of the group that make up a column of the output."""
     return np.arange(have.offset if want.nullable else have.value_offset, have.offset + have.words)

@@ -1,4 +1,4 @@
-"""Runs aggregates that a program brings along (operators/language/plan/useraggregates.py) on the groups of a wave."""
+"""Runs the program's own aggregates (operators/language/plan/useraggregates.py) on the groups of a wave."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _TIMES = {"Date": "datetime64[D]", "TimestampNs": "datetime64[ns]"}
 _SAMPLE = 5
-"""Values of input that an error shows."""
+"""How many input values an error shows."""
 
 
 class Caller:
-    """One aggregate of the program on its columns; a compiled one is compiled here, once a worker."""
+    """One aggregate of the program on its columns. A compiled one is compiled here, once per worker."""
 
     def __init__(self, user: UserAggregate, fields: Sequence[Field]) -> None:
         self.user, self.fields = user, fields
@@ -40,8 +40,8 @@ class Caller:
     def __call__(self, vals: Ints, counts: Ints, group_of: Ints, groups: int, heap: Heap | None) -> tuple[Ints, Mask]:
         """The aggregate of `groups` groups: rows int64[n, v] with copies int64[n], group after group.
 
-        Returns (int64[groups, words] without the null word, bool[groups]: whether there is a value). Groups without
-        rows are not asked for. Raises UserCodeFailed.
+        Returns (int64[groups, words] without the null word, bool[groups]: whether there is a value). The function is
+        not called for groups without rows. Raises UserCodeFailed.
         """
         words = np.zeros((groups, self.user.returns.words), np.int64)
         found = np.zeros(groups, np.bool_)
@@ -74,7 +74,7 @@ class Caller:
         return given
 
     def _column(self, field: Field, vals: Ints, heap: Heap | None) -> Any:
-        """The values of a column without nulls, as the function sees them."""
+        """The values of a column without nulls, in the form that the function takes."""
         kind = field.type
         words = np.ascontiguousarray(vals[:, field.value_offset : field.offset + field.words])
         values = kind.from_words(words, heap)
@@ -90,7 +90,7 @@ class Caller:
 
 
 def _shown(columns: Sequence[Any]) -> str:
-    """Some values of each column."""
+    """The first few values of each column."""
     return repr([list(column[:_SAMPLE]) for column in columns])
 
 

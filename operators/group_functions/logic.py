@@ -1,8 +1,8 @@
-"""Logic: what a reduction makes of the rows of a key, as a pure function on many groups at once.
+"""Logic: a pure function that computes a reduction's output from the rows of a key, for many groups at once.
 
-A wave (operators/physical/reduce_batched.py) is a set of groups: one key at one data time and round each, with its
-accumulated rows. A logic answers for all of them in one call, on columns rather than on rows. It must be pure: what it
-is asked again, it answers again. Groups without rows are never asked for; their answer is nothing.
+A wave (operators/physical/reduce_batched.py) is a set of groups. A group is one key at one data time and round, with
+its accumulated rows. One call of a logic computes all groups of a wave, on columns rather than on rows. A logic must be
+pure: the same input always gives the same output. It is never called for groups without rows; their output is empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from vernier.operators.language.types.scalars import Words as Ints
 from vernier.operators.language.types.schema import Field, RowType
 
-if TYPE_CHECKING:  # brings numba, which a program that is only built can do without
+if TYPE_CHECKING:  # brings numba, which a program that is only built does not need
     from vernier.storage.strings.string_heap import Heap
 
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:  # brings numba, which a program that is only built can do wit
 class Groups:
     """g groups of one wave; a group is one key at one time.
 
-    keys: int64[g, k] key words; offsets: int64[g + 1]; vals: int64[n, v] val words, within a group in word order, each
-    once; counts: int64[n] multiplicities, never 0, negative ones too.
+    keys: int64[g, k] key words; offsets: int64[g + 1]; vals: int64[n, v] val words, distinct and in word order within a
+    group; counts: int64[n] multiplicities, never 0, possibly negative.
     """
 
     keys: Ints
@@ -41,7 +41,7 @@ class Groups:
 
     @property
     def sizes(self) -> Ints:
-        """int64[g]: how many distinct rows each group has."""
+        """int64[g]: the number of distinct rows of each group."""
         return np.diff(self.offsets)
 
     @property
@@ -51,14 +51,15 @@ class Groups:
 
     @property
     def comparable(self) -> Ints:
-        """int64[n, v]: vals whose words order as their values do, long texts too; vals itself where that is so."""
+        """int64[n, v]: vals in words that sort as their values do, also for long texts; `vals` itself where it already
+        does."""
         if self.heap is None or not self.texts:
             return self.vals
         ordered: Ints = self.heap.comparable(self.vals, self.texts)
         return ordered
 
     def take(self, kept: Ints | np.ndarray[Any, np.dtype[np.bool_]]) -> Groups:
-        """The same groups with some of their rows: ascending positions or a mask. Groups may become empty."""
+        """The same groups with some of their rows, given as ascending positions or a mask. Groups may become empty."""
         positions = np.flatnonzero(kept) if kept.dtype == np.bool_ else kept
         return replace(
             self,
@@ -73,12 +74,12 @@ class Groups:
         return self if bool(here.all()) else self.take(here)
 
     def order(self, by: Sequence[tuple[Field, bool]]) -> Ints:
-        """int64[n]: positions of the rows, group after group, in order of columns of val, each (field, descending).
+        """int64[n]: positions of the rows, group after group, sorted by columns of val, each (field, descending).
 
-        Ascending order has nulls first, descending order last, as Spark's. Ties are in the order of the whole row.
+        Ascending order has nulls first, descending order last, as in Spark. Ties are broken by the whole row.
         """
         vals = self.comparable
-        # Rows are in the order of their words already, unless long texts say otherwise.
+        # Rows are already in the order of their words, which is the order of values unless there are long texts.
         keys: list[Ints] = [] if vals is self.vals else list(reversed(vals.T))
         for field, descending in reversed(by):
             words = vals[:, field.offset : field.offset + field.words]
@@ -89,8 +90,8 @@ class Groups:
 
 @dataclass(frozen=True)
 class Produced:
-    """What a logic made of g groups: int64[m, w] rows of output words by offsets int64[g + 1], with multiplicities
-    int64[m]. Equal rows of a group add up; their order does not matter."""
+    """The output of a logic for g groups: int64[m, w] rows of output words, split by offsets int64[g + 1], with
+    multiplicities int64[m]. Equal rows of a group add up; their order does not matter."""
 
     offsets: Ints
     rows: Ints
@@ -98,7 +99,7 @@ class Produced:
 
     @staticmethod
     def one(rows: Ints, kept: np.ndarray[Any, np.dtype[np.bool_]] | None = None) -> Produced:
-        """One row a group, once: int64[g, w]; `kept`: bool[g], False where a group has none."""
+        """One row per group, once: int64[g, w]; `kept`: bool[g], False for groups without a row."""
         if kept is None or bool(kept.all()):
             offsets = np.arange(len(rows) + 1, dtype=np.int64)
         else:
@@ -115,27 +116,27 @@ class Logic(Protocol):
 
 
 class LogicSpec(ABC):
-    """What a logic means, as part of the plan: an immutable value, usually a frozen dataclass."""
+    """The meaning of a logic, as part of the plan: an immutable value, usually a frozen dataclass."""
 
     name: ClassVar[str]
-    """For people and fingerprints."""
+    """Shown to people, and part of fingerprints."""
     positive: ClassVar[bool] = False
-    """Whether it never gives a negative multiplicity, whatever it is given."""
+    """Whether it never returns a negative multiplicity, for any input."""
     steady: ClassVar[bool] = True
-    """Whether what it answered may be computed again instead of kept. User code is not asked twice for one state."""
+    """Whether its output may be computed again instead of stored. User code is not called twice for the same state."""
 
     @property
     def title(self) -> str:
-        """What `explain` and errors call the operator."""
+        """The operator's name in `explain` and errors."""
         return self.name
 
     @abstractmethod
     def key(self) -> tuple[Any, ...]:
-        """What makes this spec differ from others of its name: plain values, the same in every process."""
+        """What distinguishes this spec from others with its name: plain values, the same in every process."""
 
     @abstractmethod
     def schema(self, key: RowType, val: RowType) -> RowType:
-        """The columns of the output behind those of the key. Raises ProgramErrors."""
+        """The columns of the output after those of the key. Raises subclasses of ProgramError."""
 
     @abstractmethod
     def compile(self, key: RowType, val: RowType) -> Logic:

@@ -1,4 +1,4 @@
-"""Logic of `threshold(fn)`: a function of the program on the multiplicities of rows."""
+"""Logic of `threshold(fn)`: a function of the program computes the multiplicities of rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from vernier.operators.language.expr.running_calls import Call, running
 from vernier.operators.language.types.schema import RowType
 
 _SAMPLE = 5
-"""Multiplicities that an error shows."""
+"""How many multiplicities an error shows."""
 
 
 @dataclass(frozen=True)
 class Multiplicities(LogicSpec):
-    """Each row with the multiplicity that `function` makes of its own; the key is the whole row."""
+    """Each row with the multiplicity that `function` computes from its old one; the key is the whole row."""
 
     name: ClassVar[str] = "multiplicities"
     steady: ClassVar[bool] = False

@@ -1,8 +1,9 @@
 """Logics of ordered groups: the first rows, ranks, neighbours.
 
 All of them see the rows that are present (multiplicity above 0), and count a row as often as its multiplicity. Rows
-that the order leaves equal stand in the order of all their columns, so that an answer never depends on how rows came.
-Everything is numpy on all groups of a wave: O(rows log rows), and O(copies) where copies differ.
+that are equal in the order are sorted by all their columns, so answers never depend on the order of arrival. Everything
+is computed by numpy on all groups of a wave (see logic.py): O(rows log rows), and O(copies) where each copy gets its
+own value.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from vernier.operators.language.types.scalars import Words as Ints
 from vernier.operators.language.types.schema import RowType
 
 MOST_COPIES = 1 << 26
-"""Copies of a group that become a row each; more are taken for a mistake in the data."""
+"""The most copies of a group that may become a row each; more are treated as a mistake in the data."""
 
 
 class Ordered:
-    """The present rows of groups in an order. n rows; `words`: int64[n, v]; `counts`, `before`: int64[n] copies of a
-    row, and of all rows of its group in front of it; `starts`, `stops`: int64[n] first row of its group, and behind."""
+    """The present rows of groups in an order, n rows. `words`: int64[n, v]. `counts`, `before`: int64[n], the copies of
+    the row, and of all earlier rows of its group. `starts`, `stops`: int64[n], the first row of its group, and one past
+    its last."""
 
     def __init__(self, groups: Groups, by: Orders, key: RowType, val: RowType, operator: str) -> None:
         groups = groups.present()
@@ -54,13 +56,13 @@ class Ordered:
         return np.maximum.accumulate(np.where(fresh, np.arange(len(self)), 0))
 
     def produce(self, parents: Ints, columns: Ints, counts: Ints) -> Produced:
-        """The rows at ascending positions `parents`, each with further words and so many copies."""
+        """The rows at ascending positions `parents`, each with further words and its number of copies."""
         offsets = np.searchsorted(parents, self.groups.offsets).astype(np.int64)
         rows = np.concatenate((self.words[parents], columns), axis=1)
         return Produced(offsets, rows, counts)
 
     def spread(self, pieces: Ints) -> Ints:
-        """The row of each of so many pieces of the rows: int64[n] -> int64[their sum]. Raises TooManyCopies."""
+        """Repeats the index of each row pieces[i] times: int64[n] -> int64[sum of pieces]. Raises TooManyCopies."""
         if len(self) and int(pieces.max()) > MOST_COPIES // len(self):
             for start, stop in {*zip(self.starts.tolist(), self.stops.tolist())}:
                 copies = sum(pieces[start:stop].tolist())
@@ -79,7 +81,7 @@ class Ordered:
         return AggregateOverflow(operator=self.operator, key=self.key_of(row))
 
     def _check_copies(self) -> None:
-        """Positions are int64: a group has fewer copies than that."""
+        """Checks that a group has few enough copies for positions in int64."""
         if len(self) and int(self.counts.max()) > 2**62 // len(self):
             for start, stop in {*zip(self.starts.tolist(), self.stops.tolist())}:
                 if sum(self.counts[start:stop].tolist()) >= 2**63:
@@ -141,7 +143,7 @@ class TopK(LogicSpec):
 
     def compile(self, key: RowType, val: RowType) -> Logic:
         def run(groups: Groups) -> Produced:
-            # More copies than are asked for are all the same, and so many of them cannot add up to too many.
+            # Further copies of a row change nothing, and the capped numbers cannot add up to too many.
             few = replace(groups, counts=np.minimum(groups.counts, self.count))
             rows = Ordered(few, self.by, key, val, self.title)
             taken = np.clip(self.count - rows.before, 0, rows.counts)
@@ -153,7 +155,7 @@ class TopK(LogicSpec):
 
 @dataclass(frozen=True)
 class Rank(OrderedSpec):
-    """1 and the copies whose order is smaller: equal ones have one rank, and leave a gap behind them."""
+    """1 + the number of copies that sort before: equal rows share a rank, and a gap follows them."""
 
     name: ClassVar[str] = "rank"
 
@@ -164,7 +166,7 @@ class Rank(OrderedSpec):
 
 @dataclass(frozen=True)
 class DenseRank(OrderedSpec):
-    """1 and the number of smaller values of the order: no gaps."""
+    """1 + the number of distinct smaller values of the order, without gaps."""
 
     name: ClassVar[str] = "dense_rank"
 
@@ -177,7 +179,7 @@ class DenseRank(OrderedSpec):
 
 @dataclass(frozen=True)
 class RowNumber(OrderedSpec):
-    """1, 2, 3 … in order; each copy has a number of its own."""
+    """1, 2, 3 … in order; each copy has its own number."""
 
     name: ClassVar[str] = "row_number"
 
@@ -189,9 +191,9 @@ class RowNumber(OrderedSpec):
 
 @dataclass(frozen=True)
 class Shift(OrderedSpec):
-    """The value of `column` in the copy `step` places in front (behind, where negative); `default` where there is none.
+    """The value of `column` in the copy `step` places earlier (later, if negative); `default` where there is none.
 
-    `default` is of the column's type; None is null.
+    `default` has the column's type; None is null.
     """
 
     name: ClassVar[str] = "lag"
@@ -213,13 +215,13 @@ class Shift(OrderedSpec):
 
     def answer(self, rows: Ordered, val: RowType) -> Produced:
         distance = abs(self.step)
-        # Only the copies at the near end of a row look past it; the others see the row's own value.
+        # Only the copies at the near end of a row look past the row; the others see the row's own value.
         alone = np.minimum(rows.counts, distance) if distance else np.zeros(len(rows), np.int64)
         whole = rows.counts > alone
         pieces = alone + whole
         parents = rows.spread(pieces)
         nth = np.arange(len(parents)) - (np.cumsum(pieces) - pieces)[parents]
-        inside = nth == alone[parents]  # the piece of all copies that see their own row
+        inside = nth == alone[parents]  # the piece with all copies that see their own row
         counts = np.where(inside, (rows.counts - alone)[parents], 1)
         # Positions of copies within their group; those of `inside` pieces are not used.
         if self.step >= 0:
@@ -230,7 +232,7 @@ class Shift(OrderedSpec):
         return rows.produce(parents, self._values(rows, parents, sources, val), counts)
 
     def _values(self, rows: Ordered, parents: Ints, sources: Ints, val: RowType) -> Ints:
-        """The words of the new column; a source of -1 is none."""
+        """The words of the new column; a source of -1 means that there is no such copy."""
         field = val.field(self.column)
         none = sources < 0
         words = rows.words[np.maximum(sources, 0), field.offset : field.offset + field.words]
@@ -248,7 +250,7 @@ class Shift(OrderedSpec):
 
 
 def _row_at(rows: Ordered, parents: Ints, wanted: Ints) -> Ints:
-    """The row that holds the copy at position `wanted` of the group of each row in `parents`, or -1 where none does."""
+    """The row with the copy at position `wanted` in the group of each row in `parents`, or -1 where there is none."""
     found = np.full(len(parents), -1, np.int64)
     if len(rows) == 0:
         return found

@@ -1,4 +1,4 @@
-"""Logic of `reduce(fn)`: a function of the program on the rows of one key."""
+"""Logic of `reduce(fn)`: a function of the program computes the output from the rows of one key."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from vernier.operators.language.expr.running_calls import Call, running
 from vernier.operators.language.plan.tables import Crowded, crowd
 from vernier.operators.language.types.schema import RowType
 
-if TYPE_CHECKING:  # these bring numba, which a program that is only built can do without
+if TYPE_CHECKING:  # these bring numba, which a program that is only built does not need
     from vernier.storage.strings.string_heap import Heap
     from vernier.storage.updates import Ints
 
 RowFunction = Callable[[tuple[Any, ...], list[tuple[tuple[Any, ...], int]]], Iterable[Any]]
-"""`fn(key, [(row, multiplicity), ...])` gives rows, or (row, multiplicity) pairs."""
+"""`fn(key, [(row, multiplicity), ...])` returns rows, or (row, multiplicity) pairs."""
 
 _SAMPLE = 3
-"""Rows of a group that are shown."""
+"""How many rows of a group an error shows."""
 _BLOCK = 1 << 16
-"""Rows that are taken of a function at once."""
+"""How many rows are taken from a function at a time."""
 
 
 @dataclass(frozen=True)
 class ReduceRows(LogicSpec):
-    """Rows of `returns` for each key, made by `function` of the key's rows."""
+    """Rows of `returns` for each key, made by `function` from the key's rows."""
 
     name: ClassVar[str] = "reduce"
     steady: ClassVar[bool] = False
@@ -69,11 +69,11 @@ class ReduceRows(LogicSpec):
         return run
 
     def _call(self, key: tuple[Any, ...], rows: list[tuple[tuple[Any, ...], int]]) -> list[tuple[tuple[Any, ...], int]]:
-        """What the function gives for one key, as (row, multiplicity); a failure of it is told with its input."""
+        """The function's output for one key, as (row, multiplicity) pairs. An error in it is raised with its input."""
         given: list[tuple[tuple[Any, ...], int]] = []
         try:
             rest, width, full = iter(self.function(key, rows)), len(self.returns.fields), True
-            # In blocks, so that a function that never ends does not take all memory before it is noticed.
+            # In blocks, so that a function that never ends is noticed before it fills the memory.
             while full:
                 block = list(islice(rest, _BLOCK))
                 given += [_pair(one, width) for one in block if one is not None]
@@ -97,10 +97,11 @@ class ReduceRows(LogicSpec):
 
 
 def _pair(one: Any, width: int) -> tuple[tuple[Any, ...], int]:
-    """An output row with its multiplicity: 1 unless it comes as a pair of a row and an integer."""
+    """An output row with its multiplicity: 1, unless it comes as a pair of a row and an integer."""
     if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], tuple):
         row, count = one
-        # A single column cannot hold a tuple beside an integer, so a pair of them is a row with its multiplicity.
+        # A tuple of `width` values with an integer is a row with its multiplicity. In a schema of two columns this also
+        # holds for a Struct of two fields that the function returns as a tuple; as a dict it is not mistaken.
         if isinstance(count, (int, np.integer)) and not isinstance(count, bool) and len(row) == width:
             return row, int(count)
     if not isinstance(one, tuple):

@@ -19,9 +19,10 @@ LEAST = np.int64(-(2**63))
 
 @dataclass(frozen=True)
 class RunningSum(OrderedSpec):
-    """The sum of `column` over all copies up to and including this one; nulls add nothing, and only nulls are null.
+    """The sum of `column` over all copies up to and including this one. Nulls add nothing; the sum over only nulls is
+    null.
 
-    A group is summed anew, in its order, whenever it changes: sums of Float64 depend on the rows alone.
+    A group is summed again, in its order, whenever it changes, so sums of Float64 depend only on the rows.
     """
 
     name: ClassVar[str] = "running_sum"
@@ -33,7 +34,7 @@ class RunningSum(OrderedSpec):
     def added(self, val: RowType) -> tuple[Type, bool]:
         field = val.field(self.column)
         if isinstance(field.type, Decimal):
-            # As Spark has it: ten more digits.
+            # Ten more digits, as in Spark.
             return Decimal(min(MAX_PRECISION, field.type.precision + 10), field.type.scale), field.nullable
         if field.type not in (Int64(), Float64()):
             raise WrongType(
@@ -42,7 +43,7 @@ class RunningSum(OrderedSpec):
         return field.type, field.nullable
 
     def answer(self, rows: Ordered, val: RowType) -> Produced:
-        from vernier.operators.kernels.running import (  # a program that is built needs no numba
+        from vernier.operators.kernels.running import (  # building a program needs no numba
             running_float_sums,
             running_sums,
         )
@@ -69,7 +70,7 @@ class RunningSum(OrderedSpec):
 
 
 def _wide(words: Words) -> tuple[Words, Words]:
-    """The high and the low halves of integers of one word, or of the two of a Decimal."""
+    """The high and the low halves of integers: of one word each, or of the two words of a Decimal."""
     if words.shape[1] == 1:
         return np.ascontiguousarray(words[:, 0] >> 63), np.ascontiguousarray(words[:, 0])
     return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1] ^ LEAST)

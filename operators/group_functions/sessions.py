@@ -15,8 +15,8 @@ from vernier.operators.language.types.schema import RowType
 
 @dataclass(frozen=True)
 class Sessions(LogicSpec):
-    """Each present row with the session it is part of: a run of values of which none is more than `gap` after the one
-    before it. The session lasts from its first value to `gap` after its last. Rows with a null value are in none."""
+    """Each present row with its session: a run of values, each at most `gap` after the one before. The session lasts
+    from its first value to `gap` after its last. Rows with a null value are in no session."""
 
     name: ClassVar[str] = "session"
     positive: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class Sessions(LogicSpec):
             if int(times.max()) > ends(field.type)[1] - self.gap:
                 raise ArithmeticOverflow(expression=f'the session of col("{self.on}")', sample=str(times.max()))
             fresh = np.ones(n, np.bool_)
-            # As unsigned numbers differences of int64 always fit.
+            # Differences of int64 always fit unsigned numbers.
             apart = times[1:].view(np.uint64) - times[:-1].view(np.uint64)
             group_of = groups.group_of
             fresh[1:] = (apart > np.uint64(self.gap)) | (group_of[1:] != group_of[:-1])

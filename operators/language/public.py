@@ -1,4 +1,4 @@
-"""The public names of the language: `vernier` gives them to programs, and nothing inside imports from here."""
+"""The public names of the language. `vernier` re-exports them to programs; no module of ours imports from here."""
 
 from vernier.operators.errors import ArithmeticOverflow, DecimalOverflow, ProgramError
 from vernier.operators.language.collection.app import App, load_program

@@ -1,4 +1,4 @@
-"""An App: the sources and views of one program; and how a program file becomes one."""
+"""An App: the sources and views of one program, and how a program file is loaded as one."""
 
 import linecache
 import re
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")
 
 @dataclass(frozen=True)
 class ViewDecl:
-    """A named answer: its collection, and the columns that readers look rows up by."""
+    """A named view: its collection, and the columns by which readers look rows up."""
 
     name: str
     node: Node
@@ -37,11 +37,11 @@ class ViewDecl:
 
 @checked_methods
 class App:
-    """A program: sources that change, and views on what follows from them.
+    """A program: sources that change, and views that are computed from them.
 
-    name: lower-case letters, digits, _ and -; names topics and state. retain: how long the past of views can be read,
-    e.g. "10m" (`retain_ns` in nanoseconds of data time). on_late: what happens to an update behind the frontier:
-    "dead_letter" sends it to the dead-letter topic, "advance" moves it to the frontier; both are counted.
+    name: lower-case letters, digits, _ and -; it names topics and state. retain: how far back views can be read, e.g.
+    "10m" (`retain_ns` in nanoseconds of data time). on_late: what happens to an update whose time is before the
+    frontier: "dead_letter" sends it to the dead-letter topic, "advance" moves it to the frontier; both are counted.
     """
 
     def __init__(self, name: str, *, retain: str | int = "10m", on_late: str = "dead_letter") -> None:
@@ -58,7 +58,8 @@ class App:
         self.required: list[Node] = []
 
     def source(self, name: str, schema: type[Schema]) -> Collection:
-        """Declare an input: a collection with the schema's columns. Where its updates come from is configuration."""
+        """Declare an input: a collection with the schema's columns. The configuration says where its updates come
+        from."""
         _checked_name(name, "a source")
         if not (isinstance(schema, type) and issubclass(schema, Schema) and schema is not Schema):
             raise WrongType(problem=f"source {name!r} needs a subclass of vn.Schema, not {schema!r}")
@@ -69,11 +70,11 @@ class App:
         return Collection(self.sources[name])
 
     def require(self, node: Node) -> None:
-        """Compute a collection although no view shows it: checks and probes are such."""
+        """Compute a collection although no view shows it, as checks and probes need."""
         self.required.append(node)
 
     def view(self, name: str, collection: Collection, *, key: str | Sequence[str] | None = None) -> Collection:
-        """Declare an answer that is kept up to date; `key`: the columns that rows are looked up by (default: all)."""
+        """Declare a view that is kept up to date; `key`: the columns by which rows are looked up (default: all)."""
         _checked_name(name, "a view")
         if not isinstance(collection, Collection):
             raise WrongType(problem=f"view {name!r} needs a collection, not {collection!r}")
@@ -98,7 +99,7 @@ class App:
 
     @property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that change when an answer's meaning, a view's key or a source's columns do."""
+        """32 hexadecimal digits that change when the meaning of a view, a view's key or a source's columns change."""
         sources = sorted((name, source.fingerprint) for name, source in self.sources.items())
         views = sorted((name, view.node.fingerprint, view.key) for name, view in self.views.items())
         variables = sorted((variable.name, variable.body.fingerprint) for variable in self.variables)
@@ -107,7 +108,8 @@ class App:
 
     @property
     def variables(self) -> list[Delayed]:
-        """The delayed variables that views, checks and probes depend on. Raises ProgramError for one never set."""
+        """The delayed variables that views, checks and probes depend on. Raises ProgramError for one that is never
+        set."""
         return delayed_below([*(view.node for view in self.views.values()), *self.required])
 
     def __repr__(self) -> str:
@@ -115,10 +117,11 @@ class App:
 
 
 def load_program(program: str | Path, name: str = "<program>") -> App:
-    """Run a program and return its App. `program` is a path, or the program's text (then `name` stands for the file).
+    """Run a program and return its App. `program` is a path, or the program's text (`name` then stands for the file).
 
-    The program runs as a module of its own, with its directory on the import path meanwhile. Raises ProgramError,
-    with the program's line, when it cannot be read, raises, or does not build exactly one App with a view.
+    The program runs as a module of its own, and its directory is on the import path while it runs. Raises ProgramError,
+    with the program's line, when the file cannot be read, the program raises, or it does not build exactly one App with
+    a view.
     """
     text = str(program)
     if isinstance(program, Path) or "\n" not in text:
@@ -141,7 +144,7 @@ def load_program(program: str | Path, name: str = "<program>") -> App:
         raise ProgramError(problem=f"a program builds one vn.App, but this one has {len(apps)}", where=at)
     if not apps[0].views:
         raise ProgramError(problem=f"app {apps[0].name!r} has no view: app.view(name, collection, key=[...])", where=at)
-    _ = apps[0].variables  # all of which must be set by now
+    _ = apps[0].variables  # raises for a variable that is not set
     return apps[0]
 
 
@@ -151,7 +154,7 @@ def _run(source: str, file: str, folder: str, module: types.ModuleType) -> None:
     except SyntaxError as error:
         at = Location(file, error.lineno or 0, (error.text or "").strip())
         raise ProgramError(problem=f"syntax error: {error.msg}", where=at) from error
-    # Schemas find their annotations, and pickles their classes, through sys.modules.
+    # Schemas look up their annotations in sys.modules, and pickles their classes.
     before, sys.modules[module.__name__] = sys.modules.get(module.__name__), module
     if folder:
         sys.path.insert(0, folder)

@@ -1,6 +1,6 @@
-"""A bundle: several programs as one, so that they share sources and every arrangement that means the same.
+"""A bundle: several programs run as one, so that they share sources and all arrangements that mean the same.
 
-Sources of one name are one source and must have the same columns; views keep their names, which must differ.
+Sources with the same name become one source and must have the same columns. Views keep their names, which must differ.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,9 @@ from vernier.operators.language.collection.app import App
 
 
 def bundle(apps: Sequence[App]) -> App:
-    """One app with the sources and views of all. Its name and `on_late` are the first one's, and it retains what
-    the longest does. Raises NameClash for two views of one name, WrongType for a source with different
-    columns or another on_late.
-    """
+    """One app with the sources and views of all apps. It takes its name and `on_late` from the first app and the
+    longest `retain` of all. Raises NameClash when two views have the same name, WrongType when a source has different
+    columns or the apps differ in on_late."""
     first = apps[0]
     if len(apps) == 1:
         return first

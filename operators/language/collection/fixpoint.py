@@ -1,9 +1,10 @@
-"""Loops: `@fixpoint` turns a function on collections into its iteration to the limit.
+"""Loops: `@fixpoint` turns a function on collections into a loop that iterates it to its limit.
 
-Positional parameters of the function are the loop's variables; keyword-only ones are brought in from outside, as are
-captured collections. With X0 what is passed and X(i+1) = body(Xi), the result is the limit: the Xi that stays. It is
-taken from X0 afresh at every data time (in inner loops, at every outer round too), never from the previous answer.
-Several variables step together; the body returns a tuple, one collection for each. Bodies may call other fixpoints.
+The positional parameters of the function are the loop's variables. Keyword-only parameters, and collections that the
+body captures, are brought in from outside the loop. With X0 the collection that is passed in and X(i+1) = body(Xi), the
+result is the limit: the Xi that no longer changes. The limit is computed from X0 at every data time (in inner loops, at
+every outer round too), never from the previous answer. Several variables step together; the body then returns a tuple
+with one collection for each. Bodies may call other fixpoints.
 """
 
 import functools
@@ -25,12 +26,12 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def open_loop() -> Scope:
-    """The loop whose body is being built, ROOT outside of all."""
+    """The loop whose body is being built; ROOT outside all loops."""
     return _open.get()
 
 
 class Fixpoint:
-    """A loop's body with its limits; calling it with the initial collections builds the loop and returns its limit."""
+    """A loop's body with its limits. Calling it with the initial collections builds the loop and returns its limit."""
 
     __name__: str
 
@@ -54,7 +55,8 @@ class Fixpoint:
             raise BadLoop(problem=f"fixpoint {self.name!r} needs a positional parameter: the variable of the loop")
 
     def __call__(self, *initials: Collection, **captured: Any) -> Any:
-        """Build the loop: a Collection for one variable, a tuple of them for several. Raises BadLoop and WrongType."""
+        """Build the loop. Returns a Collection for one variable, a tuple of them for several. Raises BadLoop and
+        WrongType."""
         try:
             arguments = self.signature.bind(*initials, **captured).arguments
         except TypeError as error:
@@ -96,7 +98,7 @@ class Fixpoint:
         return results[0] if len(results) == 1 else results
 
     def _bodies(self, returned: object, starts: tuple[Node, ...], inner: Scope) -> tuple[Node, ...]:
-        """Check what the body returned: as many collections as variables, each with its variable's columns."""
+        """Check what the body returned: one collection per variable, each with its variable's columns."""
         results = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
         at = here()
         for result in results:
@@ -141,10 +143,10 @@ def fixpoint(*, max_rounds: int = ..., on_limit: str = ...) -> Callable[[Callabl
 def fixpoint(
     body: Callable[..., Any] | None = None, /, *, max_rounds: int = DEFAULT_ROUNDS, on_limit: str = "error"
 ) -> Fixpoint | Callable[[Callable[..., Any]], Fixpoint]:
-    """Decorate a loop's body, with or without arguments (see the module's text).
+    """Decorate a loop's body, with or without arguments (see the module docstring).
 
-    max_rounds: the greatest round; a loop that has not settled there stops the epoch with an error that names it or,
-    with on_limit="truncate", gives that round's value.
+    max_rounds: the last round that is allowed. A loop that still changes there stops the epoch with an error that names
+    the loop or, with on_limit="truncate", returns the value of that round.
     """
     if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or not 1 <= max_rounds < 2**62:
         raise WrongType(problem=f"max_rounds must be a positive integer, not {max_rounds!r}")

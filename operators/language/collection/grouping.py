@@ -20,22 +20,24 @@ from vernier.operators.language.types.schema import Schema, check_name
 C = TypeVar("C", bound=Linear)
 
 _ALL = "_all"
-"""The constant key of an aggregate over all rows; no program can name it."""
+"""The constant key of an aggregate over all rows. Programs cannot use this name."""
 
 
 class Grouping(Linear):
-    """The reductions."""
+    """The reductions: methods that compute rows from all rows of a key."""
 
     def distinct(self) -> Self:
         """Each row that is present (multiplicity above 0) exactly once."""
-        made = Distinct(self.node)  # whose loop must still be open, needed or not
+        # also checks that the loop of `self` is still open, even where no Distinct is needed
+        made = Distinct(self.node)
         return self if is_set(self.node) else self._of(made)
 
     def threshold(self, copies: int | Callable[[Any], Any]) -> Self:
-        """Each row whose multiplicity is at least `copies`, once; or with a multiplicity that a function makes of it.
+        """Each row whose multiplicity is at least `copies`, once; or each row with a multiplicity that a function
+        computes.
 
-        A function gets an int64 array of multiplicities, none of them 0, and gives as many integers; 0 drops the row.
-        It must be pure, and what it raises stops the epoch as UserCodeFailed.
+        A function gets an int64 array of multiplicities, none of them 0, and returns an array of as many integers; 0
+        drops the row. It must be pure. An exception in it stops the epoch as UserCodeFailed.
         """
         if isinstance(copies, int):
             if isinstance(copies, bool) or not 1 <= copies < 2**63:
@@ -45,7 +47,8 @@ class Grouping(Linear):
         return self._of(Reduce(self.node, self.columns, Multiplicities(copies)))
 
     def group_by(self, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[Self]":
-        """Group rows by columns or named values, for `.agg(...)`; nulls are one group. Without keys: all rows."""
+        """Group rows by columns or named values, for `.agg(...)`. Nulls form one group. Without keys, all rows are one
+        group."""
         self._check_texts(named_keys, "group_by")
         pairs = named(keys, named_keys, "group_by")
         for name, expr in pairs:
@@ -54,13 +57,14 @@ class Grouping(Linear):
         return Grouped(self, pairs)
 
     def reduce(self, fn: RowFunction, *, keys: Sequence[str | Expr] | str | Expr = (), returns: type[Schema]) -> Self:
-        """Rows that a function makes of all rows of a key: `fn(key, rows)` is called for each key whose rows changed.
+        """The rows that a function computes from all rows of a key: `fn(key, rows)` is called for each key that
+        changed.
 
-        key: a tuple of the columns `keys`; rows: [(row, multiplicity), ...], each row a tuple of the other columns,
-        in their order, each once, multiplicities of either sign. It gives tuples of the columns of `returns`, or
-        (tuple, multiplicity) pairs, any number of them. The result has the keys' columns, then those. The function must
-        be pure; what it raises stops the epoch as UserCodeFailed. O(rows of the key) a call, once for each data time
-        at which the key changed.
+        key: a tuple of the columns `keys`. rows: [(row, multiplicity), ...]; each row is a tuple of the other columns,
+        in their order, and appears once, with a multiplicity of either sign. The function returns any number of tuples
+        of the columns of `returns`, or of (tuple, multiplicity) pairs. The result has the columns of the keys, then
+        those of `returns`. The function must be pure; an exception in it stops the epoch as UserCodeFailed. Cost:
+        O(rows of the key) per call, one call for each data time at which the key changed.
         """
         given = (keys,) if isinstance(keys, (str, Expr)) else tuple(keys)
         return self.group_by(*given).reduce(fn, returns=returns)
@@ -68,7 +72,7 @@ class Grouping(Linear):
 
 @checked_methods
 class Grouped(Generic[C]):
-    """A collection with its grouping keys; `.agg(...)` or `.reduce(...)` make a collection of it again."""
+    """A collection with its grouping keys; `.agg(...)` and `.reduce(...)` turn it into a collection again."""
 
     def __init__(self, collection: C, keys: list[tuple[str, Expr]]) -> None:
         self._collection, self._keys = collection, keys
@@ -76,7 +80,7 @@ class Grouped(Generic[C]):
     def agg(self, *unnamed: object, **aggregates: Aggregation) -> C:
         """One row for each group: its keys, then the named aggregates, e.g. `.agg(n=vn.count(), low=vn.min("price"))`.
 
-        A group exists while any of its rows has a multiplicity other than 0 (a sum of 0 is a row).
+        A group exists while any of its rows has a multiplicity other than 0, so a group may exist whose sum is 0.
         """
         if unnamed or not aggregates:
             raise ProgramError(problem="agg takes named aggregates: .agg(n=vn.count())")
@@ -92,7 +96,8 @@ class Grouped(Generic[C]):
         return self._shown(grouped, names, [(name, Column(name)) for name in aggregates])
 
     def reduce(self, fn: RowFunction, *, returns: type[Schema]) -> C:
-        """What `fn` makes of each group: see Collection.reduce. Rows are keys, then the columns of `returns`."""
+        """The rows that `fn` computes from each group (see Collection.reduce): the keys, then the columns of
+        `returns`."""
         check_function(fn, "reduce")
         if not (isinstance(returns, type) and issubclass(returns, Schema) and returns is not Schema):
             raise WrongType(problem=f"reduce needs returns=, a subclass of vn.Schema, not {returns!r}")
@@ -104,9 +109,10 @@ class Grouped(Generic[C]):
         return self._shown(reduced, names, [(name, Column(name)) for name in returns.row_type.names])
 
     def _keyed(self) -> tuple[Node, tuple[str, ...]]:
-        """The rows with their keys as columns, and the names of those.
+        """The rows with their keys as columns, and the names of the keys.
 
-        Computed keys stand beside the columns: a group sees the columns, and rows that differ stay different.
+        Computed keys are added beside the existing columns: groups keep all columns, so rows that differ stay
+        different.
         """
         node = self._collection.node
         pairs = self._keys or [(_ALL, Literal(0, Int64()))]
@@ -118,7 +124,7 @@ class Grouped(Generic[C]):
         return node, tuple(name for name, _ in hidden)
 
     def _shown(self, grouped: Node, names: tuple[str, ...], values: list[tuple[str, Expr]]) -> C:
-        """The groups with their keys under the names that the program gave them."""
+        """The groups, with their keys under the names that the program gave them."""
         outputs = [*((name, Column(key)) for (name, _), key in zip(self._keys, names)), *values]
         if tuple(name for name, _ in outputs) == grouped.schema.names:
             return self._collection._of(grouped)

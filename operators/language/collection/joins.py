@@ -1,4 +1,4 @@
-"""Methods that pair the rows of two collections by key, or keep rows by what the other collection has."""
+"""Methods that pair the rows of two collections by key, or keep rows depending on what the other collection has."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -28,18 +28,19 @@ class Joins(Grouping):
         where: ExprLike = None,
         suffix: str | None = None,
     ) -> Self:
-        """Pairs of rows whose keys are equal; multiplicities multiply, null keys match nothing.
+        """Pairs of rows with equal keys. Multiplicities multiply; null keys match nothing.
 
-        With `on` the key columns come first and once, then the other columns of the left and of the right side; with
-        left_on and right_on all columns of the left side, then all of the right. `where` is a further condition on
-        the pair; where it is not true the two do not match.
-        how: "inner"; "left", "right" and "full" add the rows of that side (of both) that no present row of the other
-        one matches, as often as they are there, with nulls for the other side; "semi" keeps the rows of the left side
-        that a present row of the right one matches, as often as they are there, "anti" those that none does.
-        suffix: added to the names of the right side's columns that the left side has, too (`where` sees them so).
-        Raises NameClash when both sides have another column of one name, WrongType when key types differ.
-        Cost: a change costs what its pairs do. All but "inner" also count the present rows of a key on the side whose
-        presence matters; inside a loop they look through those of a changed key, unless they are distinct rows.
+        With `on`, the key columns come first and appear once, then the other columns of the left side and of the right
+        side. With left_on and right_on, all columns of the left side come first, then all of the right side. `where` is
+        a further condition on the pair; rows match only where it is true.
+        how: "inner"; "left", "right" and "full" also keep the rows of that side (of both) that match no present row of
+        the other side, with their multiplicity and with nulls for the other side; "semi" keeps the rows of the left
+        side that match a present row of the right side, with their multiplicity; "anti" keeps those that match none.
+        suffix: appended to the names of right-side columns that also exist on the left (`where` sees the new names).
+        Raises NameClash when both sides have another column with the same name, WrongType when key types differ.
+        Cost: a change costs time proportional to its pairs. All kinds but "inner" also count the present rows of a key
+        on the side whose presence matters. Inside a loop they scan the rows of each changed key of that side, unless
+        its rows are known to be distinct.
         """
         check_collection(other, "join")
         if how not in HOW:
@@ -61,17 +62,17 @@ class Joins(Grouping):
         return self._of(Sides(self.node, other.node, left_keys, right_keys, condition).joined(how))
 
     def except_all(self, other: Rows) -> Self:
-        """The rows with the other collection's copies taken away, down to none: max(0, a − b) copies of each.
+        """The rows minus the copies that the other collection has, never below zero: max(0, a − b) copies of each row.
 
-        SQL's EXCEPT ALL. Columns go by name and must have equal types; nulls are equal.
+        SQL's EXCEPT ALL. Columns are matched by name and must have equal types; nulls are equal.
         """
         left, right = _alike(self, other, "except_all")
         return self._of(Copies(Union((left, Negate(right)))))
 
     def intersect(self, other: Rows) -> Self:
-        """The rows that are present in both collections, once: SQL's INTERSECT.
+        """The rows that are present in both collections, once each: SQL's INTERSECT.
 
-        Columns go by name and must have equal types; nulls are equal.
+        Columns are matched by name and must have equal types; nulls are equal.
         """
         left, right = _alike(self, other, "intersect")
         return self._of(same_rows(once(left), once(right)))
@@ -82,8 +83,8 @@ def join_keys(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of the key columns on each side, from the arguments of the method `what`.
 
-    Raises ProgramError unless there is either `on` or both others, as many on each side; without any of them when
-    keys are not `needed`, they are empty.
+    Raises ProgramError unless the caller gives either `on`, or left_on and right_on with equally many columns. When
+    keys are not `needed` and none of the three is given, both results are empty.
     """
     if not needed and on is None and left_on is None and right_on is None:
         return (), ()

@@ -1,4 +1,4 @@
-"""Row-wise methods of collections: each output row comes of one input row, multiplicities multiply."""
+"""Row-wise methods of collections: each output row is computed from one input row, and multiplicities multiply."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
@@ -17,10 +17,11 @@ from vernier.operators.location import here
 
 
 class Linear(Temporal):
-    """The linear operators; chains of them run as one pass."""
+    """The linear operators; a chain of them runs as one pass."""
 
     def select(self, *columns: str | Expr, **named_columns: str | ExprLike) -> Self:
-        """One row for each row: the given columns and values, in order. Text names a column; multiplicities stay."""
+        """One output row for each row: the given columns and values, in order. Text names a column; multiplicities
+        stay."""
         self._check_texts(named_columns, "select")
         pairs = named(columns, named_columns, "select")
         if not pairs:
@@ -28,14 +29,15 @@ class Linear(Temporal):
         return self._project(pairs)
 
     def with_columns(self, *columns: Expr, **named_columns: str | ExprLike) -> Self:
-        """All columns, with the given ones added behind them or, where the name exists, put in their place."""
+        """All columns plus the given ones, which are appended or, where the name exists, replace that column in its
+        place."""
         self._check_texts(named_columns, "with_columns")
         new = dict(named(columns, named_columns, "with_columns"))
         kept = [(name, new.pop(name, Column(name))) for name in self.columns]
         return self._project([*kept, *new.items()])
 
     def rename(self, mapping: Mapping[str, str] | None = None, /, **names: str) -> Self:
-        """Rename columns: `rename(old="new")` or `rename({"old": "new"})`; the order stays."""
+        """Rename columns: `rename(old="new")` or `rename({"old": "new"})`. The order stays."""
         if mapping is not None and not isinstance(mapping, Mapping):
             raise WrongType(problem='rename takes rename(old="new") or rename({"old": "new"})')
         changes = {**(mapping or {}), **names}
@@ -46,12 +48,12 @@ class Linear(Temporal):
         return self._project([(changes.get(name, name), Column(name)) for name in self.columns])
 
     def drop(self, *columns: str | Expr) -> Self:
-        """All columns but these; rows that become equal stay as many as they were."""
+        """All columns but these. Rows that become equal keep all their copies."""
         dropped = [self.schema.field(column_name(name, "drop")).name for name in columns]
         return self._project([(name, Column(name)) for name in self.columns if name not in dropped])
 
     def cast(self, mapping: Mapping[str, Any] | None = None, /, **types: Any) -> Self:
-        """Convert columns (see Expr.cast): `cast(a=vn.Float64)`; with `a=vn.Int64 | None` it may hold nulls."""
+        """Convert columns (see Expr.cast): `cast(a=vn.Float64)`. With `a=vn.Int64 | None` the column may hold nulls."""
         changes = {**(mapping or {}), **types}
         for name in changes:
             self.schema.field(name)
@@ -75,11 +77,13 @@ class Linear(Temporal):
         *,
         returns: type[Schema] | RowType | None = None,
     ) -> Self:
-        """The rows that `function` makes of each row; multiplicities carry over (and multiply, see repeat_row).
+        """The rows that `function` makes from each row. Multiplicities carry over (see repeat_row for one that
+        multiplies).
 
-        `function` is a table function such as `vn.generate_series("low", "high")`, which adds a column to each row,
-        or one of the program: called with the row as a named tuple, it gives an iterable of tuples or dicts with the
-        columns of the schema `returns`. It must be deterministic, and runs in Python once for each change of a row.
+        `function` is either a table function such as `vn.generate_series("low", "high")`, which adds a column to each
+        row, or a function of the program. The latter is called with the row as a named tuple and returns an iterable of
+        tuples or dicts with the columns of the schema `returns`. It must be deterministic. It runs in Python, once for
+        each change of a row.
         """
         if isinstance(function, TableFunction):
             if returns is not None:
@@ -94,20 +98,22 @@ class Linear(Temporal):
         return self._of(Expand(self.node, RowFunction(function, row, here())))
 
     def explode(self, column: str, *, name: str | None = None, index_name: str | None = None) -> Self:
-        """A row for each element of the List in `column`, with the other columns beside it; none for null and [].
+        """One row for each element of the List in `column`, beside the other columns; no row for null and for [].
 
-        The element comes in the list's place, as `name` or under the list's own name; `index_name` adds behind it
-        where it stood, counted from 0.
+        The element takes the list's place, under the name `name` or else the list's own. `index_name` adds a column
+        behind it with the element's position, counted from 0.
         """
         column = column_name(column, "explode")
         return self._of(Expand(self.node, Explode(column, name or column, index_name)))
 
     def map_diff(self, factor: str | ExprLike) -> Self:
-        """The same rows, each multiplicity times an integer or an Int64 expression (text names a column; null: 0)."""
+        """The same rows, with each multiplicity multiplied by an integer or an Int64 expression (text names a column;
+        null counts as 0)."""
         return self._of(Expand(self.node, repeat_row(factor)))
 
     def union(self, *others: Rows) -> Self:
-        """All rows of all collections; multiplicities add up. Columns go by name; their types must be equal."""
+        """All rows of all collections; multiplicities add up. Columns are matched by name; their types must be
+        equal."""
         everything: list[Rows] = [self, *others]
         for collection in everything:
             check_collection(collection, "union")

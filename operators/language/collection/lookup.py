@@ -1,4 +1,4 @@
-"""lookup: the half of a join that follows its left side alone."""
+"""lookup: a half join, which reacts to changes of its left side only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from vernier.operators.language.types.schema import RowType
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Node):
-    """Each change of the left side of `pairs` with the right side's rows at the change's time."""
+    """Each change of the left side of `pairs`, joined with the right side's rows at the time of the change."""
 
     kind: ClassVar[str] = "lookup"
     pairs: Join
@@ -31,7 +31,7 @@ class Lookup(Node):
 
 
 class Lookups(Joins):
-    """Joins that do not look back."""
+    """Joins that never revise earlier results."""
 
     def lookup(
         self,
@@ -41,11 +41,13 @@ class Lookups(Joins):
         left_on: str | Sequence[str] | None = None,
         right_on: str | Sequence[str] | None = None,
     ) -> Self:
-        """Each change of this collection at time t with what `other` holds at t; multiplicities multiply.
+        """Each change of this collection at time t, joined with what `other` holds at t (a half join); multiplicities
+        multiply.
 
-        What `other` becomes later revises nothing: an order keeps the price of its time. So a row that is taken back
-        meets what `other` holds then, which suits collections that only grow. Keys and columns as in `join`. Outside
-        loops only. Cost: `other` is arranged, this collection is not kept, and a change of `other` costs no pairs.
+        Later changes of `other` revise nothing: an order keeps the price of its time. A retraction therefore meets what
+        `other` holds at the time of the retraction, so use this for collections that only grow. Keys and columns are as
+        in `join`. Outside loops only. Cost: `other` is arranged, this collection is not kept, and a change of `other`
+        produces no pairs.
         """
         check_collection(other, "lookup")
         left_keys, right_keys = join_keys(on, left_on, right_on, "lookup")

@@ -1,8 +1,8 @@
-"""What the kinds of join are made of.
+"""The parts from which the kinds of join are built.
 
-A row of the left side is *matched* when a row of the right side that is present has its key and, with it, satisfies
-the condition. Everything but the pairs themselves is built from matched rows: semi joins are those, anti joins the
-left side minus those, outer joins the pairs and, padded with nulls, the rows that nothing matches.
+A left row is *matched* when a present right row has the same key and the pair satisfies the condition. All kinds but
+the inner join are built from matched rows: a semi join returns them, an anti join returns the left side minus them, and
+an outer join returns the pairs plus the unmatched rows, padded with nulls.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ HOW = ("inner", "left", "right", "full", "semi", "anti")
 class Sides(NamedTuple):
     """Two collections with the columns that must be equal, in order, and a further condition on a pair.
 
-    Where the names of the keys are equal, they come once in a pair. Null keys equal nothing.
+    Key columns with the same name on both sides appear once in a pair. Null keys match nothing.
     """
 
     left: Node
@@ -39,17 +39,18 @@ class Sides(NamedTuple):
     where: Expr | None = None
 
     def turned(self) -> "Sides":
-        """The sides the other way round."""
+        """The sides exchanged."""
         return Sides(self.right, self.left, self.right_on, self.left_on, self.where)
 
     def pairs(self, right: Node | None = None) -> Node:
-        """The pairs that match, multiplicities multiplied; `right` stands for the right side without null keys."""
+        """The pairs that match, with multiplicities multiplied; `right` replaces the right side without its null
+        keys."""
         right = without_nulls(self.right, self.right_on) if right is None else right
         node: Node = Join(without_nulls(self.left, self.left_on), right, self.left_on, self.right_on)
         return node if self.where is None else Filter(node, self.where)
 
     def matched(self) -> Node:
-        """The rows of the left side that a present row of the right side matches, as often as they are there."""
+        """The left rows that match a present right row, with their multiplicity."""
         left, right = without_nulls(self.left, self.left_on), without_nulls(self.right, self.right_on)
         if self.where is None:
             keys = [f"right {name}" for name in self.right_on]
@@ -61,11 +62,11 @@ class Sides(NamedTuple):
         return conform(pick(node, left.schema.names), self.left.schema, "the join")
 
     def unmatched(self) -> Node:
-        """The rows of the left side that no present row of the right side matches, as often as they are there."""
+        """The left rows that match no present right row, with their multiplicity."""
         return Union((self.left, Negate(self.matched())))
 
     def joined(self, how: str) -> Node:
-        """The join of one of the kinds HOW."""
+        """The join of one of the kinds in HOW."""
         if how == "semi":
             return self.matched()
         if how == "anti":
@@ -81,7 +82,7 @@ class Sides(NamedTuple):
         return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
     def _nullable(self, name: str, keep_left: bool, keep_right: bool) -> bool:
-        """Whether a column of the pairs may be null, when also rows of these sides without a partner are kept."""
+        """Whether a column of the pairs may be null when unmatched rows of these sides are kept as well."""
         nullable = False
         for row, kept in ((self.left.schema, keep_left), (self.right.schema, keep_right)):
             if name not in row:
@@ -97,25 +98,27 @@ def once(node: Node) -> Node:
 
 
 def occurring(left: Node, pairs: Node) -> Node:
-    """The rows of `left` that are part of a pair, as often as they are there.
+    """The rows of `left` that are part of a pair, with their multiplicity.
 
-    The pairs have the columns of `left` among theirs, and its multiplicities times positive ones.
+    The columns of the pairs include those of `left`, and their multiplicities are those of `left` times positive
+    numbers.
     """
     found = pick(pairs, left.schema.names)
     return once(found) if is_set(left) else same_rows(left, Aggregate(found, left.schema.names, ()))
 
 
 def same_rows(left: Node, right: Node) -> Node:
-    """Pairs of equal rows, as one row each, multiplicities multiplied; nulls are equal. Both sides have one schema."""
+    """Pairs of equal rows, as one row each, with multiplicities multiplied; nulls are equal. Both sides have the same
+    schema."""
     names = left.schema.names
     return Join(left, right, names, names, null_safe=True)
 
 
 def without_nulls(node: Node, keys: tuple[str, ...]) -> Node:
-    """The rows whose key columns are not null, and those columns without their null words: null equals nothing."""
+    """The rows whose key columns are not null; these columns lose their null words, because null equals nothing."""
     nullable = [name for name in keys if node.schema.field(name).nullable]
     if nullable and isinstance(node, Project):
-        # Columns under other names are the same collection, and share what keeps it.
+        # Columns under other names are the same collection, so they share its arrangement.
         columns = {name: expr.column for name, expr in node.exprs}
         if None not in columns.values() and len(set(columns.values())) == len(columns):
             return Project(without_nulls(node.input, tuple(str(columns[name]) for name in keys)), node.exprs)
@@ -135,7 +138,7 @@ def pick(node: Node, names: tuple[str, ...]) -> Node:
 
 
 def padded(node: Node, target: RowType) -> Node:
-    """The rows with nulls for the columns that they do not have."""
+    """The rows, with nulls for the columns of `target` that they lack."""
     exprs: list[tuple[str, Expr]] = []
     for field in target.fields:
         if field.name not in node.schema:

@@ -1,4 +1,4 @@
-"""What a plan's structure says about multiplicities: never negative, or never above 1 either."""
+"""What the structure of a plan says about multiplicities: whether they are never negative, or always 0 or 1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _SETS = (Distinct, Threshold, Present, Aggregate)
 
 
 def is_positive(node: Node) -> bool:
-    """Whether the structure rules out negative multiplicities: all stems from distincts, aggregates and their like.
+    """Whether the structure rules out negative multiplicities, because all inputs are distincts, aggregates and the
+    like.
 
     O(nodes below). A loop's variable counts as not positive, since its body is not known before the loop is built.
     """
@@ -37,8 +38,8 @@ def is_set(node: Node) -> bool:
 
 
 def is_unique(node: Node, keys: Sequence[str]) -> bool:
-    """Whether the structure rules out that a key is there more than once: what has these columns has no others, and a
-    multiplicity of 0 or 1."""
+    """Whether the structure guarantees at most one row per key: these columns determine all others, and multiplicities
+    are 0 or 1."""
     if isinstance(node, (Aggregate, Present)):
         return set(node.keys) <= set(keys)
     if isinstance(node, (Distinct, Threshold)) and set(node.schema.names) <= set(keys):
@@ -63,7 +64,7 @@ def _keeps_positive(node: Node) -> bool:
 
 
 def _holds(node: Node, makes: Callable[[Node], bool], keeps: Callable[[Node], bool]) -> bool:
-    """Whether a property that some nodes have, whatever their inputs, and that others keep, reaches `node`."""
+    """Whether `node` has a property that some nodes establish for any input and others preserve."""
     known: dict[int, bool] = {}
     for below in walk([node]):
         inputs = below.loop.bodies if isinstance(below, LoopResult) else below.inputs

@@ -1,7 +1,7 @@
-"""Names that programs try: what other systems call our operators.
+"""Names that users of other systems try, with the name that Vernier has instead.
 
-Contract of the public API: one spelling, snake_case; a Spark or camel-case name gets "did you mean", anything else gets
-the nearest name there is.
+The public API has one spelling, snake_case. For a Spark or camel-case name the error says "did you mean"; for any other
+name it suggests the nearest name that exists.
 """
 
 from collections.abc import Iterable
@@ -113,7 +113,8 @@ FUNCTION_SPELLINGS = {
 
 
 def no_method(name: str, known: Iterable[str], columns: Iterable[str]) -> ProgramError:
-    """The error for an attribute that a collection does not have: a method of elsewhere, a column, a slip."""
+    """The error for an attribute that a collection does not have: a method of another system, a column, or a typing
+    error."""
     if name in METHODS_ELSEWHERE:
         return UnknownName(problem=f"a collection has no method {name!r}; {METHODS_ELSEWHERE[name]}")
     if name in METHOD_SPELLINGS:
@@ -126,7 +127,7 @@ def no_method(name: str, known: Iterable[str], columns: Iterable[str]) -> Progra
 
 
 def no_function(name: str, known: Iterable[str], methods: Iterable[str]) -> ProgramError:
-    """The error for a name that the module `vernier` does not have; `methods`: those of collections."""
+    """The error for a name that the module `vernier` does not have; `methods`: the methods of collections."""
     if name in set(methods):
         return UnknownName(problem=f"vernier has no {name!r}; it is a method of collections: rows.{name}(...)")
     hint = function_hint(name, dir(Methods))

@@ -22,28 +22,30 @@ By = str | Expr | Order
 ByList = By | Sequence[By]
 
 _ALL = "_all"
-"""The constant key where no key is given; no program can name it."""
+"""The constant key where no key is given. Programs cannot use this name."""
 _OF_INTEGERS = ("Float64", "Decimal", "TimestampNs")
-"""Types whose columns take an integer for a default."""
+"""Types whose columns accept an integer as a default."""
 _PARTS = 256
-"""Parts of all rows whose first ones are found before those of all."""
+"""A top-k over all rows first finds the top rows of this many parts of them, then the top rows of those."""
 MOST = 2**31
-"""Beyond this number of rows or places a program is taken for wrong."""
+"""A larger number of rows or positions is refused as a mistake in the program."""
 
 
 class Ordering(Joins):
     """The operators on ordered groups.
 
-    All of them take `by`, the order: columns as text, `col("a").desc()` or several of them in a list, and `within`, the
-    columns whose values make a group (none: all rows are one). They see present rows, and a row of multiplicity n as
-    n copies. Upwards nulls come first, downwards last. Rows that the order leaves equal stand in the ascending order
-    of all their columns, so that answers never depend on how rows came. A change costs O(rows of its group).
+    All of them take `by`, the order (columns as text, `col("a").desc()`, or a list of several), and `within`, the
+    columns whose values make a group (none: all rows are one group). They see present rows, and treat a row of
+    multiplicity n as n copies. Ascending order has nulls first, descending order last. Rows that are equal in the order
+    are sorted by all their columns, ascending, so answers never depend on the order of arrival. A change costs O(rows
+    of its group).
     """
 
     def top_k(self, n: int, *, by: ByList, within: Columns = ()) -> Self:
-        """The first n copies of each group in the order `by`: a row comes as often as it is there, up to the n-th.
+        """The first n copies of each group in the order `by`: a row appears once per copy, up to the n-th copy of the
+        group.
 
-        Of all rows together (without `within`) the first of some hundred parts are found first, on all workers.
+        Over all rows (without `within`), all workers first find the top rows of 256 parts, then the top rows of those.
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST:
             raise WrongType(problem=f"top_k takes a number of rows from 1 to {MOST}, not {n!r}")
@@ -52,19 +54,21 @@ class Ordering(Joins):
         return rows._along(TopK(order, n), grouped, None)
 
     def rank(self, *, by: ByList, within: Columns = (), name: str = "rank") -> Self:
-        """SQL's RANK as a further column: 1 + the copies of smaller order; equal ones share it, a gap follows."""
+        """SQL's RANK as a further column: 1 + the number of copies that sort before; equal rows share a rank, a gap
+        follows."""
         grouped, order = self._group(by, within, "rank")
         return self._along(Rank(order, name), grouped, name)
 
     def dense_rank(self, *, by: ByList, within: Columns = (), name: str = "dense_rank") -> Self:
-        """SQL's DENSE_RANK as a further column: 1 + the number of smaller values of the order, without gaps."""
+        """SQL's DENSE_RANK as a further column: 1 + the number of distinct smaller values of the order, without
+        gaps."""
         grouped, order = self._group(by, within, "dense_rank")
         return self._along(DenseRank(order, name), grouped, name)
 
     def row_number(self, *, by: ByList, within: Columns = (), name: str = "row_number") -> Self:
         """SQL's ROW_NUMBER as a further column: 1, 2, 3 …; each copy of a row becomes a row with its own number.
 
-        More than 2**26 copies in a group are an error, here and where else copies become rows.
+        More than 2**26 copies in a group are an error, here and wherever else copies become rows.
         """
         grouped, order = self._group(by, within, "row_number")
         return self._along(RowNumber(order, name), grouped, name)
@@ -79,7 +83,7 @@ class Ordering(Joins):
         name: str = "lag",
         default: Any = None,
     ) -> Self:
-        """The value of `column` n copies earlier in the order as a further column; `default` where there is none."""
+        """The value of `column` n copies earlier in the order, as a further column; `default` where there is none."""
         return self._shift(column, n, by, within, name, default, "lag")
 
     def lead(
@@ -92,15 +96,15 @@ class Ordering(Joins):
         name: str = "lead",
         default: Any = None,
     ) -> Self:
-        """The value of `column` n copies later in the order as a further column; `default` where there is none."""
+        """The value of `column` n copies later in the order, as a further column; `default` where there is none."""
         return self._shift(column, n, by, within, name, default, "lead")
 
     def running_sum(self, column: str | Expr, *, by: ByList, within: Columns = (), name: str = "running_sum") -> Self:
-        """The sum of `column` up to and including each copy, as a further column; each copy is a row of its own.
+        """The sum of `column` up to and including each copy, as a further column; each copy becomes a row of its own.
 
-        Of Int64, Decimal (the sum has ten digits more, 38 at most) or Float64. Nulls add nothing; the sum is null while
-        all values so far are. A sum that does not fit its type is AggregateOverflow, which names the group. Float64 is
-        added up in the order, rounding each time.
+        `column` is Int64, Decimal (the sum has ten more digits, at most 38) or Float64. Nulls add nothing; the sum is
+        null as long as all values so far are null. A sum that does not fit its type raises AggregateOverflow, which
+        names the group. Float64 values are added in the order, rounding each time.
         """
         grouped, order = self._group(by, within, "running_sum")
         return self._along(RunningSum(order, name, self._summand(column, grouped, "running_sum")), grouped, name)
@@ -123,7 +127,7 @@ class Ordering(Joins):
         return name
 
     def _default(self, column: str, value: Any, what: str) -> Expr:
-        """A default for a column, of its type."""
+        """A default for a column, of the column's type."""
         kind, expr = self.schema.field(column).type, as_expr(value)
         found = bind(expr, self.schema)
         if found.kind in (None, kind):
@@ -133,14 +137,16 @@ class Ordering(Joins):
         return Cast(expr, kind)
 
     def _in_parts(self, spec: LogicSpec) -> Self:
-        """What the logic gives of parts of all rows, which a hash of the row makes: a change costs one part's rows."""
+        """The logic's result on each part of all rows. A hash of the row picks the part, so a change costs one part's
+        rows."""
         kept = tuple((name, Column(name)) for name in self.columns)
         part = Call("hash", tuple(Column(name) for name in self.columns)) % _PARTS
         parts = Reduce(Project(self.node, (("_part", part), *kept)), ("_part",), spec)
         return self._of(Project(parts, kept))
 
     def _group(self, by: ByList, within: Columns, what: str) -> tuple[tuple[str, ...], Orders]:
-        """The keys of the groups and the order in them; a key is the same in all of a group and orders nothing."""
+        """The keys of the groups and the order within them. Keys are dropped from the order: they are constant in a
+        group."""
         grouped = keys(within, self.schema, f"within= of {what}")
         order = tuple(one for one in orders(by, self.schema, what) if one[0] not in grouped)
         if not order:
@@ -148,7 +154,7 @@ class Ordering(Joins):
         return grouped, order
 
     def _along(self, spec: LogicSpec, grouped: tuple[str, ...], new: str | None) -> Self:
-        """The rows as the logic gives them, in the order of the columns, with its `new` one."""
+        """The rows as the logic returns them, in the order of the columns, with its `new` column."""
         if new is not None:
             check_name(new, "the new column")
         node = grouped_by(self.node, grouped, spec)
@@ -159,7 +165,8 @@ class Ordering(Joins):
 
 
 def grouped_by(node: Node, grouped: tuple[str, ...], spec: LogicSpec) -> Node:
-    """The logic on groups of equal keys; without keys on all rows, and then the output begins with a constant key."""
+    """The logic on groups of equal keys. Without keys it runs on all rows, and the output then begins with a constant
+    key."""
     if grouped:
         return Reduce(node, grouped, spec)
     kept = tuple((name, Column(name)) for name in node.schema.names)
@@ -167,9 +174,9 @@ def grouped_by(node: Node, grouped: tuple[str, ...], spec: LogicSpec) -> Node:
 
 
 def orders(by: ByList, row: RowType, what: str) -> Orders:
-    """The order that the argument `by` of the method `what` says: one column or several, each as text, col() or Order.
+    """The order that the argument `by` of the method `what` gives: one column or several, each as text, col() or Order.
 
-    Raises ProgramError when it is empty or has a column twice, UnknownColumn and WrongType.
+    Raises ProgramError when it is empty or names a column twice; also UnknownColumn and WrongType.
     """
     given: Iterable[By] = (by,) if isinstance(by, (str, Expr, Order)) else tuple(by)
     pairs: list[tuple[str, bool]] = []

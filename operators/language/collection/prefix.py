@@ -1,8 +1,9 @@
-"""Prefix sums over large ordered domains, at the positions where they are asked for.
+"""Prefix sums over large ordered domains, computed only at the positions that a program asks for.
 
-A position belongs to one block of 16**l positions for each level l; a prefix is at most 15 blocks of each level. So a
-row counts in its blocks, a question adds up the blocks of its prefix, and either costs the levels, not the positions.
-Sums are linear, so the sum of a block is kept as the multiplicity of the row that stands for it.
+At each level l, a position belongs to one block of 16**l positions; a prefix is the union of at most 15 blocks of each
+level. Each row is counted in its block at every level, and a question adds up the blocks of its prefix. Both therefore
+cost time by the number of levels, not of positions. Sums are linear, so the sum of a block is kept as the multiplicity
+of the row that stands for the block.
 """
 
 from collections.abc import Sequence
@@ -25,9 +26,9 @@ from vernier.operators.language.types.scalars import Int64, Words, spell
 from vernier.operators.language.types.schema import RowType, check_name
 
 _DIGIT = 4
-"""Bits of a position for each level of blocks: changes cost fewer blocks with more bits, questions more of them."""
+"""Bits of a position per level of blocks. With more bits a change updates fewer blocks, but a question reads more."""
 _LEVEL, _BLOCK, _VALUE = "_level", "_block", "_value"
-"""Hidden columns; no program can name them."""
+"""Hidden columns. Programs cannot use these names."""
 
 
 class Prefixes(TimeJoins):
@@ -43,14 +44,14 @@ class Prefixes(TimeJoins):
         name: str = "prefix_sum",
         bits: int = 64,
     ) -> Self:
-        """The rows of `at`, each with the sum of `column` over the rows here whose `by` is not greater than its own.
+        """The rows of `at`, each with the sum of `column` over the rows here whose `by` is at most its own.
 
         Both collections have the columns `by` (Int64, TimestampNs or Date) and `within`, whose values must be equal;
-        nulls of `within` are equal. Rows weigh by their multiplicity; null values and rows with a null `by` add
-        nothing, and the sum over nothing is 0. The sum is Int64; that of a block of positions, or of a prefix, that
-        does not fit is an error. `bits`: positions are in [0, 2**bits), or, with 64, any; fewer of them cost less.
-        Cost: bits / 4 updates for a change here, up to 4 * bits for a question that comes or goes, and one for each
-        question whose sum changes.
+        nulls of `within` are equal. Each row counts with its multiplicity. Null values and rows with a null `by` add
+        nothing, and the sum over nothing is 0. The sum is Int64; a sum of a block or of a prefix that does not fit is
+        an error. `bits`: positions are in [0, 2**bits) or, with 64, arbitrary; fewer bits cost less.
+        Cost: bits / 4 updates for a change here, up to 4 * bits for a row of `at` that is added or removed, and one for
+        each row of `at` whose sum changes.
         """
         check_collection(at, "prefix_sum")
         check_name(name, "the new column")
@@ -83,7 +84,7 @@ class Prefixes(TimeJoins):
         return self._of(Project(answered, (*outputs, (name, Column(name)))))
 
     def _asked(self, at: Rows, names: Sequence[str]) -> RowType:
-        """The columns that a question has: of equal types on both sides, nullable where either side is."""
+        """The columns of a question that are used: of equal types on both sides, nullable where either side is."""
         columns = []
         for name in names:
             here, there = self.schema.field(name), at.schema.field(name, "at= of prefix_sum")
@@ -95,9 +96,9 @@ class Prefixes(TimeJoins):
 
 
 class Blocks(TableFunction):
-    """All columns, and the level and number of each block that the position is in, or that its prefix is made of.
+    """All columns, plus the level and number of each block that contains the position, or of which its prefix consists.
 
-    Positions are taken as unsigned numbers of `bits` bits; all int64 are, in order, for 64.
+    Positions are unsigned numbers of `bits` bits; with 64 bits, all int64 values map to them in order.
     """
 
     name = "blocks"
@@ -131,7 +132,8 @@ class Blocks(TableFunction):
             levels = -(-bits // _DIGIT)
             shifts = np.arange(levels, dtype=np.uint64) * np.uint64(_DIGIT)
             if self.prefix:
-                # [0, u] is u itself and, at each level, the blocks in front of the one of u in the same greater block.
+                # The prefix [0, u] is u itself plus, at each level, the blocks before that of u within the same larger
+                # block.
                 at = unsigned[:, None] >> shifts
                 digit = at & np.uint64(2**_DIGIT - 1)
                 cell, nth = spread(digit.astype(np.int64).ravel())
@@ -149,12 +151,12 @@ class Blocks(TableFunction):
 
 
 def _typed(node: Node, target: RowType, *more: tuple[str, Expr]) -> Node:
-    """The columns of a question, and more."""
+    """The columns of a question, and further ones."""
     return Project(node, (*((f.name, _nullable(f.name, node.schema, f.nullable)) for f in target.fields), *more))
 
 
 def _retyped(node: Node, target: RowType) -> Node:
-    """All columns, those of a question as nullable as both sides need."""
+    """All columns; those of a question are nullable where either side is."""
     if all(node.schema.field(f.name) == f for f in target.fields):
         return node
     exprs = [
@@ -169,7 +171,7 @@ def _nullable(name: str, row: RowType, nullable: bool) -> Expr:
 
 
 def _back(name: str, nullable: bool, target: RowType) -> Expr:
-    """A column as nullable as it was in the question."""
+    """A column with the nullability that it had in the question."""
     if name in target and target.field(name).nullable and not nullable:
         return Nullability(Column(name), False)
     return Column(name)

@@ -1,4 +1,5 @@
-"""Nodes of reductions: by a logic, which is any function of the rows of a key, and by multiplicities alone."""
+"""Nodes of reductions: those with a logic (any function of the rows of a key), and those that depend on multiplicities
+alone."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,7 +27,7 @@ class Threshold(Node):
 
 @dataclass(frozen=True, eq=False)
 class Copies(Node):
-    """The rows whose multiplicity is above 0, as often as they are there."""
+    """The rows whose multiplicity is above 0, with their multiplicity."""
 
     kind: ClassVar[str] = "copies"
     input: Node
@@ -38,9 +39,9 @@ class Copies(Node):
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Node):
-    """What the logic makes of the rows of each key: the key's columns, then those that the logic adds.
+    """The rows that the logic makes from the rows of each key: the key's columns, then those that the logic adds.
 
-    `keys` are columns of the input, at least one; the logic sees all other columns, in order.
+    `keys` are columns of the input, at least one. The logic sees all other columns, in order.
     """
 
     kind: ClassVar[str] = "reduce"

@@ -1,4 +1,4 @@
-"""What all collections have, whatever can be done with them: a node of the logical plan, and errors that help."""
+"""The base of all collections: a node of the logical plan, and errors that name what the user probably meant."""
 
 from collections.abc import Iterable, Mapping
 from typing import NoReturn, Self
@@ -12,7 +12,7 @@ from vernier.operators.language.types.schema import RowType, check_name
 
 
 class Rows:
-    """A multiset of rows that changes over time; the families of operators add methods to it (see Collection)."""
+    """A multiset of rows that changes over time; the families of operators add their methods to it (see Collection)."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -32,7 +32,7 @@ class Rows:
         return self.node.schema.names
 
     def _of(self, node: Node) -> Self:
-        """The collection of another node."""
+        """A collection that has another node."""
         return type(self)(node)
 
     def _project(self, pairs: list[tuple[str, Expr]]) -> Self:
@@ -45,7 +45,7 @@ class Rows:
             self.schema.field(name, what)
 
     def _check_texts(self, values: Mapping[str, object], what: str) -> None:
-        """Raise UnknownColumn for a value given as text that names no column: often the text itself is meant."""
+        """Raise UnknownColumn for a value given as text that names no column: often the user meant the text itself."""
         for name, value in values.items():
             if isinstance(value, str) and value not in self.columns:
                 unknown = UnknownColumn.of(value, self.columns)
@@ -79,8 +79,8 @@ class Rows:
 def conform(node: Node, target: RowType, what: str) -> Node:
     """The collection with exactly the columns of `target`: reordered by name, non-null columns made nullable.
 
-    Raises WrongType, naming `what`, when columns are missing, too many, of another type, or nullable where `target`
-    is not.
+    Raises WrongType, naming `what`, when columns are missing, surplus, of another type, or nullable where those of
+    `target` are not.
     """
     found = node.schema
     if found == target:
@@ -98,7 +98,7 @@ def conform(node: Node, target: RowType, what: str) -> Node:
 
 
 def column_name(name: object, what: str) -> str:
-    """The name of a column given as text or as `col(...)`; raises WrongType, naming the method `what`."""
+    """The name of a column given as text or as `col(...)`. Raises WrongType, naming the method `what`."""
     if isinstance(name, Column):
         return name.name
     if not isinstance(name, str):
@@ -109,6 +109,6 @@ def column_name(name: object, what: str) -> str:
 
 
 def check_collection(value: object, what: str) -> None:
-    """Raise WrongType, naming the method `what`, for what is no collection."""
+    """Raise WrongType, naming the method `what`, if the value is not a collection."""
     if not isinstance(value, Rows):
         raise WrongType(problem=f"{what} takes collections, not {value!r}")

@@ -1,4 +1,4 @@
-"""Methods that change no row: where a collection is kept, what is watched and checked on its way, and loops as a
+"""Methods that leave the rows unchanged: arranging, naming, inspecting and checking a collection, and loops as a
 method."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vernier.storage.time.lattice import MIN_TIME
 
 @dataclass(frozen=True, eq=False)
 class Arranged(Node):
-    """The same rows, kept by their columns `keys`."""
+    """The same rows, arranged by the columns `keys`."""
 
     kind: ClassVar[str] = "arranged"
     input: Node
@@ -34,7 +34,7 @@ class Arranged(Node):
 
 @dataclass(frozen=True, eq=False)
 class Consolidated(Node):
-    """The same rows; at each time what cancels is gone, and equal rows are one change."""
+    """The same rows, consolidated: at each time, changes that cancel disappear, and equal rows become one change."""
 
     kind: ClassVar[str] = "consolidated"
     input: Node
@@ -46,7 +46,7 @@ class Consolidated(Node):
 
 @dataclass(frozen=True, eq=False)
 class Inspected(Node):
-    """The same rows, each change shown to a function."""
+    """The same rows; a function sees each change."""
 
     kind: ClassVar[str] = "inspected"
     input: Node
@@ -63,7 +63,7 @@ class Inspected(Node):
 
 @dataclass(frozen=True, eq=False)
 class Checked(Node):
-    """The same rows, of which there must never be any."""
+    """The same rows; the program asserts that there are none."""
 
     kind: ClassVar[str] = "checked"
     input: Node
@@ -78,22 +78,22 @@ class Checked(Node):
 
 
 class Probe:
-    """How far a collection is complete, in runs in this process (vn.testing.run, a notebook).
+    """How far a collection is complete, for runs in this process (vn.testing.run, a notebook).
 
-    frontier: all times before it are final; the least time there is before the first epoch.
+    frontier: all times before it are final. Before the first epoch it is the least time.
     """
 
     def __init__(self) -> None:
         self.frontier = MIN_TIME
 
     def reached(self, time: int) -> bool:
-        """Whether the collection is final as of `time`."""
+        """Whether the collection is final at `time`."""
         return time < self.frontier
 
 
 @dataclass(frozen=True, eq=False)
 class Probed(Node):
-    """The same rows; `probe` is told how far they are complete."""
+    """The same rows; `probe` records how far they are complete."""
 
     kind: ClassVar[str] = "probed"
     input: Node
@@ -111,10 +111,10 @@ class Structure(Rows):
     """The operators that leave the rows as they are."""
 
     def arrange_by(self, *keys: str) -> Self:
-        """The same rows, kept by these columns (an arrangement): joins and reductions by them share it.
+        """The same rows, kept by these columns (an arrangement), which joins and reductions by these columns share.
 
-        They share what they arrange by themselves, too; this is for rows that are dear to compute and have several
-        readers. Cost: memory for a fact per row.
+        Operators already share the arrangements that they build themselves; use this for rows that are expensive to
+        compute and have several readers. Cost: memory for each row.
         """
         names = tuple(self.schema.field(column_name(key, "arrange_by")).name for key in keys)
         if not names or len(set(names)) < len(names):
@@ -124,7 +124,7 @@ class Structure(Rows):
     def named(self, name: str) -> Self:
         """The same collection; its operator has this name in plans, errors, metrics and on the console.
 
-        The name is for people alone: it is no part of the program's meaning, so it may change while state stays.
+        The name is for people only. It is no part of the program's meaning, so it may change while state is kept.
         """
         if not isinstance(name, str) or not name.strip():
             raise WrongType(problem=f"named takes a text, not {name!r}")
@@ -132,41 +132,41 @@ class Structure(Rows):
         return self
 
     def consolidate(self) -> Self:
-        """The same rows, with equal ones brought together: at each time each row is one change, or none.
+        """The same rows with equal changes combined: at each time, each row has one change or none.
 
-        No answer depends on it; it saves work behind steps that make much that cancels. Cost: a sort, and moving the
-        rows between workers.
+        No answer depends on it. It saves work behind operators whose output largely cancels. Cost: a sort, and an
+        exchange of the rows between workers.
         """
         return self._of(Consolidated(self.node))
 
     def inspect(self, function: Callable[[Any, Any, int], object], *, name: str | None = None) -> Self:
-        """The same rows; `function(row, time, diff)` sees each change of them, on the worker that has it.
+        """The same rows; `function(row, time, diff)` is called for each change, on the worker that holds it.
 
-        row is a tuple; time is in nanoseconds, inside loops a tuple of the data time and the rounds. For looking at a
-        program: an epoch that is repeated shows its changes again. What comes of the result must be in a view. What
-        the function raises stops the epoch, and is told with the row.
+        row is a tuple; time is in nanoseconds or, inside loops, a tuple of the data time and the rounds. This is for
+        looking at a program: an epoch that is repeated shows its changes again. Only runs if a view depends on the
+        result. An exception in the function stops the epoch with an error that shows the row.
         """
         if not callable(function):
             raise WrongType(problem=f"inspect takes a function of (row, time, diff), not {function!r}")
         return self._of(Inspected(self.node, function, name or function_name(function)))
 
     def assert_empty(self, name: str) -> None:
-        """Stop with an error that shows rows, the first time that this collection has any. `name` says what is wrong
-        then, such as "orders without a customer". Checked whether or not a view shows it."""
+        """Stop with an error that shows rows, the first time that this collection has any. `name` says what such rows
+        are, for example "orders without a customer". The check runs whether or not a view shows the collection."""
         if not isinstance(name, str) or not name:
             raise WrongType(problem=f"assert_empty takes a name for what must not be, not {name!r}")
         self._require(Checked(self.node, name), "assert_empty")
 
     def probe(self) -> Probe:
-        """A handle that tells how far this collection is complete, in runs in this process."""
+        """A handle that says how far this collection is complete, for runs in this process."""
         probe = Probe()
         self._require(Probed(self.node, probe), "probe")
         return probe
 
     def iterate(self, body: Callable[[Self], Self], *, max_rounds: int | None = None, on_limit: str = "error") -> Self:
-        """The limit of `body`, applied to this collection again and again: a fixpoint of one variable, see
+        """The limit of applying `body` to this collection again and again: a fixpoint of one variable, see
         vn.fixpoint."""
-        # A loop's variable is a collection, so the modules need each other.
+        # The two modules need each other, because a loop's variable is a collection; hence the late import.
         from vernier.operators.language.collection.fixpoint import DEFAULT_ROUNDS, fixpoint
 
         rounds = DEFAULT_ROUNDS if max_rounds is None else max_rounds

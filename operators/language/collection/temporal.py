@@ -1,4 +1,5 @@
-"""Methods that move rows in time. What lies ahead waits, durably, until time gets there."""
+"""Methods that move rows in time. Updates with a time in the future wait in a durable temporal buffer until that
+time."""
 
 from typing import Self
 
@@ -12,27 +13,28 @@ from vernier.operators.language.types.duration import nanoseconds
 
 
 class Temporal(Rows):
-    """The operators on time itself; they are linear, and fuse with other row-wise steps."""
+    """The operators on time itself. They are linear, and fuse with other row-wise operators."""
 
     def valid_between(self, from_: str | ExprLike = None, to: str | ExprLike = None) -> Self:
         """Each row from `from_` (or its own time, if that is later) until `to`, which is exclusive.
 
-        Both are TimestampNs or Int64 nanoseconds of data time; text names a column. The retraction happens at its own
-        nanosecond, with no input at that time. Null (and no argument) is the beginning of time for `from_` and its end
-        for `to`; a row whose `to` is not after its `from_` is never there. A temporal filter (seed 002). Cost: two
-        updates an update; what lies ahead is kept on disk, not in memory alone.
+        Both are TimestampNs or Int64 nanoseconds of data time; text names a column. The retraction happens at exactly
+        its nanosecond, without any input at that time. Null (and no argument) means the beginning of time for `from_`
+        and its end for `to`. A row whose `to` is not after its `from_` never appears. A temporal filter (seed 002).
+        Cost: two updates per update; future updates are kept on disk, not only in memory.
         """
         return self._of(Expand(self.node, ValidBetween(as_column(from_), as_column(to))))
 
     def coarsen(self, step: str | int) -> Self:
-        """The same changes at fewer times: each time rounded up to a multiple of `step` ("1ms", or nanoseconds).
+        """The same changes at fewer times: each time is rounded up to a multiple of `step` ("1ms", or nanoseconds).
 
-        What cancels within a step is never seen behind it.
+        Operators behind it never see changes that cancel within a step.
         """
         return self._of(Later(self.node, _step(step, "coarsen"), False))
 
     def delay(self, by: str | int) -> Self:
-        """Everything `by` later ("5m", or nanoseconds). Not inside a fixpoint, which has no other time to go to."""
+        """Every change `by` later ("5m", or nanoseconds). Not inside a fixpoint, whose rounds cannot be moved in data
+        time."""
         if self.node.scope is not ROOT:
             raise BadLoop(
                 problem=f"delay inside the body of fixpoint {self.node.scope.name!r}: a loop is taken to its limit at "

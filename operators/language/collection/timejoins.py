@@ -1,4 +1,4 @@
-"""Joins along time: with what was the newest or comes next, and with all that is near."""
+"""Joins along time: with the newest or next row, and with all rows that are near."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -21,11 +21,11 @@ from vernier.operators.language.types.schema import RowType
 _HOW_AS_OF = ("inner", "left")
 _HOW_INTERVAL = ("inner", "left", "semi", "anti")
 _BUCKET = "_bucket"
-"""The hidden key of interval joins; no program can name it."""
+"""The hidden key of interval joins. Programs cannot use this name."""
 
 
 class TimeJoins(Windowing):
-    """The joins along columns of times, or of anything else that has distances: TimestampNs, Date, Int64."""
+    """The joins along columns that have distances: TimestampNs, Date, Int64."""
 
     def as_of_join(
         self,
@@ -40,14 +40,16 @@ class TimeJoins(Windowing):
         tolerance: str | int | None = None,
         how: str = "inner",
     ) -> Self:
-        """Each row with the one row of `other` that was the newest at its time, or ("forward") comes next.
+        """Each row with the one row of `other` that was the newest at its time or, with direction "forward", comes
+        next.
 
-        Of the present rows with equal keys (there need be none) that is the one of the greatest right_time at or before
-        left_time, at most `tolerance` away ("5s"; for Date in days); forward, of the least right_time at or after it.
-        Among several at one time it is the greatest row in the order of the columns. Left rows come as often as they
-        are there, those that meet none only with how="left", with nulls. Null keys and null times meet nothing.
-        Answers are revised when either side changes. Columns as of `join`. Cost: O(rows of the key) a change; with a
-        tolerance O(rows of the key that are near), however long the key has been there.
+        Of the present rows with equal keys (keys are optional), that is the row with the greatest right_time at or
+        before left_time, at most `tolerance` away ("5s"; days for Date). With "forward" it is the row with the least
+        right_time at or after left_time. Of several rows at that time, the greatest in the order of the columns is
+        taken. Left rows keep their multiplicity. Those without a match are kept only with how="left", with nulls. Null
+        keys and null times match nothing. Answers are revised when either side changes. Columns are as in `join`. Cost:
+        O(rows of the key) for a change; with a tolerance O(rows of the key that are near), regardless of how long the
+        key has existed.
         """
         left_keys, right_keys = self._time_join(other, on, left_on, right_on, how, _HOW_AS_OF, "as_of_join")
         if direction not in ("backward", "forward"):
@@ -68,7 +70,8 @@ class TimeJoins(Windowing):
         alone = [name for name in left_keys if self.schema.field(name).nullable]
         left_on, right_on = left_keys, right_keys
         if most is not None:
-            # Then rows meet by stretches of time, too: a right row in those from which it is near enough.
+            # With a tolerance, rows also meet by buckets of time: a right row is in each bucket to which it is near
+            # enough.
             before, after = (0, most) if direction == "backward" else (-most, 0)
             left = Expand(left, Buckets(times[0], 0, 0, most + 1, _BUCKET))
             right = Expand(right, Buckets(times[1], before, after, most + 1, _BUCKET))
@@ -80,7 +83,7 @@ class TimeJoins(Windowing):
         found = pick(grouped_by(both, keys, spec), pairs.names)
         if not outer or not alone:
             return self._of(found)
-        # Rows with a null key, or here a null time, meet nothing.
+        # Rows with a null key, or here a null time, match nothing.
         target = RowType(
             (f.name, f.type, self.schema.field(f.name).nullable if f.name in self.schema else True)
             for f in found.schema.fields
@@ -103,12 +106,12 @@ class TimeJoins(Windowing):
         upper: str | int,
         how: str = "inner",
     ) -> Self:
-        """Pairs of rows with equal keys (there need be none) whose times are near: lower <= right − left <= upper.
+        """Pairs of rows with equal keys (keys are optional) whose times are near: lower <= right − left <= upper.
 
-        The bounds are durations such as "-5s" (for Date in days), both inclusive. `how` and multiplicities as of
-        `join`: "inner", "left", "semi" or "anti". Null keys and null times match nothing. Rows meet by key and by
-        stretch of time, as long as the interval, so the cost of a change follows the rows near it, however long keys
-        have been there.
+        The bounds are durations such as "-5s" (days for Date), both inclusive. `how` is "inner", "left", "semi" or
+        "anti"; it and multiplicities are as in `join`. Null keys and null times match nothing. Rows meet by key and by
+        a bucket of time as long as the interval, so the cost of a change depends on the rows near it, not on how long
+        the key has existed.
         """
         left_keys, right_keys = self._time_join(other, on, left_on, right_on, how, _HOW_INTERVAL, "interval_join")
         times = self._times(other, left_time, right_time, "interval_join")
@@ -149,7 +152,7 @@ class TimeJoins(Windowing):
     def _time_join(
         self, other: Rows, on: Any, left_on: Any, right_on: Any, how: str, known: tuple[str, ...], what: str
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Check what the joins have in common; the key columns of both sides."""
+        """Check the arguments that both joins have in common; returns the key columns of both sides."""
         check_collection(other, what)
         if how not in known:
             raise WrongType(problem=f"{what} knows no how={how!r}{meant(str(how), known)} (it has {listed(known)})")
@@ -159,7 +162,7 @@ class TimeJoins(Windowing):
         return keys
 
     def _times(self, other: Rows, left: str | Expr, right: str | Expr, what: str) -> tuple[str, str]:
-        """The names of the columns of times, which must be of one type that has distances."""
+        """The names of the time columns, which must have the same type, one that has distances."""
         one = ordinal(self.schema.field(column_name(left, what), f"the left side of {what}"), what)
         two = ordinal(other.schema.field(column_name(right, what), f"the right side of {what}"), what)
         if one.type != two.type:
@@ -170,7 +173,7 @@ class TimeJoins(Windowing):
 
 
 def _tagged(node: Node, on: tuple[str, ...], keys: tuple[str, ...], rows: list[RowType], side: int) -> Node:
-    """The rows of a side as those of both sides together (see AsOf): keys, side, all columns, the other side's null."""
+    """One side's rows in the layout for both sides (see AsOf): keys, side, all columns, nulls for the other side."""
     exprs: list[tuple[str, Expr]] = [(key, Column(name)) for key, name in zip(keys, on, strict=True)]
     exprs.append(("side", Literal(side, Int64())))
     for label, name, of in side_columns(rows[0], rows[1]):

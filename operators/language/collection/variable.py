@@ -1,8 +1,8 @@
 """Delayed variables: a collection that is used before it is defined, and holds what its definition held a while ago.
 
-They bring an answer back to its own input, outside loops: at each time the variable is its definition as of `delay`
-earlier, so it may depend on itself. A program can then say which rows of its input it no longer needs, and how long
-they may still be asked for. Source: seed 003.
+They feed an answer back into its own input, outside loops: at each time the variable holds its definition as of `delay`
+earlier, so the definition may depend on the variable. With this, a program can say which rows of its input it no longer
+needs, and for how long they may still be read. Source: seed 003.
 
     gone = vn.Variable("gone", Reading, delay="1s")
     latest = readings.union(gone.negate()).group_by("sensor").agg(at=vn.max("at"))
@@ -28,15 +28,15 @@ MAX_STEPS = 10_000
 
 @dataclass(eq=False)
 class Definition:
-    """What a variable is set to, once the program has said so."""
+    """The definition of a variable, once the program has set it."""
 
     body: Node | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Delayed(Node):
-    """What the definition held `ns` ago. Structure below the definition is not part of this node's: that would never
-    end; a variable is told from others by its name."""
+    """What the definition held `ns` ago. The key of this node leaves out the structure of the definition, which may
+    contain the node itself; variables are distinguished by name."""
 
     kind: ClassVar[str] = "delayed"
     name: str
@@ -53,7 +53,7 @@ class Delayed(Node):
 
     @property
     def body(self) -> Node:
-        """The definition. Raises ProgramError when the program has not given it."""
+        """The definition. Raises ProgramError when the program has not set it."""
         if self.definition.body is None:
             raise ProgramError(
                 problem=f"the variable {self.name!r} is used but never set; say what it is: .set(collection)",
@@ -63,12 +63,13 @@ class Delayed(Node):
 
 
 class Variable(Collection):
-    """A collection that is defined later, by `set`, and holds what its definition held `delay` ago; empty before.
+    """A collection that is defined later, by `set`, and holds what its definition held `delay` ago; before that,
+    nothing.
 
-    name: for errors and the plan, each once in a program. schema: a subclass of vn.Schema. delay: above 0, e.g. "1s"
-    or nanoseconds; the engine works through time in steps no wider than the smallest delay, so 1 ns is legal and
-    slow. max_steps: after so many steps that nothing but variables fed, the epoch stops with an error that names them,
-    for what goes round in a cycle need not come to an end.
+    name: for errors and the plan, unique in a program. schema: a subclass of vn.Schema. delay: above 0, e.g. "1s" or
+    nanoseconds. The engine works through time in steps no wider than the smallest delay, so 1 ns is legal and slow.
+    max_steps: after this many steps in which only variables change, the epoch stops with an error that names them,
+    since a cycle need not settle.
     """
 
     def __init__(
@@ -95,7 +96,8 @@ class Variable(Collection):
         return Collection(node)
 
     def set(self, collection: Collection) -> None:
-        """Say what the variable is: a collection with its columns (in any order), once. Raises ProgramErrors."""
+        """Define the variable once, by a collection with its columns (in any order). Raises subclasses of
+        ProgramError."""
         node = self.node
         assert isinstance(node, Delayed)
         if not isinstance(collection, Collection):
@@ -111,9 +113,9 @@ class Variable(Collection):
 
 
 def delayed_below(nodes: Sequence[Node]) -> list[Delayed]:
-    """The delayed variables that collections depend on, by their definitions too, in a fixed order.
+    """The delayed variables that collections depend on, through definitions too, in a fixed order.
 
-    Raises ProgramError for one that is never set, NameClash for two of one name.
+    Raises ProgramError for a variable that is never set, NameClash for two with the same name.
     """
     found: dict[str, Delayed] = {}
     seen: set[int] = set()

@@ -14,7 +14,7 @@ from vernier.operators.language.types.duration import nanoseconds
 from vernier.operators.language.types.scalars import Date, Type
 
 MOST_WINDOWS = 10_000
-"""Windows around one row; more is taken for a mistake."""
+"""The most windows that one row may be in; more is refused as a mistake."""
 
 
 class Windowing(Ordering):
@@ -31,15 +31,15 @@ class Windowing(Ordering):
         session: str | int | None = None,
         by: Columns = (),
     ) -> Self:
-        """The rows with the window of column `on` that they are in, as window_start and window_end (exclusive).
+        """The rows with the window of column `on` that contains them, as window_start and window_end (exclusive).
 
-        tumble="1m": windows one behind the other; length="1m", every="10s": one begins every ten seconds, so a row
-        comes once for each of the windows that it is in (hop= is an older name of length=); both begin at multiples of
-        the step from 1970-01-01 or 0, and keep multiplicities. session="5m": the rows of each key `by` that follow one
-        another at most five minutes apart are one window, from the first to five minutes after the last; present rows
-        only. Rows whose `on` is null are in no window. The columns have the type of `on`: TimestampNs, Int64 (durations
-        are nanoseconds, or plain numbers) or Date (whole days: numbers, or "1d"). Cost: tumbling and hopping windows
-        are row-wise; a change of a session costs O(rows of its key).
+        tumble="1m": consecutive windows of one minute. length="1m", every="10s": a window of one minute begins every
+        ten seconds, so a row appears once for each window that contains it (hop= is an older name of length=). Both
+        kinds begin at multiples of the step from 1970-01-01 or 0, and keep multiplicities. session="5m": rows with the
+        same key `by`, each at most five minutes after the one before, form one window, from the first row to five
+        minutes after the last; only present rows count. Rows whose `on` is null are in no window. The columns have the
+        type of `on`: TimestampNs, Int64 (durations are nanoseconds, or plain numbers) or Date (whole days: numbers, or
+        "1d"). Cost: tumbling and hopping windows are row-wise; a change of a session costs O(rows of its key).
         """
         field = ordinal(self.schema.field(column_name(on, "window")), "window")
         if length is not None and hop is not None:
@@ -71,9 +71,9 @@ class Windowing(Ordering):
 
 
 def span(length: object, kind: Type, what: str, *, signed: bool = False, zero: bool = False) -> int:
-    """A distance between values of a type: nanoseconds, days for Date; "5s" or a number. Raises WrongType.
+    """A distance between values of a type, in nanoseconds or, for Date, days; "5s" or a number. Raises WrongType.
 
-    It is above 0, or with `zero` may be 0, with `signed` of either sign ("-5s").
+    It must be above 0; `zero` also permits 0, `signed` permits either sign ("-5s").
     """
     minus = signed and (length < 0 if isinstance(length, int) else str(length).lstrip().startswith("-"))
     plain = -length if minus and isinstance(length, int) else str(length).strip()[1:] if minus else length
