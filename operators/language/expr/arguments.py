@@ -1,7 +1,8 @@
-"""Arguments of methods that programs call: a wrong one is an error on the program's line that names those there are.
+"""Checks the arguments of methods that programs call: a wrong one raises an error at the program's line that lists the
+arguments that exist.
 
-Python's own words for them ("takes from 2 to 3 positional arguments but 4 were given") come from inside a method and
-do not say what to write. `checked` looks at a call before the method runs: O(arguments), when a program is built.
+Python's own messages ("takes from 2 to 3 positional arguments but 4 were given") come from inside a method and do not
+say what to write. `checked` inspects a call before the method runs: O(arguments), when a program is built.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ ELSEWHERE: Mapping[str, str] = {
     "primary_key": "write key=",
     "keys": "write key=",
 }
-"""Names of arguments that other systems have, and what to write here; used where the method has no such argument."""
+"""Argument names from other systems, and what to write here. Used only where the method has no such argument."""
 
 
 def checked(method: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """The method, with WrongArguments instead of Python's TypeError for a call that does not fit its signature."""
+    """The method, raising WrongArguments instead of Python's TypeError for a call that does not fit its signature."""
     name = name or method.__name__
     signature = inspect.signature(method)
 
@@ -60,7 +61,7 @@ def checked(method: Callable[..., Any], name: str = "") -> Callable[..., Any]:
 
 
 def checked_methods(kind: C) -> C:
-    """A class whose constructor and own public methods are `checked`; a decorator of classes."""
+    """A class decorator: the constructor and the class's own public methods become `checked`."""
     for name, member in list(vars(kind).items()):
         if name == "__init__":
             setattr(kind, name, checked(member, kind.__name__))
@@ -72,7 +73,7 @@ def checked_methods(kind: C) -> C:
 def _problem(
     name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: str
 ) -> str:
-    """What is wrong with a call of the method `name`, and how it is written."""
+    """What is wrong with a call of the method `name`, and how to write it."""
     parameters = [one for one in signature.parameters.values() if one.name != "self"]
     by_name = [one.name for one in parameters if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)]
     usage = f"it is {name}({listed(map(_spelled, parameters))})"
@@ -98,7 +99,7 @@ def _problem(
 
 
 def _spelled(parameter: inspect.Parameter) -> str:
-    """A parameter as it stands in a call."""
+    """A parameter as it is written in a call."""
     match parameter.kind:
         case parameter.VAR_POSITIONAL:
             return f"*{parameter.name}"

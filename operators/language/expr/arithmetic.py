@@ -1,7 +1,7 @@
 """Checked arithmetic on numpy arrays: what the operators of expressions compute, and where they overflow.
 
-All functions take arrays of n values, `valid` (False where an operand is null; None when none is) and the expression
-for the error's text. Null rows hold anything and never raise. O(n), a few passes.
+All functions take arrays of n values, `valid` (False where an operand is null; None when none is) and the expression,
+for the text of an error. Null rows may hold any value and never raise. O(n), a few passes.
 """
 
 import operator
@@ -37,7 +37,8 @@ def _subtract(a: Values, b: Values, valid: Values | None, expr: Expr) -> Values:
 def _multiply(a: Values, b: Values, valid: Values | None, expr: Expr) -> Values:
     product: Values = a * b
     if len(a) and not (_small(a) and _small(b)):
-        # A wrapped product is off by a multiple of 2**64, so dividing it by a cannot give b back; MIN * -1 alone hides.
+        # A wrapped product is off by a multiple of 2**64, so dividing it by a cannot yield b. Only MIN * -1 escapes
+        # this test.
         safe = np.where(a == 0, 1, a)
         with np.errstate(over="ignore"):
             wrong = (a != 0) & ((product // safe != b) | ((a == -1) & (b == _MIN)))
@@ -72,7 +73,7 @@ def _quiet(function: Callable[[Values, Values], Values]) -> Compute:
 
 
 def negated(data: Values, valid: Values | None, expr: Expr) -> Values:
-    """-x of Int64, which overflows for the least, or Float64."""
+    """-x of Int64, which overflows for the least value, or of Float64."""
     if data.dtype == np.float64:
         return -data
     return _subtract(np.zeros_like(data), data, valid, expr)
@@ -97,7 +98,7 @@ COMPARE: dict[str, Callable[[Values, Values], Values]] = {
 
 
 def truncate(data: Values, valid: Values | None, expr: Expr) -> Values:
-    """Float64 to Int64, towards zero; raises ArithmeticOverflow for NaN and what does not fit."""
+    """Float64 to Int64, towards zero. Raises ArithmeticOverflow for NaN and for values that do not fit."""
     fits = (data >= -(2.0**63)) & (data < 2.0**63)  # false for NaN
     check(~fits, valid, expr, data)
     return np.where(fits, data, 0.0).astype(np.int64)
@@ -131,7 +132,8 @@ def check_date(days: Values, valid: Values | None, expr: Expr) -> None:
 
 
 def check(wrong: Values, valid: Values | None, expr: Expr, *operands: Any) -> None:
-    """Raise ArithmeticOverflow, with the operands of the first row, where `wrong` is True and no null is."""
+    """Raise ArithmeticOverflow where `wrong` is True in a row that is not null, with the operands of the first such
+    row."""
     if valid is not None:
         wrong = wrong & valid
     if wrong.any():

@@ -1,7 +1,7 @@
-"""Functions that make an expression of several values: `vn.concat("a", "b")`, `vn.coalesce("a", 0)`.
+"""Functions that make an expression from several values: `vn.concat("a", "b")`, `vn.coalesce("a", 0)`.
 
-As in PySpark, text in them names a column; for the text itself write lit("..."). (Methods such as `x.contains("a")` and
-operators such as `x + "a"` take text as it is.)
+As in PySpark, text in their arguments names a column; for the text itself write lit("..."). (In methods such as
+`x.contains("a")` and operators such as `x + "a"`, text is the text itself.)
 """
 
 from __future__ import annotations
@@ -11,29 +11,30 @@ from vernier.operators.language.expr.expression import Call, Expr, ExprLike, as_
 
 
 def concat(*values: str | ExprLike) -> Expr:
-    """Texts, bytes or lists one behind the other; null when one of them is. `a + b` is the same."""
+    """Texts, bytes or lists concatenated in order; null when one of them is null. `a + b` is the same."""
     return Call("concat", tuple(map(as_column, values)))
 
 
 def concat_ws(separator: ExprLike, *values: str | ExprLike) -> Expr:
-    """The texts that are not null, with a separator (text, or an expression) between them; null only when that is."""
+    """The texts that are not null, with a separator (text, or an expression) between them; null only when the separator
+    is."""
     return Call("concat_ws", (as_expr(separator), *map(as_column, values)))
 
 
 def coalesce(*values: str | ExprLike) -> Expr:
-    """The first value that is not null. Later ones are computed only where they are needed, if they could raise."""
+    """The first value that is not null. If later values could raise, they are computed only where they are needed."""
     if not values:
         raise WrongType(problem="coalesce needs at least one value")
     return Call("coalesce", tuple(map(as_column, values)))
 
 
 def greatest(*values: str | ExprLike) -> Expr:
-    """The greatest of the values that are not null (NaN is greater than all numbers); null when all are."""
+    """The greatest of the values that are not null (NaN is greater than all numbers); null when all are null."""
     return _of_several("greatest", values)
 
 
 def least(*values: str | ExprLike) -> Expr:
-    """The least of the values that are not null; null when all are."""
+    """The least of the values that are not null; null when all are null."""
     return _of_several("least", values)
 
 
@@ -57,6 +58,6 @@ def array(*values: str | ExprLike) -> Expr:
 
 
 def hash(*columns: str | Expr) -> Expr:
-    """Int64: a hash of the columns that is the same in every process and release of this format; never null, and nulls
-    count. Not Spark's hash, and not for secrets."""
+    """Int64: a hash of the columns that is the same in every process and in every release with this format. It is never
+    null, and nulls are hashed like other values. It is not Spark's hash, and not for secrets."""
     return Call("hash", tuple(map(as_column, columns)))

@@ -1,11 +1,12 @@
-"""Expressions on words: give an expression its type against a row type, and compute it for many rows at once.
+"""Typing and computing expressions: give an expression its type for a row type, and compute it for many rows at once.
 
-Meaning is Spark SQL's, with numbers that never wrap: null in an operator gives null; `&`, `|`, `~` are three-valued; a
-comparison with null is null; NaN equals NaN and is the greatest Float64, -0.0 equals 0.0; `//` and `%` truncate towards
-zero (Spark's `div` and `%`), `/` is Float64 (or Decimal), and all three give null for a zero divisor. Integers and
-decimals that do not fit raise. What could raise is computed only for the rows that reach it: the branch of a `when`,
-the right side of `&` behind false and of `|` behind true. Everything is vectorised, O(rows) for each part; only the
-columns used are decoded. The families of operators are in operators/language/expr/compute/.
+The meaning is Spark SQL's, with numbers that never wrap: an operator on null gives null; `&`, `|`, `~` are
+three-valued; a comparison with null is null; NaN equals NaN and is the greatest Float64, -0.0 equals 0.0; `//` and `%`
+truncate towards zero (Spark's `div` and `%`), `/` is Float64 (or Decimal), and all three give null for a zero divisor.
+Integers and decimals that do not fit raise an error. An expression that could raise is computed only for the rows that
+reach it: the branch of a `when`, the right side of `&` where the left is not false, and of `|` where it is not true.
+Everything is vectorised, O(rows) for each part, and only the columns that are used are decoded. The families of
+operators are in operators/language/expr/compute/.
 """
 
 from __future__ import annotations
@@ -45,18 +46,20 @@ __all__ = ["Bound", "Heap", "RowFunction", "Vector", "bind", "evaluate", "predic
 
 
 def evaluate(expr: Expr, row: RowType, words: Words, heap: Heap = None) -> Words:
-    """Compute one expression for int64[n, width] -> int64[n, k]; to compute it often, keep `bind(expr, row).words`."""
+    """Compute one expression: int64[n, width] -> int64[n, k]. To compute it repeatedly, keep `bind(expr,
+    row).words`."""
     return bind(expr, row).words(words, heap)
 
 
 class RowFunction(Protocol):
-    """A function of rows int64[n, width], given the heap with the contents of their long texts."""
+    """A function of rows int64[n, width] and of the heap with the contents of their long texts."""
 
     def __call__(self, words: Words, heap: Heap = None) -> Values: ...
 
 
 def project(exprs: Sequence[Expr], row: RowType) -> RowFunction:
-    """A function from rows int64[n, width] to the words of all `exprs` side by side; a mere take of columns is one."""
+    """A function from rows int64[n, width] to the words of all `exprs` side by side; if all are columns, it only copies
+    them."""
     if all(expr.column is not None for expr in exprs):
         index = row.index([str(expr.column) for expr in exprs])
         if np.array_equal(index, np.arange(row.width)):
@@ -79,7 +82,7 @@ def predicate(expr: Expr, row: RowType) -> RowFunction:
 
 
 def bind(expr: Expr, row: RowType) -> Bound:
-    """Give an expression its type against a row type. Raises UnknownColumn and WrongType (errors of the program)."""
+    """Give an expression its type for a row type. Raises UnknownColumn and WrongType (errors of the program)."""
     match expr:
         case Column():
             return _column(expr, row)

@@ -1,8 +1,8 @@
 """Expressions over columns, as a program writes them: `col("a") + 1`, `when(col("d") > 3, lit(0)).otherwise(col("d"))`.
 
-Expressions are immutable trees without types; evaluate.py gives them types against a row type and computes them.
-Their meaning is Spark SQL's: see there. `==` builds an expression, so two trees are compared by `key()`, a hashable
-tuple that is equal for equal structure and the same in every process.
+Expressions are immutable trees without types. evaluate.py gives them types for a row type and computes them, with the
+meaning of Spark SQL (see there). `==` builds an expression, so two trees are compared by `key()`, a hashable tuple that
+is equal for equal structure and the same in every process.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 class Expr(Methods, Signs):
     """A value computed from the columns of one row. Build it with `col`, `lit`, `when` and Python's operators.
 
-    `&`, `|` and `~` are three-valued as in SQL (`and`, `or`, `not` cannot be overloaded and are refused). `//` and
-    `%` truncate towards zero like Spark's `div` and `%` (Python's would round down); `/` is Float64; division by zero
-    is null.
+    `&`, `|` and `~` are three-valued as in SQL (`and`, `or`, `not` cannot be overloaded and are refused). `//` and `%`
+    truncate towards zero like Spark's `div` and `%` (Python's would round down). `/` is Float64. Division by zero is
+    null.
     """
 
     @property
     def column(self) -> str | None:
-        """The column that this expression just repeats, else None; the planner turns it into a word index."""
+        """The column that this expression merely repeats, else None; the planner turns it into a word index."""
         return None
 
     @property
     def output_name(self) -> str | None:
-        """The name that a `select` gives the value without being told: its alias, or the column's."""
+        """The name that `select` gives the value by default: its alias, or the column's name."""
         return self.column
 
     def children(self) -> tuple[Expr, ...]:
@@ -98,7 +98,7 @@ class Expr(Methods, Signs):
         raise NotImplementedError
 
     def text(self, level: int = 0) -> str:
-        """The expression as a program writes it, in parentheses when its operator binds weaker than `level`."""
+        """The expression as a program writes it, in parentheses when its operator binds more weakly than `level`."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -111,20 +111,20 @@ class Expr(Methods, Signs):
     def cast(self, kind: Any) -> Expr:
         """The value as another type, such as vn.Float64, or `vn.Int64 | None` for a column that may hold nulls.
 
-        Numbers that do not fit raise ArithmeticOverflow or DecimalOverflow; Float64 and Decimal to Int64 cut towards
-        zero, anything to a Decimal rounds half away from zero. Text that spells no value of the type is null, so a cast
-        from String may give null (Spark without ANSI mode; all casts: docs/expressions.md). Date to TimestampNs is
-        midnight UTC; TimestampNs and Int64 convert as nanoseconds since 1970 (Spark's are seconds).
+        Numbers that do not fit raise ArithmeticOverflow or DecimalOverflow. Float64 and Decimal to Int64 truncate
+        towards zero; casts to a Decimal round half away from zero. Text that is no value of the type becomes null, so a
+        cast from String may give null (as in Spark without ANSI mode; all casts: docs/expressions.md). Date to
+        TimestampNs is midnight UTC. TimestampNs and Int64 convert as nanoseconds since 1970 (in Spark: seconds).
         """
         target, nullable = as_type(kind, "the target of cast")
         return Nullability(Cast(self, target), True) if nullable else Cast(self, target)
 
     def asc(self) -> Order:
-        """This column upwards, nulls first: what a column is in an order without being told."""
+        """This column ascending, nulls first: the default direction in an order."""
         return Order(self)
 
     def desc(self) -> Order:
-        """This column downwards, nulls last, for `by=` of top_k, rank and the like."""
+        """This column descending, nulls last, for `by=` of top_k, rank and the like."""
         return Order(self, descending=True)
 
     def is_null(self) -> Expr:
@@ -194,8 +194,8 @@ class Column(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Literal(Expr):
-    """A constant. `value`: int, float or bool as the numpy array of the type holds it; str, bytes and decimal.Decimal
-    for their types; None is null, of any type."""
+    """A constant. `value`: int, float or bool in the form that the type's numpy array holds; str, bytes and
+    decimal.Decimal for their types; None is null, of any type."""
 
     value: int | float | bool | str | bytes | decimal.Decimal | None
     type: Type | None
@@ -234,7 +234,7 @@ class Unary(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Binary(Expr):
-    """An operator between two values; `op` is Python's sign for it."""
+    """An operator between two values; `op` is Python's symbol for it."""
 
     op: str
     left: Expr
@@ -248,7 +248,7 @@ class Binary(Expr):
 
     def text(self, level: int = 0) -> str:
         own = _LEVEL[self.op]
-        # Comparisons do not chain and & binds tighter than them in Python, so both sides of those ask for more.
+        # Python chains comparisons and binds & tighter than them, so both of their operands need more parentheses.
         left = 4 if own <= 3 else own
         return _bracket(f"{self.left.text(left)} {self.op} {self.right.text(max(left, own + 1))}", own, level)
 
@@ -259,7 +259,7 @@ FUNCTIONS = frozenset({"concat", "concat_ws", "coalesce", "greatest", "least", "
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Call(Expr):
-    """A function by name (operators/language/expr/compute/library.py) of some values. `names`: of a struct's fields."""
+    """A named function (operators/language/expr/compute/library.py) of some values. `names`: the fields of a struct."""
 
     function: str
     arguments: tuple[Expr, ...]
@@ -315,9 +315,9 @@ class Cast(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Nullability(Expr):
-    """The same value in a column that may hold nulls, or (behind a filter that leaves none) one that may not.
+    """The same value in a column that may hold nulls or, after a filter that leaves no nulls, in one that may not.
 
-    Programs do not write it: the collection's methods insert it to make widths equal.
+    Programs do not write it; the methods of collections insert it to make column widths equal.
     """
 
     part: Expr
@@ -360,7 +360,8 @@ class Alias(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Case(Expr):
-    """`when(...).when(...).otherwise(...)`: the first branch whose condition is true; null without otherwise."""
+    """`when(...).when(...).otherwise(...)`: the first branch whose condition is true; without otherwise, null where
+    none is."""
 
     branches: tuple[tuple[Expr, Expr], ...]
     default: Expr | None = None
@@ -399,8 +400,8 @@ def col(name: str) -> Expr:
 
 
 def lit(value: Scalar) -> Expr:
-    """A constant: an integer, float, bool, text, bytes, decimal.Decimal, date (Date), datetime (TimestampNs, UTC unless
-    it has a zone), list (List), dict (Struct) or None."""
+    """A constant: an integer, float, bool, text, bytes, decimal.Decimal, date (Date), datetime (TimestampNs; UTC unless
+    it has a time zone), list (List), dict (Struct) or None."""
     given: Any = value.item() if isinstance(value, np.generic) else value
     if isinstance(given, Expr):
         raise WrongType(problem=f"lit takes a Python value, but {given} is an expression already")
@@ -451,12 +452,13 @@ def decimal_type(value: decimal.Decimal) -> Decimal:
 
 
 def when(condition: ExprLike, value: ExprLike) -> Case:
-    """Begin a conditional: `when(c1, v1).when(c2, v2).otherwise(v)`. Branches are computed only for their own rows."""
+    """Begin a conditional: `when(c1, v1).when(c2, v2).otherwise(v)`. A branch is computed only for the rows that reach
+    it."""
     return Case(((as_expr(condition), as_expr(value)),))
 
 
 def as_expr(value: object) -> Expr:
-    """An expression as it is, any other value as a literal; raises WrongType for what cannot be in a column."""
+    """An expression unchanged, any other value as a literal. Raises WrongType for a value that no column can hold."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, type) or callable(value):
@@ -468,12 +470,13 @@ def as_expr(value: object) -> Expr:
 
 
 def as_column(value: object) -> Expr:
-    """Like as_expr, but text names a column: what `select`, `group_by` and aggregates take."""
+    """Like as_expr, but text names a column, as in `select`, `group_by` and aggregates."""
     return Column(value) if isinstance(value, str) else as_expr(value)
 
 
 def named(positional: Sequence[object], keyword: Mapping[str, object], what: str) -> list[tuple[str, Expr]]:
-    """The (name, expression) pairs of a call such as select("a", c=col("b") + 1); ProgramError if one has no name."""
+    """The (name, expression) pairs of a call such as select("a", c=col("b") + 1). Raises ProgramError if one has no
+    name."""
     pairs: list[tuple[str, Expr]] = []
     for value in positional:
         if isinstance(value, (list, tuple)):

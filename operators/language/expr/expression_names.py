@@ -1,4 +1,5 @@
-"""Names that programs try on expressions, and functions that are methods here: what is meant by them."""
+"""Names that users of other systems try on expressions, and functions that are methods here, with their names in
+Vernier."""
 
 from collections.abc import Iterable
 
@@ -79,7 +80,7 @@ _FUNCTIONS = {
     "xxhash64": "hash",
     "expr": "col",
 }
-"""Functions of Spark under our names."""
+"""Functions of Spark, with our names for them."""
 
 
 def no_expression_method(name: str, known: Iterable[str]) -> UnknownName:
@@ -91,7 +92,7 @@ def no_expression_method(name: str, known: Iterable[str]) -> UnknownName:
 
 
 def function_hint(name: str, methods: Iterable[str]) -> str:
-    """For a name that `vernier` does not have: the hint that it is a method, or is called otherwise; or ""."""
+    """A hint for a name that `vernier` does not have: that it is a method, or has another name. Otherwise ""."""
     if name in _FUNCTIONS:
         return f"; did you mean {_FUNCTIONS[name]!r}?"
     method = _SPELLINGS.get(name, name)

@@ -1,13 +1,14 @@
-"""Functions that a program brings along: what makes two of them the same, and which ones an answer cannot rest on.
+"""Functions of the program: when two of them count as the same, and which ones are refused as not deterministic.
 
-A row that is retracted goes through the same functions as when it was inserted and must come out the same, else what it
-gave stays for ever. So functions that look at a clock or roll dice are refused when the program is built; what they
-call is looked into as far as it is the program's own. The check reads code and can be evaded: a help, not a fence.
+A retracted row goes through the same functions as when it was inserted and must give the same result; otherwise the
+rows that its insertion produced remain for ever. Functions that read a clock or use random numbers are therefore
+refused when the program is built. The check follows the functions that they call, as far as these are the program's own
+code. It reads code and can be evaded: it helps, but does not guarantee anything.
 
-`function_key` covers what a function computes with: its code with constants and defaults, the values of closures and
-globals that it names, and the program's functions that it calls, to any depth; not lines, files or addresses. It is the
-same in every process of one Python version, so a restart finds its state again, and differs once the function was
-changed.
+`function_key` covers everything that a function computes with: its code with constants and defaults, the values of the
+closures and globals that it names, and the program's functions that it calls, to any depth. It leaves out lines, files
+and addresses. It is the same in every process of one Python version, so a restart finds its state again, and it changes
+when the function changes.
 """
 
 import builtins
@@ -28,45 +29,48 @@ from vernier.operators.location import NOWHERE, Location, at_frame, is_ours_file
 Function = Callable[..., Any]
 
 _CHANCE = ("random", "secrets", "numpy.random")
-"""Modules whose every function gives something else at each call."""
+"""Modules all of whose functions return something different at each call."""
 _CALLS = {
     *(f"time.{n}" for n in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")),
     *(f"time.{n}" for n in ("process_time", "process_time_ns", "localtime", "gmtime", "ctime", "strftime", "asctime")),
     *("uuid.uuid1", "uuid.uuid4", "uuid.getnode", "os.urandom", "os.getrandom", "os.getpid"),
-    # The hash of text and the address of an object are other ones in each process.
+    # The hash of a text and the address of an object differ between processes.
     *("builtins.hash", "builtins.id", "builtins.input"),
 }
 _NOW = {"now", "utcnow", "today"}
-"""Methods of classes of dates, whichever library has them."""
+"""Methods of date classes, in any library."""
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST"}
 _STORES = {"STORE_FAST", "STORE_DEREF", "STORE_NAME"}
 _MEMBERS = {"LOAD_ATTR", "LOAD_METHOD"}
 _PASSING = {"CACHE", "PUSH_NULL", "EXTENDED_ARG", "NOP"}
-"""What lies between a name and its member and changes nothing."""
+"""Instructions that may stand between a name and its member without any effect."""
 _STDLIB = sysconfig.get_path("stdlib")
 
 
 class NotDeterministic(ProgramError):
-    """A function whose results depend on more than its arguments; retractions would not find what they take back."""
+    """A function whose results depend on more than its arguments: retractions would not cancel what insertions
+    added."""
 
 
 def function_name(function: Function) -> str:
-    """The function's name for people."""
+    """The function's name for messages."""
     if isinstance(function, functools.partial):
         return function_name(function.func)
     return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def function_location(function: Function) -> Location:
-    """Where the program defines it; NOWHERE for what is not written in Python."""
+    """Where the program defines it; NOWHERE for functions that are not written in Python."""
     plain = _plain(function)
     return NOWHERE if plain is None else at_frame(plain.__code__.co_filename, plain.__code__.co_firstlineno)
 
 
 def check_function(function: object, what: str, deterministic: bool | None = None) -> None:
-    """Raise WrongType for what cannot be called, NotDeterministic for what calls chance or a clock.
+    """Raise WrongType for an object that cannot be called, NotDeterministic for a function that uses randomness or a
+    clock.
 
-    deterministic: None looks into the code; True takes the program's word for it; False is its word that it is not.
+    deterministic: None inspects the code; True trusts the program that it is deterministic; False declares that it is
+    not.
     """
     if not callable(function):
         raise WrongType(problem=f"{what} takes a function, not {function!r}")
@@ -82,9 +86,9 @@ def check_function(function: object, what: str, deterministic: bool | None = Non
 
 
 def function_key(function: Function) -> str:
-    """32 hexadecimal digits, equal for functions that do the same in the same way; the same in every process.
+    """32 hexadecimal digits, equal for functions that compute the same in the same way, and the same in every process.
 
-    Raises ProgramError when it uses a value that has no stable form.
+    Raises ProgramError when the function uses a value that has no stable form.
     """
     return xxhash.xxh3_128_hexdigest(repr(_form(function, {})).encode())
 
@@ -113,7 +117,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _names(fn: types.FunctionType) -> dict[str, object]:
-    """What the names outside of the function mean to it: closure cells first, then globals, then builtins."""
+    """The values of the names that the function uses from outside: closure cells first, then globals, then builtins."""
     closed: dict[str, object] = {}
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
@@ -126,7 +130,7 @@ def _names(fn: types.FunctionType) -> dict[str, object]:
 def _used(fn: types.FunctionType) -> Iterator[tuple[str, object]]:
     """Each (spelling, object) from outside that the code names: `np.random.rand` gives np, np.random, np.random.rand.
 
-    A module that a function imports itself is followed through the local name that it gets.
+    A module that the function itself imports is followed through its local name.
     """
     outside = _names(fn)
     for code in _codes(fn.__code__):
@@ -154,21 +158,21 @@ def _used(fn: types.FunctionType) -> Iterator[tuple[str, object]]:
 
 
 def _member(of: tuple[str, object], name: str) -> tuple[str, object] | None:
-    """A member of a module or class; those of other objects are not asked for, since that could run anything."""
+    """A member of a module or class. Members of other objects are not read, since that could run arbitrary code."""
     if not isinstance(of[1], (types.ModuleType, type)) or not hasattr(of[1], name):
         return None
     return f"{of[0]}.{name}", getattr(of[1], name)
 
 
 def _is_programs(fn: types.FunctionType) -> bool:
-    """Whether a function is the program's own code: neither Vernier's nor an installed package's."""
+    """Whether a function is the program's own code, that is, neither Vernier's nor an installed package's."""
     file = fn.__code__.co_filename
     packaged = any(part in file for part in ("site-packages", "dist-packages")) or file.startswith((_STDLIB, "<frozen"))
     return not (packaged or is_ours_file(file))
 
 
 def _unsteady(function: object, seen: set[int]) -> str:
-    """What makes the function's results differ from call to call, in words; "" when nothing is found."""
+    """Why the function's results may differ from call to call, in words; "" when nothing is found."""
     plain = _plain(function)
     if plain is None or id(plain) in seen:
         return f"it is {function!r}" if _is_unsteady(function) else ""
@@ -184,7 +188,7 @@ def _unsteady(function: object, seen: set[int]) -> str:
 
 
 def _is_unsteady(used: object) -> bool:
-    """Whether an object is a source of chance or of the time."""
+    """Whether an object is a source of randomness or of the current time."""
     if isinstance(used, types.ModuleType):
         return used.__name__ in _CHANCE
     owner = getattr(used, "__self__", None)
@@ -213,7 +217,7 @@ def _form(value: Any, seen: dict[int, int]) -> object:
         case tuple() | list():
             return (type(value).__name__, *(_form(part, seen) for part in value))
         case set() | frozenset():
-            # Order differs between processes; members that are equal have equal forms.
+            # The order differs between processes, so members are sorted by their forms; equal members have equal forms.
             return ("set", *sorted((_form(part, dict(seen)) for part in value), key=repr))
         case dict():
             return ("dict", *((_form(key, seen), _form(part, seen)) for key, part in value.items()))
@@ -240,9 +244,9 @@ def _form(value: Any, seen: dict[int, int]) -> object:
 
 
 def _home(value: object) -> str:
-    """The module of a function or class; one of ours by the name it had when the first states were written.
+    """The module of a function or class. Our own modules count under the names that they had in version 0.1.0.
 
-    A state knows functions of the program by their form, so a module of ours that moves must not change any.
+    State identifies functions of the program by their form, so moving one of our modules must not change any form.
     """
     module = str(getattr(value, "__module__", ""))
     return _FORMER.get(module, module.removeprefix("vernier."))
@@ -259,11 +263,11 @@ _FORMER = {
         *(("collection", name, name) for name in ("app", "collection", "fixpoint", "variable")),
     )
 }
-"""Modules whose names a program can bring into a function, and what they were called in version 0.1.0."""
+"""Modules whose names can enter the form of a program's function, with their names in version 0.1.0."""
 
 
 def _code(code: types.CodeType, seen: dict[int, int], doc: str | None = None) -> object:
-    # The docstring computes nothing; where there is one it is the first constant.
+    # A docstring has no effect on the result; where there is one, it is the first constant.
     computes = (
         None if place == 0 and doc is not None and part == doc else part for place, part in enumerate(code.co_consts)
     )

@@ -1,8 +1,8 @@
-"""What an expression can do besides Python's operators: methods that compute something of a value, by families.
+"""Methods of expressions, beside Python's operators, by families.
 
-The names are those of PySpark's functions and columns, in snake_case. Each makes a node `Call`, whose types are checked
-and which is computed in operators/language/expr/compute/. An argument is a value, or an expression for another one in
-each row. Unless a method says otherwise its result is null where the value or an argument is null.
+The names are those of PySpark's functions and columns, in snake_case. Each method makes a `Call` node;
+operators/language/expr/compute/ checks its types and computes it. An argument is a value, or an expression with another
+value in each row. Unless a method says otherwise, its result is null where the value or an argument is null.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Base:
-    """Where the methods get their node from."""
+    """Declares how the methods make their node."""
 
     def _call(self, name: str, *arguments: object) -> Expr:
         raise NotImplementedError
@@ -36,27 +36,27 @@ class TextMethods(Base):
         return self._call("lower")
 
     def initcap(self) -> Expr:
-        """The text in lower case, but the first letter of each word, which a blank ends, in upper case."""
+        """The text in lower case, with the first letter of each word in upper case; a blank ends a word."""
         return self._call("initcap")
 
     def trim(self, characters: ExprLike = " ") -> Expr:
-        """Without the blanks (or these characters) at both ends."""
+        """The text without the blanks (or these characters) at both ends."""
         return self._call("trim", characters)
 
     def ltrim(self, characters: ExprLike = " ") -> Expr:
-        """Without the blanks (or these characters) at the beginning."""
+        """The text without the blanks (or these characters) at the beginning."""
         return self._call("ltrim", characters)
 
     def rtrim(self, characters: ExprLike = " ") -> Expr:
-        """Without the blanks (or these characters) at the end."""
+        """The text without the blanks (or these characters) at the end."""
         return self._call("rtrim", characters)
 
     def length(self) -> Expr:
-        """Int64: the code points of a String, the bytes of a Binary, the elements of a List."""
+        """Int64: the number of code points of a String, of bytes of a Binary, of elements of a List."""
         return self._call("length")
 
     def substr(self, start: ExprLike, length: ExprLike | None = None) -> Expr:
-        """`length` code points (default: all that follow) from position `start`, 1 being the first, -1 the last."""
+        """`length` code points (default: all that follow) from position `start`; 1 is the first, -1 the last."""
         return self._call("substr", start) if length is None else self._call("substr", start, length)
 
     def startswith(self, other: ExprLike) -> Expr:
@@ -68,15 +68,17 @@ class TextMethods(Base):
         return self._call("endswith", other)
 
     def contains(self, other: ExprLike) -> Expr:
-        """Whether `other` is in the text (or bytes); of a List: whether an element equals it, null if a null may."""
+        """Whether the text (or bytes) contains `other`; for a List, whether an element equals it, or null if a null
+        might."""
         return self._call("contains", other)
 
     def instr(self, other: ExprLike) -> Expr:
-        """The position where `other` first is in the text, 0 when it is not."""
+        """The position of the first occurrence of `other` in the text; 0 when there is none."""
         return self._call("instr", other)
 
     def like(self, pattern: str) -> Expr:
-        """Whether the whole text matches SQL's pattern: `%` any characters, `_` one; `\\` takes the next as it is."""
+        """Whether the whole text matches an SQL pattern: `%` is any characters, `_` is one; `\\` escapes the next
+        one."""
         return self._call("like", pattern)
 
     def rlike(self, pattern: str) -> Expr:
@@ -84,81 +86,85 @@ class TextMethods(Base):
         return self._call("rlike", pattern)
 
     def replace(self, search: ExprLike, replacement: ExprLike = "") -> Expr:
-        """All occurrences of a text replaced; an empty `search` changes nothing."""
+        """The text with all occurrences of `search` replaced; an empty `search` changes nothing."""
         return self._call("replace", search, replacement)
 
     def regexp_replace(self, pattern: str, replacement: str) -> Expr:
-        """All matches of a regular expression (RE2) replaced; `$1` in the replacement is the first group."""
+        """The text with all matches of a regular expression (RE2) replaced; `$1` in the replacement is the first
+        group."""
         return self._call("regexp_replace", pattern, replacement)
 
     def regexp_extract(self, pattern: str, group: int = 1) -> Expr:
-        """A group (0: all) of the first match of a regular expression (RE2); "" without a match."""
+        """A group (0: the whole match) of the first match of a regular expression (RE2); "" without a match."""
         return self._call("regexp_extract", pattern, group)
 
     def split(self, pattern: str, limit: int = -1) -> Expr:
-        """List(String): the parts between matches of a regular expression (RE2); at most `limit` if that is above 0."""
+        """List(String): the parts between matches of a regular expression (RE2); at most `limit` parts if that is above
+        0."""
         return self._call("split", pattern, limit)
 
     def lpad(self, length: ExprLike, pad: ExprLike = " ") -> Expr:
-        """The text filled up in front to so many code points, or cut off behind them."""
+        """The text padded at its beginning to `length` code points, or cut off after them."""
         return self._call("lpad", length, pad)
 
     def rpad(self, length: ExprLike, pad: ExprLike = " ") -> Expr:
-        """The text filled up at its end to so many code points, or cut off behind them."""
+        """The text padded at its end to `length` code points, or cut off after them."""
         return self._call("rpad", length, pad)
 
     def repeat(self, times: ExprLike) -> Expr:
-        """The text so many times in a row; "" for less than one."""
+        """The text repeated `times` times; "" for less than one."""
         return self._call("repeat", times)
 
     def reverse(self) -> Expr:
-        """The code points of a String, or the elements of a List, from the last to the first."""
+        """The code points of a String, or the elements of a List, in reverse order."""
         return self._call("reverse")
 
 
 @checked_methods
 class NumberMethods(Base):
-    """Of Int64, Float64 and Decimal. Integers and decimals that leave their type raise an overflow."""
+    """Of Int64, Float64 and Decimal. Integers and decimals that do not fit their type raise an overflow error."""
 
     def abs(self) -> Expr:
-        """The magnitude, of the same type."""
+        """The absolute value, of the same type."""
         return self._call("abs")
 
     def sign(self) -> Expr:
-        """Float64: -1, 0 or 1; NaN of NaN."""
+        """Float64: -1, 0 or 1; NaN for NaN."""
         return self._call("sign")
 
     def floor(self) -> Expr:
-        """The greatest integer that is not above: Int64 of a Float64, a Decimal without a scale of a Decimal."""
+        """The greatest integer that is not greater: Int64 for a Float64, a Decimal with scale 0 for a Decimal."""
         return self._call("floor")
 
     def ceil(self) -> Expr:
-        """The least integer that is not below: Int64 of a Float64, a Decimal without a scale of a Decimal."""
+        """The least integer that is not less: Int64 for a Float64, a Decimal with scale 0 for a Decimal."""
         return self._call("ceil")
 
     def round(self, digits: int = 0) -> Expr:
-        """Rounded to `digits` behind the point (before it, below 0), halves away from zero; Float64 by its shortest
-        text, so 2.675 rounds to 2.68."""
+        """Rounded to `digits` after the decimal point (before it, if negative), halves away from zero. A Float64 is
+        rounded by its shortest decimal text, so 2.675 rounds to 2.68."""
         return self._call("round", digits)
 
     def sqrt(self) -> Expr:
-        """Float64: the square root; NaN below 0."""
+        """Float64: the square root; NaN for values below 0."""
         return self._call("sqrt")
 
     def pow(self, exponent: ExprLike) -> Expr:
-        """Float64: the value to that power, as the C library of the machine computes it. `x ** y` is the same."""
+        """Float64: the value raised to `exponent`, as the machine's C library computes it. `x ** y` is the same."""
         return self._call("pow", exponent)
 
     def exp(self) -> Expr:
-        """Float64: e to that power, as the C library of the machine computes it."""
+        """Float64: e raised to the value, as the machine's C library computes it."""
         return self._call("exp")
 
     def ln(self) -> Expr:
-        """Float64: the natural logarithm, by the C library of the machine; null for what is not above 0."""
+        """Float64: the natural logarithm, as the machine's C library computes it; null for values that are not above
+        0."""
         return self._call("ln")
 
     def log10(self) -> Expr:
-        """Float64: the logarithm to base 10, by the C library of the machine; null for what is not above 0."""
+        """Float64: the logarithm to base 10, as the machine's C library computes it; null for values that are not above
+        0."""
         return self._call("log10")
 
     def is_nan(self) -> Expr:
@@ -168,7 +174,7 @@ class NumberMethods(Base):
 
 @checked_methods
 class TimeMethods(Base):
-    """Of Date and TimestampNs (in UTC); those of the clock are of TimestampNs alone. All but date_trunc give Int64."""
+    """Of Date and TimestampNs (in UTC); hour and smaller only of TimestampNs. All but date_trunc give Int64."""
 
     def year(self) -> Expr:
         """The year."""
@@ -183,7 +189,7 @@ class TimeMethods(Base):
         return self._call("month")
 
     def week(self) -> Expr:
-        """The week of the year by ISO 8601: week 1 has the first Thursday."""
+        """The week of the year by ISO 8601: week 1 contains the first Thursday."""
         return self._call("week")
 
     def day(self) -> Expr:
@@ -216,7 +222,7 @@ class TimeMethods(Base):
 
     def date_trunc(self, unit: str) -> Expr:
         """The beginning of the year, quarter, month, week (Monday), day, hour, minute, second, millisecond or
-        microsecond that the value lies in; of the value's own type (a Date has no unit below a day)."""
+        microsecond that contains the value, in the value's own type (a Date has no unit below a day)."""
         return self._call("date_trunc", unit)
 
 
@@ -225,7 +231,7 @@ class PartMethods(Base):
     """Of Struct and List."""
 
     def field(self, name: str) -> Expr:
-        """A field of a Struct; null where the struct is. `x["name"]` is the same."""
+        """A field of a Struct; null where the struct is null. `x["name"]` is the same."""
         return self._call("field", name)
 
     def get(self, index: ExprLike) -> Expr:
@@ -235,7 +241,7 @@ class PartMethods(Base):
 
 @checked_methods
 class Methods(TextMethods, NumberMethods, TimeMethods, PartMethods):
-    """All of them."""
+    """All methods of expressions."""
 
     def eq_null_safe(self, other: ExprLike) -> Expr:
         """Whether both are equal or both are null; never null."""

@@ -1,4 +1,4 @@
-"""Orders: the columns that ranks, lags and the like look along, each upwards or downwards."""
+"""Orders: the columns by which ranks, lags and the like sort, each ascending or descending."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from vernier.operators.language.expr.expression import Expr
 
 Orders = tuple[tuple[str, bool], ...]
-"""(column, descending) pairs, the first one the most important."""
+"""(column, descending) pairs, the most significant first."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A column and its direction, `col("price").desc()`: upwards nulls come first, downwards last, as in Spark."""
+    """A column and its direction, `col("price").desc()`: ascending has nulls first, descending last, as in Spark."""
 
     column: Expr
     descending: bool = False

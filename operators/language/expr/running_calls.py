@@ -1,8 +1,8 @@
-"""Calls: which function of the program runs right now in which thread, and on what, for whoever watches from outside.
+"""Calls in progress: which function of the program each thread is running, and on what input, for monitors outside.
 
-A function of the program may never come back, and then nothing else in its thread says so. So who calls one notes it
-here first: one store for a call of columns, one for each row where a function is called by row. Nothing is measured:
-who watches sees that it is still the same call, on the same input.
+A function of the program may never return, and then nothing else in its thread can report it. The caller therefore
+records the call here first: one store for a call on columns, one per row where a function is called row by row. Nothing
+is timed; a monitor sees that it is still the same call, on the same input.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 
 class Call:
-    """A function of the program at work. operator, where, function: as in UserCodeFailed. given: its input, which
-    changes with each row where it is called by row; shown: the input as a person reads it."""
+    """A call of a function of the program. operator, where, function: as in UserCodeFailed. given: its input, which
+    changes with each row where the function is called row by row; shown: formats the input for messages."""
 
     __slots__ = ("function", "given", "operator", "shown", "where")
 
@@ -27,7 +27,7 @@ class Call:
         """Names the function and a sample of its input."""
         try:
             sample = self.shown(self.given)
-        except Exception as error:  # the function has it right now, and may do with it what it likes
+        except Exception as error:  # the function is using its input right now and may be changing it
             sample = f"something that cannot be shown ({type(error).__name__})"
         if len(sample) > _LONGEST:
             sample = f"{sample[:_LONGEST]}…"
@@ -35,15 +35,15 @@ class Call:
 
 
 _LONGEST = 300
-"""Characters of a sample."""
+"""The most characters of a sample."""
 
 RUNNING: dict[int, Call] = {}
-"""By thread."""
+"""The call in progress in each thread, by thread id."""
 
 
 @contextmanager
 def running(call: Call, given: Any = None) -> Iterator[Call]:
-    """The thread is in this call."""
+    """Record that the current thread is in this call, for the duration of a `with` statement."""
     call.given = given
     me = threading.get_ident()
     RUNNING[me] = call

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Signs:
-    """The operators; the class that has them says what nodes they make."""
+    """The operators; the class that inherits them supplies the nodes that they make."""
 
     def _binary(self, op: str, other: object, swapped: bool = False) -> Expr:
         raise NotImplementedError

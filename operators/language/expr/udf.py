@@ -1,8 +1,8 @@
 """Functions of the program as expressions: `f = vn.udf(fn, returns=vn.Int64)`, then `f(col("a"), col("b"))`.
 
-They are vectorised: called with whole columns, not row by row. Int64, Float64 and Bool come as numpy arrays, Date and
-TimestampNs as numpy datetime64 arrays, all other types as Arrow arrays. What they return is an array (or list) of as
-many values. They must be deterministic, since a retraction calls them again (operators/language/expr/functions.py).
+They are vectorised: called with whole columns, not row by row. Int64, Float64 and Bool are passed as numpy arrays, Date
+and TimestampNs as numpy datetime64 arrays, all other types as Arrow arrays. They return an array (or list) with one
+value per row. They must be deterministic, since a retraction calls them again (operators/language/expr/functions.py).
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from vernier.operators.language.types.scalars import DATE_MAX, DATE_MIN, Date, T
 from vernier.operators.location import Location, here
 
 _SAMPLE = 3
-"""Rows of input that an error shows."""
+"""How many input rows an error shows."""
 _TIMES = {"Date": "datetime64[D]", "TimestampNs": "datetime64[ns]"}
 
 
 @dataclass(frozen=True, eq=False)
 class Udf:
-    """A function of the program with its type; calling it with expressions makes one. `nulls`: it sees nulls, too."""
+    """A function of the program with its type. Calling it with expressions makes an expression. `nulls`: it also gets
+    nulls."""
 
     function: Callable[..., Any]
     returns: Type
@@ -67,16 +68,18 @@ def udf(
     nulls: bool = False,
     deterministic: bool | None = None,
 ) -> Udf | Callable[[Callable[..., Any]], Udf]:
-    """Make a vectorised function of the program usable in expressions: `udf(fn, returns=vn.Int64)`, or as decorator.
+    """Make a vectorised function of the program usable in expressions: `udf(fn, returns=vn.Int64)`, or as a decorator.
 
-    The function gets the columns it is called with and returns as many values of type `returns` (`T | None` when it
-    may return nulls). Int64, Float64 and Bool come as numpy arrays, Date and TimestampNs as numpy datetime64 arrays,
-    other types as Arrow arrays. Rows in which an argument is null are left out and give null; with nulls=True the
-    function sees all rows, every column as an Arrow array. It is called with any number of rows, but never with none.
+    The function gets the columns that it is called with, and returns as many values of type `returns` (`T | None` when
+    it may return nulls). Int64, Float64 and Bool are passed as numpy arrays, Date and TimestampNs as numpy datetime64
+    arrays, other types as Arrow arrays. Rows in which an argument is null are left out and give null; with nulls=True
+    the function gets all rows, every column as an Arrow array. It is called with any number of rows, but never with
+    none.
 
-    It must be deterministic: a retraction calls it again and must get what its insertion got. What looks at a clock or
-    rolls dice is refused here, and so is deterministic=False; deterministic=True says that you know better than the
-    check. Raises WrongType and NotDeterministic; when it raises while running, UserCodeFailed tells which and on what.
+    It must be deterministic: a retraction calls it again and must get the same result as the insertion. Functions that
+    read a clock or use random numbers are refused here, and so is deterministic=False; deterministic=True overrules the
+    check. Raises WrongType and NotDeterministic. If the function raises while running, UserCodeFailed names it and
+    shows its input.
     """
     kind, nullable = as_type(returns, "what a udf returns")
 
@@ -130,7 +133,7 @@ def user_call(expr: UserCall, arguments: Sequence[Bound]) -> Bound:
 
 
 def _column(vector: Vector, kind: Type, wanted: Values) -> Any:
-    """What the function gets: a copy, which it may write to."""
+    """The argument that the function gets: a copy, which it may modify."""
     if not kind.plain:
         return vector.data if wanted.all() else vector.data.filter(pa.array(wanted))
     data = np.ascontiguousarray(vector.data[wanted])
@@ -155,7 +158,7 @@ def _called(expr: UserCall, columns: Sequence[Any], n: int) -> Vector:
         if array.null_count and not own.nullable:
             said = f"it gave null, but returns={own.returns}; say returns={own.returns} | None"
             raise BadValue(column=own.name, problem=said)
-        array.validate(full=True)  # text that is no UTF-8
+        array.validate(full=True)  # refuses text that is not UTF-8
         vector = from_arrow(array, own.returns)
         if own.returns == Date():
             _check_days(own.name, vector)
@@ -178,6 +181,6 @@ def _failed(expr: UserCall, columns: Sequence[Any], cause: str) -> UserCodeFaile
 
 
 def _shown(columns: Sequence[Any]) -> str:
-    """Some rows of the input."""
+    """The first few rows of the input."""
     shown = [column[:_SAMPLE].tolist() for column in columns]
     return listed(repr(row) for row in zip(*shown, strict=True))

@@ -13,16 +13,16 @@ from vernier.operators.language.types.scalars import Values, Words
 
 MAX_PRECISION = 38
 ONE_WORD = 18
-"""The most digits whose scaled integer fits one word."""
+"""The most digits for which the scaled integer fits one word."""
 
 _FLIP = np.int64(-(2**63))
 
 
 class Decimal(Composed):
-    """A decimal number of `precision` digits, `scale` of them behind the point; Spark's type of the same name.
+    """A decimal number of `precision` digits, `scale` of them after the decimal point; Spark's type of the same name.
 
-    Its words are the scaled integer: one word for up to 18 digits, else the high and the low half. In Python it is a
-    decimal.Decimal; integers are taken, too. What does not fit exactly is refused.
+    Its words are the scaled integer: one word for up to 18 digits, otherwise the high and the low half. In Python it is
+    a decimal.Decimal; integers are accepted, too. Values that do not fit exactly are refused.
     """
 
     name = "Decimal"
@@ -47,7 +47,8 @@ class Decimal(Composed):
         array = self.to_arrow(array)
         low, high = _halves(array)
         if self.words == 1:
-            # A scaled integer of at most 18 digits; the check is that of what Arrow itself does not hold to.
+            # The scaled integer has at most 18 digits. Arrow does not enforce the precision itself, so it is checked
+            # here.
             fits = (high == low >> 63) & (np.abs(low) < 10**self.precision) & (low != _FLIP)
             words = [low]
         else:
@@ -74,7 +75,7 @@ class Decimal(Composed):
         return pa.Array.from_buffers(self.arrow, n, [None, pa.py_buffer(halves)])
 
     def split_python(self, values: Sequence[Any]) -> list[Part]:
-        # In integers of Python: Arrow reads exponents beyond its tables out of other memory.
+        # Computed with Python integers, since Arrow reads out of bounds for exponents beyond its tables.
         numbers = [self._scaled(value) for value in values]
         if self.words == 1:
             return [np.array(numbers, np.int64)]
@@ -108,7 +109,7 @@ class Decimal(Composed):
     def _accepts(self, source: pa.DataType) -> bool:
         if not pa.types.is_decimal(source):
             return bool(pa.types.is_integer(source))
-        # Arrow has this many powers of ten, and looks for others in other memory.
+        # Arrow has this many powers of ten, and reads out of bounds for larger ones.
         powers = 76 if source.bit_width == 256 else 38
         return abs(int(source.scale) - self.scale) <= powers
 

@@ -1,4 +1,4 @@
-"""Durations as programs write them ("10m", "1.5h", "250ms") and as the engine counts them: nanoseconds."""
+"""Durations as programs write them ("10m", "1.5h", "250ms") and as the engine counts them, in nanoseconds."""
 
 import re
 from fractions import Fraction
@@ -19,7 +19,7 @@ _UNITS = {
 
 
 def nanoseconds(text: str | int, what: str = "the duration") -> int:
-    """A duration in nanoseconds: an integer as it is, text as number and unit (ns us ms s m h d). Raises WrongType."""
+    """A duration in nanoseconds: an integer unchanged, text as number and unit (ns us ms s m h d). Raises WrongType."""
     if isinstance(text, int) and not isinstance(text, bool) and 0 <= text < 2**63:
         return text
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)\s*", text) if isinstance(text, str) else None

@@ -1,8 +1,8 @@
 """Values of several parts: decimals, texts, lists and structs.
 
-A value falls into parts, one array each: words, null words with the parts they decide about, and texts. Parts make the
-words of a row (`words_of`), with four words a text (storage/strings/string_heap.py), or the bytes of a list's element
-(texts.py), with the text itself.
+A value is split into parts, one array for each: words, null words that decide about the parts after them, and texts.
+The parts are stored either as the words of a row (`words_of`), with four words per text
+(storage/strings/string_heap.py), or as the bytes of a list's element (texts.py), which contain the text itself.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from vernier.storage.strings.string_heap import Heap
 
 WORD, FLAG, TEXT = 0, 1, 2
-"""Kinds of parts: a word, the null word of the parts behind it, a text."""
+"""Kinds of parts: a word, the null word of the parts after it, a text."""
 
 TEXT_BYTES = 16 << 20
-"""The longest text (also the bytes of a list) that a row may hold."""
+"""The longest text that a row may hold, in bytes; also the limit for the bytes of a list."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a part is; span: how many parts behind it a FLAG decides about."""
+    """The kind of a part. span: how many parts after it a FLAG decides about."""
 
     kind: int
     span: int = 0
 
     @property
     def words(self) -> int:
-        """How many words it takes in a row."""
+        """How many words the part takes in a row."""
         return TEXT_WORDS if self.kind == TEXT else 1
 
 
@@ -49,21 +49,22 @@ Part = Words | Contents
 
 
 class Composed(Type):
-    """A type whose values are no numpy array: `to_words` takes and `from_words` gives Arrow arrays of type `arrow`."""
+    """A type whose values are not numpy arrays: `to_words` takes and `from_words` returns Arrow arrays of type
+    `arrow`."""
 
     plain: ClassVar[bool] = False
     kinds: tuple[Kind, ...]
     numpy = np.dtype(object)
 
     def set_kinds(self, kinds: Sequence[Kind]) -> None:
-        """Take the parts of a value, from which its words follow."""
+        """Set the parts of a value, which determine its words."""
         self.kinds = tuple(kinds)
         offsets = [0, *accumulate(kind.words for kind in kinds)]
         self.words = offsets[-1]
         self.text_words = tuple(at for at, kind in zip(offsets, kinds) if kind.kind == TEXT)
 
     def split(self, array: pa.Array) -> list[Part]:
-        """The parts of n values without nulls; the array may be of any type that casts. Raises BadValue."""
+        """The parts of n values without nulls. The array may be of any type that can be cast. Raises BadValue."""
         raise NotImplementedError
 
     def join(self, parts: Sequence[Part]) -> pa.Array:
@@ -90,7 +91,7 @@ class Composed(Type):
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for values of a type, perhaps null: a list's elements, a struct's field, a column."""
+    """A place for values of a type, perhaps nullable: a list's elements, a struct's field, a column."""
 
     type: Type
     nullable: bool
@@ -109,7 +110,7 @@ class Slot:
         return pa.field(name, self.type.arrow, nullable=self.nullable)
 
     def split(self, array: pa.Array) -> list[Part]:
-        """The parts of n values. Raises BadValue for a null that may not be and for values that do not fit."""
+        """The parts of n values. Raises BadValue for a null where none is permitted, and for values that do not fit."""
         if pa.types.is_null(array.type):
             array = pa.nulls(len(array), self.type.arrow)
         if array.null_count == 0:
@@ -157,7 +158,7 @@ class Slot:
 
 
 def rebuilt(kind: Composed, values: pa.Array | pa.ChunkedArray | Values) -> pa.Array:
-    """The values as an Arrow array of exactly the type's own Arrow type, nulls kept. Raises BadValue."""
+    """The values as an Arrow array of exactly the type's own Arrow type, with nulls kept. Raises BadValue."""
     array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -166,7 +167,7 @@ def rebuilt(kind: Composed, values: pa.Array | pa.ChunkedArray | Values) -> pa.A
 
 
 def plain(part: Part) -> Words:
-    """A part that is words, not a text."""
+    """A part that must be words; raises TypeError for a text."""
     if isinstance(part, Contents):
         raise TypeError("a text where words were expected")
     return part
@@ -178,7 +179,7 @@ def with_nulls(array: pa.Array, valid: Values) -> pa.Array:
 
 
 def _spread(part: Part, valid: Values) -> Part:
-    """A part for all rows from that of the valid ones: zeros and empty texts elsewhere."""
+    """A part for all rows from the part of the valid rows: zeros and empty texts elsewhere."""
     if isinstance(part, Contents):
         lengths = np.zeros(len(valid) + 1, np.int64)
         lengths[1:][valid] = np.diff(part.offsets)
@@ -191,7 +192,7 @@ def _spread(part: Part, valid: Values) -> Part:
 def words_of(kinds: Sequence[Kind], parts: Sequence[Part], n: int, heap: Heap | None) -> Words:
     """The words int64[n, …] of n values from their parts. Raises BadValue for a text that is too long."""
     from vernier.storage.strings.string_heap import (
-        encode,  # brings numba, which a program that is only built can do without
+        encode,  # brings numba, which a program that is only built does not need
     )
 
     offsets = [0, *accumulate(kind.words for kind in kinds)]

@@ -1,11 +1,11 @@
-"""Column types: how values of a type become int64 words and come back.
+"""Column types: how values of a type are encoded as int64 words, and decoded.
 
-A value is one or more words such that comparing words compares values as Spark SQL does; kernels see words alone. In a
+A value is one or more words such that comparing words compares values as Spark SQL does; kernels see only words. In a
 program a type is used as an annotation (`src: Int64`, `note: String | None`), so the simple types are classes; the
-engine holds their instances. A nullable value has one more word in front of its type's: 1, or 0 for null, and then all
-its words are 0. The types of one word are here; the others are made of parts (parts.py, decimals.py, texts.py,
-structs.py). Contents of long texts are not in words but in a Heap (storage/strings/string_heap.py), which types without
-texts ignore.
+engine holds their instances. A nullable value has one more word before those of its type: 1, or 0 for null, and then
+all its words are 0. The types of one word are here; the others consist of parts (parts.py, decimals.py, texts.py,
+structs.py). The contents of long texts are not in words but in a Heap (storage/strings/string_heap.py), which types
+without texts ignore.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ DATE_MIN, DATE_MAX = -719_162, 2_932_896
 
 
 class Type:
-    """A column type. Two instances are equal when they mean the same values; `str` and `parse` are inverse.
+    """A column type. Two instances are equal when they mean the same values; `str` and `parse` are inverses.
 
-    Values in bulk are numpy arrays of dtype `numpy` for `plain` types and Arrow arrays of type `arrow` for the others.
+    Many values at once are numpy arrays of dtype `numpy` for `plain` types and Arrow arrays of type `arrow` for the
+    others.
     """
 
     name: ClassVar[str] = ""
     usage: ClassVar[str] = ""
-    """How a program writes it, where the name alone is not a type."""
+    """How a program writes the type, where the name alone is not a type."""
     plain: ClassVar[bool] = True
     words: int = 1
     text_words: tuple[int, ...] = ()
-    """At which of the value's words a text begins; its hash, if it is long, is two words further on."""
+    """The words of the value at which a text begins; the hash of a long text is two words further on."""
     arrow: pa.DataType
-    """The Arrow type of decoded values; others that cast to it without loss can be encoded."""
+    """The Arrow type of decoded values. Arrow types that cast to it without loss can be encoded."""
     numpy: np.dtype[Any]
-    """The type of the numpy array that expressions compute with; object where they compute with Arrow arrays."""
+    """The type of the numpy array with which expressions compute; object where they compute with Arrow arrays."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -76,24 +77,25 @@ class Type:
         return OrNone(self)
 
     def to_words(self, values: pa.Array | Values, heap: Heap | None = None) -> Words:
-        """Encode values in bulk (see the class), n -> int64[n, words]; exact, O(n).
+        """Encode many values (see the class), n -> int64[n, words]; exact, O(n).
 
-        heap: takes the contents of long texts; None will do where there are none.
+        heap: receives the contents of long texts; may be None if there are none.
         """
         return typing.cast(Words, values.astype(np.int64, copy=False).reshape(-1, 1))
 
     def from_words(self, words: Words, heap: Heap | None = None) -> pa.Array | Values:
-        """Decode int64[n, words] to values in bulk; O(n). heap: has the contents of long texts."""
+        """Decode int64[n, words] to many values (see the class); O(n). heap: holds the contents of long texts."""
         return words[:, 0].astype(self.numpy, copy=False)
 
     def encode(self, values: pa.Array | Values, heap: Heap | None = None) -> Words:
-        """Encode an Arrow or numpy array without nulls as int64[n, words]; raises BadValue for what does not fit."""
+        """Encode an Arrow or numpy array without nulls as int64[n, words]. Raises BadValue for values that do not
+        fit."""
         if isinstance(values, np.ndarray) and values.dtype == self.numpy:
             return self.to_words(values)
         return self.to_words(self._from_arrow(self.to_arrow(values)))
 
     def to_arrow(self, values: pa.Array | Values) -> pa.Array:
-        """The values as an Arrow array of type `arrow`, nulls kept; raises BadValue when a value does not fit."""
+        """The values as an Arrow array of type `arrow`, with nulls kept. Raises BadValue when a value does not fit."""
         array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
@@ -134,7 +136,7 @@ _BY_NAME: dict[str, type[Type]] = {}
 
 
 class Int64(Type):
-    """A signed 64-bit integer; one word, itself. Arithmetic never wraps: it raises."""
+    """A signed 64-bit integer; its word is the integer itself. Arithmetic never wraps: it raises."""
 
     name = "Int64"
     arrow = pa.int64()
@@ -176,7 +178,7 @@ class Date(Type):
 
 
 class TimestampNs(Type):
-    """An instant; one word, nanoseconds since 1970-01-01T00:00:00Z. Integers encode as nanoseconds; the zone is UTC."""
+    """An instant; one word, nanoseconds since 1970-01-01T00:00:00Z. Integers count as nanoseconds; the zone is UTC."""
 
     name = "TimestampNs"
     arrow = pa.timestamp("ns", tz="UTC")
@@ -196,7 +198,7 @@ class TimestampNs(Type):
 
 
 class Float64(Type):
-    """A double; one word whose order is Spark's: -0.0 is 0.0, there is one NaN, and it is the greatest value."""
+    """A double; one word in Spark's order: -0.0 equals 0.0, and there is one NaN, which is the greatest value."""
 
     name = "Float64"
     arrow = pa.float64()
@@ -210,7 +212,7 @@ class Float64(Type):
         return _flip(np.ascontiguousarray(words[:, 0])).view(np.float64)
 
     def to_python(self, array: pa.Array) -> list[Any]:
-        # One object for all NaN, so that rows with it compare equal.
+        # The same object for every NaN, so that rows with it compare equal.
         return [math.nan if value != value else value for value in array.to_pylist()]
 
     def _accepts(self, source: pa.DataType) -> bool:
@@ -218,13 +220,14 @@ class Float64(Type):
 
 
 def _flip(bits: Words) -> Words:
-    """Turn the bits of doubles into integers of the same order, or back: below zero the magnitude is inverted."""
+    """Turn the bits of doubles into integers with the same order, or back: below zero the magnitude bits are
+    inverted."""
     return np.where(bits < 0, bits ^ _MAGNITUDE, bits)
 
 
 @dataclass(frozen=True)
 class OrNone:
-    """What `Decimal(10, 2) | None` evaluates to; classes have a `|` of their own, instances need this one."""
+    """The value of `Decimal(10, 2) | None`. Classes already support `|`; instances need this class."""
 
     type: Type
 
@@ -254,9 +257,9 @@ _PYTHON: dict[object, str] = {
 
 
 def as_type(annotation: object, what: str) -> tuple[Type, bool]:
-    """The type and nullability that an annotation means; `what` names its place for the error.
+    """The type and nullability that an annotation means; `what` names its place in the error message.
 
-    Accepts a type class or instance, and either of them `| None`. Raises WrongType for anything else.
+    Accepts a type class or instance, and either of them with `| None`. Raises WrongType for anything else.
     """
     arguments = typing.get_args(annotation)
     if arguments and typing.get_origin(annotation) in (typing.Union, types.UnionType):
@@ -276,12 +279,13 @@ def as_type(annotation: object, what: str) -> tuple[Type, bool]:
 
 
 def _hint(annotation: object) -> str:
-    """The hint "; did you mean vn.Int64?" for a Python type, or for the name of a type here or in Spark; or ""."""
+    """The hint "; did you mean vn.Int64?" for a Python type, or for the name of a type here or in Spark; otherwise
+    ""."""
     if isinstance(annotation, str):
         spelled = annotation.partition("(")[0].strip().lower()
         name = _SPARK.get(spelled, spelled)
     else:
-        # list of list[int], too; what is no type at all may not be hashable.
+        # For list[int] this is list. An annotation that is no type at all may not be hashable.
         plain = typing.get_origin(annotation) or annotation
         name = _PYTHON.get(plain, "") if isinstance(plain, type) else ""
     found = next((kind.usage or kind.name for kind in _BY_NAME.values() if kind.name.lower() == name.lower()), None)
@@ -289,7 +293,7 @@ def _hint(annotation: object) -> str:
 
 
 def parse(text: str) -> tuple[Type, bool]:
-    """The inverse of `spell`: "Int64 | None" is (Int64(), True). Raises BadValue for what spells no type."""
+    """The inverse of `spell`: "Int64 | None" is (Int64(), True). Raises BadValue for text that names no type."""
     try:
         return as_type(_parsed(ast.parse(text, mode="eval").body), "it")
     except (SyntaxError, ValueError, TypeError, LookupError, RecursionError, ProgramError) as error:

@@ -1,6 +1,6 @@
-"""Schemas: what a row's columns are, and where their words lie.
+"""Schemas: the columns of a row, and where their words lie.
 
-A program writes a Schema class; the engine uses RowType, its immutable form, which knows the words of every column.
+A program writes a Schema class. The engine uses RowType, its immutable form, which knows the words of every column.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from vernier.storage.strings.string_heap import Heap
 
 COMPOSED: tuple[type[Composed], ...] = (Decimal, String, Binary, List, Struct)
-"""The types of several parts; `parse` knows the names of the types that are imported, hence all of them."""
+"""The types of several parts. `parse` knows only types that have been imported; naming them here imports them all."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One column: its words are row[offset : offset + words], the null word (0 null, 1 value) first when nullable."""
+    """One column: its words are row[offset : offset + words]; if nullable, the null word (0 null, 1 value) is the
+    first."""
 
     name: str
     type: Type
@@ -57,13 +58,13 @@ class Field:
 
     @property
     def text_words(self) -> tuple[int, ...]:
-        """Where in a row the words of this column's texts begin."""
+        """The words of a row at which the texts of this column begin."""
         return tuple(self.value_offset + at for at in self.type.text_words)
 
     def encode(self, values: pa.Array | pa.ChunkedArray | Values, heap: Heap | None = None) -> Words:
-        """Encode n values as int64[n, words]; raises BadValue, naming the column, for values that do not fit.
+        """Encode n values as int64[n, words]. Raises BadValue, naming the column, for values that do not fit.
 
-        heap: takes the contents of long texts.
+        heap: receives the contents of long texts.
         """
         try:
             if isinstance(values, np.ndarray) and not self.nullable:
@@ -98,7 +99,7 @@ class Field:
             raise BadValue(column=self.name, problem=error.problem) from error
 
     def decode(self, words: Words, heap: Heap | None = None) -> pa.Array:
-        """Decode int64[n, words] of this column to an Arrow array; heap: has the contents of long texts."""
+        """Decode int64[n, words] of this column to an Arrow array. heap: holds the contents of long texts."""
         if not self.nullable:
             return self.type.decode(words, heap)
         array = self.type.decode(words[:, 1:], heap)
@@ -134,7 +135,7 @@ class RowType:
         return name in self._by_name
 
     def field(self, name: str, what: str = "the collection") -> Field:
-        """The column of that name; raises UnknownColumn with the nearest one."""
+        """The column of that name. Raises UnknownColumn, which suggests the nearest name."""
         if name not in self._by_name:
             raise UnknownColumn.of(name, self.names, what)
         return self._by_name[name]
@@ -150,14 +151,15 @@ class RowType:
 
     @cached_property
     def text_words(self) -> tuple[int, ...]:
-        """Where in a row texts begin (storage/strings/string_heap.py), those inside structs too; () where no column has
-        any."""
+        """The words of a row at which texts begin (storage/strings/string_heap.py), including those inside structs; ()
+        where no column has any."""
         return tuple(at for field in self.fields for at in field.text_words)
 
     def encode(self, columns: Mapping[str, pa.Array | pa.ChunkedArray | Values], heap: Heap | None = None) -> Words:
-        """Encode n values a column as int64[n, width], C-contiguous, O(n * width). Raises BadValue for a column.
+        """Encode n values per column as int64[n, width], C-contiguous, O(n * width). Raises BadValue, naming the
+        column.
 
-        heap: takes the contents of long texts; without one, a long text raises TextMissing.
+        heap: receives the contents of long texts; without one, a long text raises TextMissing.
         """
         for name in self.names:
             if name not in columns:
@@ -173,7 +175,8 @@ class RowType:
     ) -> Words:
         """Encode Python rows (tuples in column order or dicts); for tests and small inputs. Raises BadValue.
 
-        whole: dicts have all columns, else KeyError; without it nullable ones may be left out, and no others be there.
+        whole: dicts must have all columns, otherwise KeyError. With whole=False, dicts may omit nullable columns but
+        must not have unknown ones.
         """
         table = [self._in_order(row, whole) if isinstance(row, Mapping) else tuple(row) for row in rows]
         for row in table:
@@ -187,7 +190,7 @@ class RowType:
         return out
 
     def _in_order(self, row: Mapping[str, Any], whole: bool) -> tuple[Any, ...]:
-        """The values of a dict in column order; a nullable column that is left out is null. Raises BadValue."""
+        """The values of a dict in column order; an omitted nullable column is null. Raises BadValue."""
         if whole:
             return tuple(row[name] for name in self.names)
         for name in row:
@@ -199,7 +202,7 @@ class RowType:
         return tuple(row.get(name) for name in self.names)
 
     def decode(self, words: Words, heap: Heap | None = None) -> pa.RecordBatch:
-        """Decode int64[n, width] to an Arrow record batch with this type's columns. heap: has the long texts."""
+        """Decode int64[n, width] to an Arrow record batch with this type's columns. heap: holds the long texts."""
         arrays = [field.decode(words[:, field.offset : field.offset + field.words], heap) for field in self.fields]
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
@@ -207,7 +210,7 @@ class RowType:
         """Decode int64[n, width] to Python tuples in column order; TimestampNs as integers of nanoseconds.
 
         Decimals are decimal.Decimal, lists are lists, structs are dicts. NaN is always the object math.nan, so that
-        tuples with it compare equal. heap: has the contents of long texts.
+        tuples with it compare equal. heap: holds the contents of long texts.
         """
         columns = [
             field.slot.to_python(field.decode(words[:, field.offset : field.offset + field.words], heap))
@@ -226,7 +229,7 @@ class RowType:
 
     @classmethod
     def from_json(cls, columns: Sequence[Sequence[str]]) -> Self:
-        """The inverse of `to_json`; raises BadValue for a type it does not know."""
+        """The inverse of `to_json`. Raises BadValue for an unknown type."""
         return cls((name, *parse(spelled)) for name, spelled in columns)
 
     def __eq__(self, other: object) -> bool:
@@ -242,13 +245,13 @@ class RowType:
 class Schema:
     """Base of the classes that declare a source's columns:
 
-    class Edge(vn.Schema):
-        src: vn.Int64
-        dst: vn.Int64
-        weight: vn.Float64 | None
+        class Edge(vn.Schema):
+            src: vn.Int64
+            dst: vn.Int64
+            weight: vn.Float64 | None
 
-    A subclass of such a class adds columns behind its own. Columns have types alone: no defaults, no leading
-    underscore.
+    A subclass of such a class adds its columns after the inherited ones. Columns have only types: no defaults, and no
+    leading underscore in their names.
     """
 
     row_type: ClassVar[RowType]
@@ -270,7 +273,7 @@ class Schema:
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse a column name that a program could not use: not an identifier, a keyword or with a leading underscore."""
+    """Refuse a column name that a program could not use: not an identifier, a keyword, or with a leading underscore."""
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise WrongType(problem=f"{what}: {name!r} is no name for a column; use letters, digits and _, a letter first")
 

@@ -11,9 +11,9 @@ from vernier.operators.language.types.scalars import as_type
 
 
 class Struct(Composed):
-    """A record of named fields: `vn.Struct(x=vn.Float64, note=vn.String | None)`; ordered by its fields in turn.
+    """A record of named fields: `vn.Struct(x=vn.Float64, note=vn.String | None)`; ordered by its fields, first to last.
 
-    In Python it is a dict; a tuple in the order of the fields is taken, too.
+    In Python it is a dict; a tuple in the order of the fields is accepted, too.
     """
 
     name = "Struct"
@@ -70,7 +70,7 @@ class Struct(Composed):
 
 
 def _named(name: str, split: Any, values: Any) -> list[Part]:
-    """Split one field's values; errors tell its name."""
+    """Split one field's values. Errors name the field."""
     try:
         parts: list[Part] = split(values)
         return parts

@@ -1,4 +1,5 @@
-"""String, Binary and List: types whose values are texts, bytes of any length (storage/strings/string_heap.py)."""
+"""String, Binary and List: types whose values are stored as texts, byte strings of any length
+(storage/strings/string_heap.py)."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,7 +15,7 @@ from vernier.storage.strings.contents import Contents
 
 
 class _Bytes(Composed):
-    """A text that is the value's own bytes."""
+    """A value whose text is its own bytes."""
 
     python: ClassVar[type]
 
@@ -48,7 +49,7 @@ class String(_Bytes):
     python = str
 
     def encode(self, values: Any, heap: Any = None) -> Any:
-        # Arrow believes whoever made the array; what is not UTF-8 must not come past here.
+        # Arrow trusts the producer of an array, so text that is not UTF-8 must be refused here.
         try:
             if isinstance(values, (pa.Array, pa.ChunkedArray)):
                 values.validate(full=True)
@@ -77,7 +78,7 @@ class Binary(_Bytes):
 class List(Composed):
     """A list of values of one type, `vn.List(vn.String | None)`, ordered element by element.
 
-    Its text holds the elements in bytes of the same order (kernels/lists.py), of which there may be 16 MiB.
+    Its text holds the elements as bytes that sort in the same order (kernels/lists.py), at most 16 MiB of them.
     """
 
     name = "List"
