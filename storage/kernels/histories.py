@@ -3,7 +3,9 @@
 A key is read again in most rounds of a slice. Its history is therefore kept in a block of its own, sorted and
 consolidated, and the next call merges in what steps have added since. A call costs what is new, not what is there.
 
-(A step is a matrix of sorted rows that the running slice has sealed.)
+A step is a matrix of sorted rows that the running slice has sealed. Steps are found through an index, a hash table: a
+head per hash names the first slot of that hash, a slot belongs to one key, and a slot's links list the key's runs of
+rows in the steps. All blocks lie in one matrix, the arena.
 """
 
 import numpy as np

@@ -232,7 +232,7 @@ class StateDirectory:
             with suppress(FileMissing):
                 self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _GOING)
         # A reader takes its lease first and looks for the manifest afterwards. If it saw the manifest, its lease is
-        # visible here. If the manifest was hidden before, the reader gets EpochGone and tries another epoch.
+        # visible here. If the manifest was hidden first, the reader gets EpochGone.
         saved = self._leases.epochs() & set(going) if going else set()
         for epoch in going:
             if epoch in saved:

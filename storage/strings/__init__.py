@@ -1,4 +1,4 @@
-"""Long strings, bytes and lists ("texts"): rows contain four words per text, and this room keeps the contents behind
+"""Long strings, bytes and lists ("texts"): rows contain four words per text, and this package keeps the contents behind
 them.
 
 In: byte strings as Contents. Out: words that compare and hash like the texts, dictionaries to store with batches, and
