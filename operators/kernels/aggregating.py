@@ -1,7 +1,7 @@
-"""Aggregates as kernels/reducing.py has them: what they are called, orders of their own, and the rarer numbers.
+"""Aggregates as kernels/reducing.py uses them: their codes, their own orders of vals, and the less common numbers.
 
-The state of a key is a few arrays with a row for each aggregation: sums (128 bits of integers, 256 of decimals), counts
-of values, exact sums of doubles. Only what is read has to fit its type.
+The state of a key is a few arrays with a row for each aggregation: sums (128 bits for integers, 256 for decimals),
+counts of values, and exact sums of doubles. Only results have to fit their type.
 """
 
 import numpy as np
@@ -19,26 +19,26 @@ from vernier.storage.kernels.consolidating import sort_order
 from vernier.storage.kernels.status import OVERFLOW
 
 PRESENT, COPIES, MIN, MAX, COUNT, SUM, SUM_FLOAT, SUM_DECIMAL, AVG, AVG_FLOAT, AVG_DECIMAL = range(11)
-"""Kinds of aggregations: the key once while any of its vals has so many copies; the key as often as its one val has
-copies, when it has any; and the columns least, greatest, count, sum and (from AVG on) mean of integers, doubles and
-decimals."""
+"""Kinds of aggregations. PRESENT: the key once, while any of its vals has enough copies. COPIES: the key as often as
+its only val has copies, if that is positive. The others are the least, greatest, count, sum and (from AVG on) mean of
+integers, doubles and decimals."""
 KIND, WORD, WORDS, FLAG, OUT, OUT_FLAG, LIMIT, SHIFT = range(8)
 """Columns of an aggregation: kind; first word, number of words and null flag of its input in the val (-1: none); word
-and flag of its output; copies that PRESENT asks for, or digits that a decimal may have; digits that the mean of
-decimals has more behind the point."""
+and null flag of its output; the copies that PRESENT requires, or the digits that a decimal may have; the additional
+fractional digits of a mean of decimals."""
 FIELDS = 8
 
 ONE_WORD = 18
-"""Digits of a decimal that one word holds."""
+"""Digits of a decimal that fits one word."""
 _LEAST = np.int64(-(2**63))
 
 
 @njit(cache=True)
 def rank_vals(aggregations, ordered, by_content, head, vals, rank, ranked):  # type: ignore[no-untyped-def]
-    """Orders of the vals that begin at entries head[:vals]: rank[a, val], and ranked[a, rank] the other way.
+    """Orders of the vals that begin at entries head[:vals]: rank[a, val], and the inverse ranked[a, rank].
 
-    Vals are in order of their words; an aggregation that looks at later ones, or at words whose order is not that of
-    their values, has an order of its own. ranked[a, 0] stays -1 for the others.
+    Vals are sorted by their words. An aggregation that reads later words, or words whose order differs from that of
+    their values, has an order of its own. For the others ranked[a, 0] stays -1.
     """
     for a in range(aggregations.shape[0]):
         kind = aggregations[a, KIND]
@@ -61,7 +61,7 @@ def rank_vals(aggregations, ordered, by_content, head, vals, rank, ranked):  # t
 
 @njit(cache=True)
 def need_ranks(aggregations: np.ndarray, by_content: bool) -> bool:
-    """Whether an aggregation has an order of its own."""
+    """Whether any aggregation has an order of its own."""
     for a in range(aggregations.shape[0]):
         kind = aggregations[a, KIND]
         if kind == MIN or kind == MAX:
@@ -73,7 +73,7 @@ def need_ranks(aggregations: np.ndarray, by_content: bool) -> bool:
 
 @njit(cache=True)
 def need_floats(aggregations: np.ndarray) -> bool:
-    """Whether an aggregation sums doubles."""
+    """Whether any aggregation sums doubles."""
     for a in range(aggregations.shape[0]):
         if aggregations[a, KIND] == SUM_FLOAT or aggregations[a, KIND] == AVG_FLOAT:
             return True
@@ -82,7 +82,7 @@ def need_floats(aggregations: np.ndarray) -> bool:
 
 @njit(cache=True)
 def absorb_number(aggregations, a, inputs, entry, diff, sums, floats):  # type: ignore[no-untyped-def]
-    """Add `diff` copies of a double or a decimal; returns whether a count of infinities or NaNs has left int64."""
+    """Add `diff` copies of a double or a decimal. Returns whether a count of infinities or NaNs overflowed int64."""
     kind = aggregations[a, KIND]
     word = aggregations[a, WORD]
     if kind == SUM_FLOAT or kind == AVG_FLOAT:
@@ -97,7 +97,7 @@ def absorb_number(aggregations, a, inputs, entry, diff, sums, floats):  # type: 
 
 @njit(cache=True)
 def want_number(aggregations, a, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
-    """Write a sum of doubles or decimals, or a mean, that there is; returns its status."""
+    """Write the result of a sum of doubles or decimals, or of a mean, that is not null. Returns its status."""
     kind = aggregations[a, KIND]
     target = aggregations[a, OUT]
     first, second, fit = np.int64(0), np.int64(0), True

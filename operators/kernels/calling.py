@@ -1,6 +1,6 @@
-"""Call a program's compiled function for group after group, without Python in between.
+"""Loops that call a program's compiled function for group after group, without Python in between.
 
-These compile with the function that they call, so they cannot be compiled ahead of it.
+They are compiled together with the function that they call, so they cannot be compiled ahead of time.
 """
 
 from numba import njit
@@ -28,4 +28,4 @@ def _each_of_three(function, a, b, c, counts, offsets, out):  # type: ignore[no-
 
 
 LOOPS = {1: _each_of_one, 2: _each_of_two, 3: _each_of_three}
-"""By number of columns: `loop(function, *columns, counts, offsets, out)` fills out[g], group by group of offsets."""
+"""By number of columns: `loop(function, *columns, counts, offsets, out)` fills out[g] for each group of offsets."""

@@ -1,4 +1,4 @@
-"""Choose among the distinct values of groups, which lie in order with their copies."""
+"""Choices among the distinct values of groups, which are given in order with their copies."""
 
 import numpy as np
 from numba import njit
@@ -10,7 +10,7 @@ from vernier.storage.kernels.wide import multiply_wide
 
 @njit(cache=True)
 def value_runs(rows: np.ndarray, order: np.ndarray, counts: np.ndarray):  # type: ignore[no-untyped-def]
-    """Runs of equal rows in an order: rows[n, >= 1] with their group first, counts[n] copies.
+    """Runs of equal rows in an order. rows[n, >= 1] begin with their group; counts[n]: copies.
 
     Returns (first[r]: a row of each run, copies[r], status, group at fault).
     """
@@ -38,7 +38,7 @@ def value_runs(rows: np.ndarray, order: np.ndarray, counts: np.ndarray):  # type
 
 @njit(cache=True)
 def most_copies(offsets: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """The first run of each group with the most copies, -1 for a group without runs."""
+    """The first run of each group with the most copies; -1 for a group without runs."""
     found = np.full(offsets.shape[0] - 1, -1, np.int64)
     for g in range(found.shape[0]):
         for run in range(offsets[g], offsets[g + 1]):
@@ -49,8 +49,8 @@ def most_copies(offsets: np.ndarray, copies: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def at_share(offsets: np.ndarray, copies: np.ndarray, share: int, of: int):  # type: ignore[no-untyped-def]
-    """The first run of each group such that it and those before it have at least share / of of the group's copies; -1
-    for a group without runs.
+    """For each group, the first run such that it and the runs before it have at least share / of of the group's copies;
+    -1 for a group without runs.
 
     Returns (runs, status, group at fault).
     """

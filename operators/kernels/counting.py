@@ -1,6 +1,6 @@
-"""Counts of all rows, which most counts are: what kernels/following.py does, for one lane and what it lacks.
+"""Counts of all rows, the most frequent case of kernels/following.py, written for one lane and its exceptions.
 
-The number of a key's rows that exist is lane 0, and nearly all keys have no other: no loops over lanes.
+The number of a key's existing rows is lane 0. Nearly all keys have no other lane, so there are no loops over lanes.
 """
 
 import numpy as np
@@ -18,10 +18,10 @@ from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_O
 
 @njit(cache=True)
 def _read_numbers(state, rows, runs, k, places, numbers, more):  # type: ignore[no-untyped-def]
-    """Find the keys in the layers of the lanes, and what most of them have there: lane 0 alone.
+    """Find the keys in the batches of the lanes, and read lane 0, the only lane of most keys.
 
-    Fills places[layer * q + key], numbers[q] with the sums of lane 0, and more[q] with 1 where a key has other lanes or
-    several updates of one, and is to be read by read_lanes. Returns whether a sum left int64.
+    Fills places[layer * q + key], numbers[q] with the sums of lane 0, and more[q] with 1 if a key has other lanes or
+    several updates of a lane and must be read by read_lanes. Returns whether a sum overflowed int64.
     """
     q = runs.shape[0] - 1
     for layer in range(state.shape[0]):
@@ -58,15 +58,15 @@ def _put_count(out, count, rows, i, k, number, time, diff):  # type: ignore[no-u
 
 @njit(cache=True)
 def follow_copies(rows, runs, k, before, out):  # type: ignore[no-untyped-def]
-    """`follow_rows` for a count where a key has no val, so that its copies are the number: (corrections, status, row at
-    fault). Each row of a key has a time of its own, in order."""
+    """`follow_rows` for a count by the whole row: without val words, the copies of a key are its count. Returns
+    (corrections, status, row at fault). Each row of a key has its own time, in order."""
     count = 0
     for key in range(runs.shape[0] - 1):
         base = word(runs, key)
         number = word(before, base)
         for i in range(base, word(runs, key + 1)):
             time = cell(rows, i, 1 + k)
-            # Both are written in any case, and written over where the group was, or is, not there.
+            # Both rows are always written, and overwritten if the group did not exist before, or does not exist after.
             _put_count(out, count, rows, base, k, number, time, -1)
             count += 1 if number != 0 else 0
             number, wrapped = add_checked(number, cell(rows, i, 2 + k))
@@ -79,8 +79,9 @@ def follow_copies(rows, runs, k, before, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _move_count(exists, more, was, diff):  # type: ignore[no-untyped-def]
-    """What `diff` copies more make of a key's rows that exist, of the copies beyond one for each of them, and of a row
-    that was there `was` times: (exists, more, copies of the row, whether a number left int64)."""
+    """Apply `diff` further copies of a row that had `was` copies to the number of the key's existing rows and to the
+    number of copies beyond one for each of them. Returns (exists, more, copies of the row, whether a number overflowed
+    int64)."""
     now, wrapped = add_checked(was, diff)
     turn = (1 if now != 0 else 0) - (1 if was != 0 else 0)
     by, left = add_checked(diff, -turn)
@@ -90,7 +91,7 @@ def _move_count(exists, more, was, diff):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def follow_counts(state, rows, runs, k, v, before, out, changes):  # type: ignore[no-untyped-def]
-    """`follow_rows` for a count alone, of all rows: (corrections, changes of lanes, status, row at fault)."""
+    """`follow_rows` for a single count of all rows. Returns (corrections, changes of lanes, status, row at fault)."""
     q = runs.shape[0] - 1
     at_time, at_diff, lane_more = 1 + k + v, 2 + k + v, 1 + MORE
     places = np.empty(state.shape[0] * q, np.int64)
@@ -133,7 +134,7 @@ def follow_counts(state, rows, runs, k, v, before, out, changes):  # type: ignor
         while cursor < size:
             had, had_number = exists, number
             if size == 1:
-                # As most keys of a slice have.
+                # The case of most keys of a slice.
                 time, cursor = cell(rows, base, at_time), 1
                 exists, more, _, left = _move_count(exists, more, word(before, base), cell(rows, base, at_diff))
                 wrapped |= left
@@ -153,7 +154,7 @@ def follow_counts(state, rows, runs, k, v, before, out, changes):  # type: ignor
                 return out[:0], changes[:0], OVERFLOW, base
             if number == had_number and (exists != 0) == (had != 0):
                 continue
-            # Both are written in any case, and written over where the group was, or is, not there.
+            # Both rows are always written, and overwritten if the group did not exist before, or does not exist after.
             _put_count(out, count, rows, base, k, had_number, time, -1)
             count += 1 if had != 0 else 0
             _put_count(out, count, rows, base, k, number, time, 1)

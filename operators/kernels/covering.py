@@ -1,10 +1,10 @@
-"""Replay keys of which one val counts: the least that is present, the greatest, or whether any is.
+"""Covering kernel: replays keys whose result is one val: the least present, the greatest present, or whether any is.
 
-Vals come in the order in which they are wanted, each as the stretches of time during which it is present. A stretch
-takes what no val before it has taken; when nothing is left, the vals behind are not looked at. So what a key is to say
-is a list of stretches, and what it owes is where they begin and end, less what it has said. It owes nothing up to the
-slice, because all that was owed has been paid there (operators/physical/reduce.py), and the kernel needs no rule about
-which times to look at: a time at which nothing changes cancels out.
+The kernel visits vals in order of preference, each as the intervals of time during which it is present. An interval
+takes the part of time that no earlier val has taken. Once no time is left, the remaining vals need not be read. So the
+wanted output of a key is a list of intervals, and the corrections are where they begin and end, minus the earlier
+output. All corrections up to the slice have been made already (operators/physical/reduce.py), so none are due there.
+The kernel needs no rule about which times to look at, because a time at which nothing changes cancels out.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ _ROOM = 64
 
 @njit(cache=True)
 def _grown(rows: np.ndarray, size: int) -> np.ndarray:
-    """Rows of at least `size` columns, beginning with these."""
+    """A copy of the rows with at least `size` columns."""
     more = np.empty((rows.shape[0], 2 * size), np.int64)
     for i in range(rows.shape[0]):
         for c in range(rows.shape[1]):
@@ -34,8 +34,8 @@ def _grown(rows: np.ndarray, size: int) -> np.ndarray:
 
 @njit(cache=True, inline="always")
 def _schedule(visits, first, count, rows, i, start, now):  # type: ignore[no-untyped-def]
-    """Add the least upper bound of `now` and the rounds of row i to visits[first:count], unless it is there; returns
-    the new count."""
+    """Add the least upper bound of `now` and the rounds of row i to visits[first:count], unless it is there already.
+    Returns the new count."""
     d = now.shape[0]
     for p in range(count - 1, first - 1, -1):
         known = True
@@ -52,7 +52,7 @@ def _schedule(visits, first, count, rows, i, start, now):  # type: ignore[no-unt
 
 @njit(cache=True)
 def _sort_many(times: np.ndarray, diffs: np.ndarray, first: int, stop: int) -> None:
-    """Order [first, stop) by time."""
+    """Sort [first, stop) by time."""
     order = stable_order(times[first:stop])
     one, two = times[first:stop].copy(), diffs[first:stop].copy()
     for i in range(stop - first):
@@ -61,7 +61,7 @@ def _sort_many(times: np.ndarray, diffs: np.ndarray, first: int, stop: int) -> N
 
 @njit(cache=True, inline="always")
 def _sort_times(times: np.ndarray, diffs: np.ndarray, start: int, first: int, stop: int) -> None:
-    """Order [first, stop) by time; [first, start) is ordered already."""
+    """Sort [first, stop) by time; [first, start) is sorted already."""
     if stop - start > _FEW:
         _sort_many(times, diffs, first, stop)
         return
@@ -86,7 +86,7 @@ def _same(rows: np.ndarray, i: int, others: np.ndarray, j: int, width: int) -> b
 def _cover(  # type: ignore[no-untyped-def]
     keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation
 ):
-    """`cover_keys`, compiled into it for widths that are known and for others."""
+    """The body of `cover_keys`, inlined there both for known and for arbitrary widths."""
     d = now.shape[0]
     q = keyed.shape[0]
     limit = aggregation[LIMIT] if aggregation[KIND] == PRESENT else 1
@@ -95,11 +95,11 @@ def _cover(  # type: ignore[no-untyped-def]
     out = np.empty((4 * q + 16, 3 + k + w + d), np.int64)
     visits = np.empty((q + 16, d + 1 + k), np.int64)
     count, scheduled = 0, 0
-    # Work space, grown where it is needed: assigning arrays in the loop would count references for each val.
+    # Work space, grown when needed: assigning arrays inside the loop would count references for every val.
     times, diffs = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
-    stretch = np.empty((2, _ROOM), np.int64)  # when a val is there: begins and ends
-    free = np.empty((4, _ROOM), np.int64)  # what no val has taken, twice: begins and ends
-    taken = np.empty((3, _ROOM), np.int64)  # what has been: begins, ends and entries of the vals
+    stretch = np.empty((2, _ROOM), np.int64)  # when a val is present: begins and ends
+    free = np.empty((4, _ROOM), np.int64)  # time that no val has taken, old and new: begins and ends
+    taken = np.empty((3, _ROOM), np.int64)  # time that vals have taken: begins, ends and the vals' entries
     for key in range(q):
         base, stop = cell(in_spans, key, 0), cell(in_spans, key, 1)
         size = stop - base
@@ -115,7 +115,7 @@ def _cover(  # type: ignore[no-untyped-def]
         frees, takes = 1, 0
         at = stop - 1 if greatest else base
         while frees > 0 and base <= at < stop:
-            # The run of one val: when it is present, by its changes up to `now`, which mostly are in order of time.
+            # The run of one val: when it is present, from its changes up to `now`, which are usually in time order.
             first = at
             if greatest:
                 while first > base and _same(inputs, first - 1, inputs, at, v):
@@ -127,7 +127,7 @@ def _cover(  # type: ignore[no-untyped-def]
                 if below(inputs, e, v + 1, now):
                     time = cell(inputs, e, v)
                     if time != previous:
-                        # Written again until it is true: cheaper than asking.
+                        # Overwritten until the slot is final: cheaper than a branch.
                         there = here >= limit
                         put(stretch, np.int64(inside), stretches, previous)
                         stretches += np.int64(inside and not there)
@@ -138,14 +138,14 @@ def _cover(  # type: ignore[no-untyped-def]
                         previous = time
                     here, wrapped = add_checked(here, cell(inputs, e, diff_in))
                     if wrapped:
-                        # Perhaps not in order of time.
+                        # Possibly only because the changes are not in time order.
                         ordered = False
                         break
                 else:
                     scheduled = _schedule(visits, scheduled_before, scheduled, inputs, e, v + 1, now)
                 e += 1
             if not ordered:
-                # Of several rounds: sort, and once more.
+                # Changes of several rounds: sort them and start over.
                 n = 0
                 e = first
                 while e < stop and _same(inputs, e, inputs, first, v):
@@ -179,7 +179,7 @@ def _cover(  # type: ignore[no-untyped-def]
             at = first - 1 if greatest else e
             if stretches == 0:
                 continue
-            # What of them is free it takes.
+            # The val takes the free part of its intervals.
             if frees + stretches > free.shape[1]:
                 free = _grown(free, frees + stretches)
             if takes + frees + stretches > taken.shape[1]:
@@ -210,7 +210,7 @@ def _cover(  # type: ignore[no-untyped-def]
             old, new = new, old
             frees = lefts
 
-        # Vals that have not been looked at have visits, too.
+        # Vals that were not read have visits, too.
         for e in range(base if greatest else at, at + 1 if greatest else stop):
             if not below(inputs, e, v + 1, now):
                 scheduled = _schedule(visits, scheduled_before, scheduled, inputs, e, v + 1, now)
@@ -218,7 +218,7 @@ def _cover(  # type: ignore[no-untyped-def]
             for c in range(1 + k):
                 put(visits, i, d + c, cell(keyed, key, c))
 
-        # Output rows in order: where they are taken, less what has been said.
+        # Output rows in order: the intervals taken, minus the earlier output.
         one, two = 0, cell(out_spans, key, 0)
         last_out = cell(out_spans, key, 1)
         size = 2 * takes + last_out - two
@@ -240,7 +240,7 @@ def _cover(  # type: ignore[no-untyped-def]
                         break
             said = two
             if order == 0 and not greatest:
-                # Mostly it has been said already, word for word.
+                # In most cases the earlier output is exactly the same.
                 piece, half = one, 0
                 while (
                     piece < takes
@@ -318,12 +318,13 @@ def cover_keys(  # type: ignore[no-untyped-def]
 ):
     """Corrections and further visits of q keys at round `now`.
 
-    As kernels.reducing.reduce_keys has it, for one aggregation PRESENT, or MIN or MAX of the first words of a val: the
-    output's w words are the val's first. Returns (corrections `[hash | key | out val | time | now | diff]` in order,
-    each once; visits `[rounds | hash | key]`; status; key at fault). O(entries of the vals up to the first that is
-    always there), more only by what sorting their times takes; visits look at every round.
+    Like kernels.reducing.reduce_keys, for one aggregation: PRESENT, or MIN or MAX of the first words of a val; the w
+    words of the output are the first words of the val. Returns (corrections `[hash | key | out val | time | now |
+    diff]` in order, each once; visits `[rounds | hash | key]`; status; key at fault). O(entries of the vals up to the
+    first val that is always present), plus sorting if their times are out of order; computing visits reads the rounds
+    of all entries.
     """
     if k == 1 and v == 1 and w == 1 and now.shape[0] == 1:
-        # One word by one word, in a loop that is in no other: inner loops over so many words are unrolled.
+        # Single words in a loop that is not nested: constant widths let the compiler unroll the inner loops.
         return _cover(keyed, 1, in_spans, inputs, 1, out_spans, outputs, 1, now, fold, aggregation)
     return _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation)

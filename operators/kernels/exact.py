@@ -1,10 +1,11 @@
-"""Sums of doubles and of decimals that are exact whatever the order of their terms.
+"""Sums of doubles and of decimals that are exact in any order of their terms.
 
-A sum of doubles is a fixed-point number wide enough for every double times every multiplicity, rounded once when it is
-read (ties to even), so order, cuts and workers cannot matter, and what is taken back leaves nothing. Infinities and NaN
-are counted apart. Source: Kulisch, "Very fast and exact accumulation of products" (Computing 91, 2011), and Neal,
-"Fast exact summation using small and large superaccumulators" (2015), whose small one this is with 32-bit digits.
-Doubles are words of operators/language/types/scalars.py: their bits, in the order of their values.
+A sum of doubles is a fixed-point number wide enough for every double times every multiplicity. It is rounded once, when
+it is read (ties to even). So order, cuts and workers do not affect the result, and retractions leave no trace.
+Infinities and NaN are counted separately. Source: Kulisch, "Very fast and exact accumulation of products" (Computing
+91, 2011), and Neal, "Fast exact summation using small and large superaccumulators" (2015); this is Neal's small
+superaccumulator with 32-bit digits. Doubles are words of operators/language/types/scalars.py: their bits, in the order
+of their values.
 """
 
 import numpy as np
@@ -14,12 +15,13 @@ from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.wide import add_wide, multiply_wide
 
 _DIGITS = 71
-"""32-bit digits of 2**-1074 upwards: 2098 bits of doubles, 63 of multiplicities, and 111 for how many are added."""
+"""32-bit digits from 2**-1074 upwards: 2098 bits for doubles, 63 for multiplicities, and 111 for the number of
+additions."""
 _ADDED, _NANS, _MORE, _LESS = _DIGITS, _DIGITS + 1, _DIGITS + 2, _DIGITS + 3
 FLOAT_WORDS = _DIGITS + 4
-"""Words of a sum of doubles: digits, additions since the last carry, then how often NaN, inf and -inf are in it."""
+"""Words of a sum of doubles: digits, additions since the last carry, then the counts of NaN, inf and -inf in it."""
 DECIMAL_WORDS = 4
-"""Words of a sum of decimals: 256 bits in two's complement, the lowest first."""
+"""Words of a sum of decimals: 256 bits in two's complement, lowest word first."""
 
 _MAX = np.int64(2**63 - 1)
 _LOW = np.int64(0xFFFF_FFFF)
@@ -27,12 +29,12 @@ _FRACTION = np.int64(2**52 - 1)
 _INFINITE = np.int64(0x7FF0_0000_0000_0000)
 _NAN = np.int64(0x7FF8_0000_0000_0000)
 _LAZY = 1 << 29
-"""Additions after which digits are carried: each adds less than 2**32 to a digit."""
+"""Additions after which digits are carried; each addition adds less than 2**32 to a digit."""
 
 
 @njit(cache=True)
 def _carry(acc: np.ndarray) -> None:
-    """Bring all digits but the last into [0, 2**32)."""
+    """Normalize all digits but the last to [0, 2**32)."""
     carry = np.int64(0)
     for i in range(_DIGITS - 1):
         total = acc[i] + carry
@@ -44,7 +46,8 @@ def _carry(acc: np.ndarray) -> None:
 
 @njit(cache=True)
 def add_float(acc: np.ndarray, word: int, diff: int) -> bool:
-    """Add `diff` copies of the double `word` to a sum; True when a count of infinities or NaNs leaves int64."""
+    """Add `diff` copies of the double `word` to a sum. Returns whether a count of infinities or NaNs overflowed
+    int64."""
     magnitude = word if word >= 0 else ~word
     if magnitude >= _INFINITE:
         place = _NANS if magnitude > _INFINITE else _MORE if word >= 0 else _LESS
@@ -69,7 +72,7 @@ def add_float(acc: np.ndarray, word: int, diff: int) -> bool:
 
 @njit(cache=True)
 def add_bits(acc: np.ndarray, bit: int, hi: int, lo: int, negative: bool) -> None:
-    """Add or take away hi * 2**64 + lo (below 2**116, lo unsigned) times 2**bit units of 2**-1074."""
+    """Add or subtract hi * 2**64 + lo (below 2**116, lo unsigned) times 2**bit units of 2**-1074."""
     at = bit >> 5
     shift = bit & 31
     sign = -1 if negative else 1
@@ -92,19 +95,19 @@ def add_bits(acc: np.ndarray, bit: int, hi: int, lo: int, negative: bool) -> Non
 
 @njit(cache=True)
 def add_odd(acc: np.ndarray, which: int, count: int) -> None:
-    """Say that NaN (0), inf (1) or -inf (2) is so often in a sum."""
+    """Set how many NaN (which = 0), inf (1) or -inf (2) are in a sum."""
     acc[_NANS + which] = count
 
 
 @njit(cache=True)
 def _divide_and_round(digits: np.ndarray, count: int, divisor: np.uint64) -> int:
-    """The bits of the double nearest to digits[:count] / divisor, ties to even: 32-bit digits, the lowest first, in
-    units of 2**-1074; divisor in [1, 2**63]."""
+    """The bits of the double nearest to digits[:count] / divisor, ties to even. The 32-bit digits are in units of
+    2**-1074, lowest first; divisor is in [1, 2**63]."""
     rest = np.uint64(0)
     fraction = np.int64(0)
     bits = 0
     bit = 32 * count
-    # Long division, a bit at a time from the top, until the quotient has 53 bits and the one that rounds it.
+    # Long division, bit by bit from the top, until the quotient has 53 bits and one more for rounding.
     while bit > 0 and bits < 54:
         bit -= 1
         if bits == 0 and rest == 0 and (bit & 31) == 31 and digits[bit >> 5] == 0:
@@ -123,7 +126,7 @@ def _divide_and_round(digits: np.ndarray, count: int, divisor: np.uint64) -> int
         beyond = beyond or digits[i] != 0
     if bit & 31:
         beyond = beyond or digits[bit >> 5] & ((np.int64(1) << (bit & 31)) - 1) != 0
-    # `fraction` counts units of 2**bit. With 54 bits its last one rounds; with fewer, what is left over does.
+    # `fraction` counts units of 2**bit. If it has 54 bits, the last one rounds; if it has fewer, the remainder does.
     if bits == 54:
         half, shift = fraction & 1 != 0, bit + 1
         fraction >>= 1
@@ -132,7 +135,7 @@ def _divide_and_round(digits: np.ndarray, count: int, divisor: np.uint64) -> int
         beyond = half and divisor - rest != rest
     if half and (beyond or fraction & 1 != 0):
         fraction += 1
-    # The hidden bit of a normal number adds one to the exponent, as it does when rounding carries all the way up.
+    # The hidden bit of a normal number adds one to the exponent, and so does a carry out of rounding.
     if shift >= 2046:
         return _INFINITE
     return min((np.int64(shift) << 52) + fraction, _INFINITE)
@@ -140,13 +143,13 @@ def _divide_and_round(digits: np.ndarray, count: int, divisor: np.uint64) -> int
 
 @njit(cache=True, inline="always")
 def _magnitude(count: int) -> np.uint64:
-    """|count|, also of -2**63."""
+    """|count|, correct for -2**63, too."""
     return np.uint64(count) if count >= 0 else np.uint64(0) - np.uint64(count)
 
 
 @njit(cache=True)
 def read_float(acc: np.ndarray, count: int) -> int:
-    """The double nearest to a sum divided by `count` (not 0), ties to even, as a word; -0.0 is 0.0."""
+    """The double nearest to a sum divided by `count` (not 0), ties to even, as a word; -0.0 becomes 0.0."""
     up = (acc[_MORE] > 0) or (acc[_LESS] < 0)
     down = (acc[_MORE] < 0) or (acc[_LESS] > 0)
     if acc[_NANS] != 0 or (up and down):
@@ -174,7 +177,7 @@ def divide_wide(hi: int, lo: int, count: int) -> int:
     if negative:
         hi, lo = add_wide(~hi, ~lo, 0, 1)
     digits = np.zeros(39, np.int64)
-    # One is 2**1074 units: 33 digits and 18 bits.
+    # The value 1 is 2**1074 units: 33 digits and 18 bits.
     carry = np.int64(0)
     for i in range(4):
         digit = ((lo if i < 2 else hi) >> (32 * (i & 1))) & _LOW
@@ -187,7 +190,7 @@ def divide_wide(hi: int, lo: int, count: int) -> int:
 
 @njit(cache=True)
 def add_at(acc: np.ndarray, place: int, hi: int, lo: int) -> None:
-    """Add hi * 2**64 + lo (lo unsigned) at word `place` of 256 bits."""
+    """Add hi * 2**64 + lo (lo unsigned) at word `place` of a 256-bit number."""
     rest = np.int64(-1) if hi < 0 else np.int64(0)
     carry = np.uint64(0)
     for i in range(place, DECIMAL_WORDS):
@@ -203,7 +206,7 @@ def add_decimal(acc: np.ndarray, hi: int, lo: int, diff: int) -> None:
     """Add `diff` copies of hi * 2**64 + lo (lo unsigned) to a sum."""
     p, q = multiply_wide(lo, diff)
     add_at(acc, 0, p, q)
-    if lo < 0:  # as unsigned it is 2**64 more than multiply_wide has seen
+    if lo < 0:  # unsigned, it is 2**64 more than multiply_wide assumed
         add_at(acc, 1, np.int64(-1) if diff < 0 else np.int64(0), diff)
     p, q = multiply_wide(hi, diff)
     add_at(acc, 1, p, q)
@@ -231,8 +234,8 @@ def read_decimal(acc: np.ndarray, digits: int) -> tuple[int, int, bool]:
 
 @njit(cache=True)
 def divide_decimal(acc: np.ndarray, shift: int, count: int, digits: int) -> tuple[int, int, bool]:
-    """A sum times 10**shift divided by `count` (not 0), halves away from zero: (hi, lo, whether it has `digits` at
-    most)."""
+    """A sum times 10**shift divided by `count` (not 0), halves rounded away from zero: (hi, lo, whether it has at most
+    `digits` digits)."""
     negative = acc[DECIMAL_WORDS - 1] < 0
     quotient = np.zeros(DECIMAL_WORDS, np.int64)
     words = np.empty(DECIMAL_WORDS, np.uint64)

@@ -1,13 +1,13 @@
-"""Sums that do not look at the rows they are of: the aggregates of a key as numbers that each change moves on.
+"""Accumulable reduce kernel: the aggregates of a key as numbers that each change updates, without reading other rows.
 
-Counts and sums are linear, so a key needs no more than its totals, kept in a trace as lanes: `[key | lane]`, whose
-multiplicity is the number. A sum is kept as digits of 16 bits at lanes of their own, so that lanes never have to carry
-and add up in any order: integers and decimals by magnitude, doubles from 2**-1074 up (kernels/exact.py). There is room
-for 2**47 copies of any values. A count is kept as what it is beyond one for each row, and rows with values as those
-without: where each row is there once and has a value, the number of rows is all that is kept. What a change needs to
-know besides is how often its own row was there, since a group exists while any of its rows does; and where a group is
-one row, that is all it needs. Outside loops alone. Source: seed 001, count_total; the lanes are what differential
-dataflow calls explode.
+Counts and sums are linear, so a key needs only its totals. They are kept in a trace as lanes: rows `[key | lane]`,
+whose multiplicity is the number. A sum is kept as digits of 16 bits, each in its own lane, so lanes never carry and add
+up in any order: integers and decimals by magnitude, doubles from 2**-1074 up (kernels/exact.py). There is room for
+2**47 copies of any values. To keep few lanes, a count stores only the excess over one for each row, and nulls are
+counted instead of values: if each row occurs once and has a value, only the number of rows is stored. In addition, a
+change needs the earlier multiplicity of its own row, because a group exists while any of its rows does; if the group is
+one row, that is all it needs. Only outside loops. Source: seed 001, count_total; the lanes correspond to `explode` in
+differential dataflow.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.wide import add_wide, fits, multiply_wide
 
 _OF_DOUBLES = 134
-"""Digits of doubles; then how often there are NaN, inf and -inf."""
+"""Digits of doubles; the counts of NaN, inf and -inf follow them."""
 _LEAST = np.int64(-(2**63))
 _INFINITE = np.int64(0x7FF0_0000_0000_0000)
 _FRACTION = np.int64(2**52 - 1)
@@ -51,7 +51,7 @@ _FRACTION = np.int64(2**52 - 1)
 
 @njit(cache=True)
 def _width(kind: int) -> int:
-    """How many lanes an aggregation has."""
+    """The number of lanes of an aggregation."""
     if kind == PRESENT:
         return 0
     if kind == COUNT:
@@ -65,7 +65,7 @@ def _width(kind: int) -> int:
 
 @njit(cache=True, inline="always")
 def _move(acc, delta, lane, by):  # type: ignore[no-untyped-def]
-    """Add to a lane; returns whether that left int64."""
+    """Add to a lane. Returns whether it overflowed int64."""
     total, wrapped = add_checked(word(acc, lane), by)
     put_word(acc, lane, total)
     put_word(delta, lane, word(delta, lane) + by)
@@ -74,7 +74,8 @@ def _move(acc, delta, lane, by):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _add_magnitude(acc, delta, first, hi, lo, factor):  # type: ignore[no-untyped-def]
-    """Add hi * 2**64 + lo (unsigned) times `factor` as digits from lane `first` on; returns whether one left int64."""
+    """Add hi * 2**64 + lo (unsigned) times `factor` as digits from lane `first` on. Returns whether one overflowed
+    int64."""
     lane = first
     while hi != 0 or lo != 0:
         digit = lo & 0xFFFF
@@ -90,7 +91,8 @@ def _add_magnitude(acc, delta, first, hi, lo, factor):  # type: ignore[no-untype
 
 @njit(cache=True)
 def _add_value(aggregations, a, rows, i, first, diff, acc, delta):  # type: ignore[no-untyped-def]
-    """Add `diff` copies of the value in rows[i, first …] to the digits of an aggregation; whether one left int64."""
+    """Add `diff` copies of the value in rows[i, first …] to the digits of an aggregation. Returns whether one
+    overflowed int64."""
     kind, digits = aggregations[a, KIND], 1 + a * LANES + DIGITS
     value = rows[i, first]
     if diff == _LEAST:
@@ -106,7 +108,7 @@ def _add_value(aggregations, a, rows, i, first, diff, acc, delta):  # type: igno
             fraction |= _FRACTION + 1
             exponent -= 1
         factor = diff if value >= 0 else -diff
-        # Shifted by less than a digit: 53 + 15 bits.
+        # The shift is less than a digit: at most 53 + 15 bits.
         shift = exponent & 15
         hi = fraction >> (64 - shift) if shift > 0 else np.int64(0)
         return _add_magnitude(acc, delta, digits + (exponent >> 4), hi, fraction << shift, factor)
@@ -121,13 +123,14 @@ def _add_value(aggregations, a, rows, i, first, diff, acc, delta):  # type: igno
 
 @njit(cache=True, inline="always")
 def _there(copies: int, least: int) -> bool:
-    """Whether a row that is there so often exists; least: the copies that PRESENT asks for, 0 for any other number."""
+    """Whether a row with this many copies exists. least: the copies that PRESENT requires, 0 for any non-zero
+    number."""
     return copies != 0 if least == 0 else copies >= least
 
 
 @njit(cache=True, inline="always")
 def _counted(aggregations, acc, wanted):  # type: ignore[no-untyped-def]
-    """What _totals does where there are counts alone."""
+    """Does what _totals does, for plans that have only counts."""
     exists = word(acc, 0)
     copies, status = (1 if exists != 0 else 0), 0
     for a in range(aggregations.shape[0] if exists != 0 else 0):
@@ -142,7 +145,7 @@ def _counted(aggregations, acc, wanted):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
-    """Write the aggregates that the lanes say to wanted[0]; returns (copies of it, status)."""
+    """Write the aggregates given by the lanes to wanted[0]. Returns (its copies: 1 or 0, status)."""
     exists = word(acc, 0)
     if exists == 0:
         return 0, 0
@@ -185,7 +188,7 @@ def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no
                 hi = value >> (64 - shift) if shift > 0 else np.int64(-1) if value < 0 else np.int64(0)
                 add_at(sums[a], digit >> 2, hi, value << shift)
             if kind == SUM or kind == AVG:
-                # Sums of integers are (hi, lo) to those who read them.
+                # Readers of integer sums expect (hi, lo).
                 sums[a, 0], sums[a, 1] = sums[a, 1], sums[a, 0]
         if kind == SUM:
             if not fits(sums[a, 0], sums[a, 1]):
@@ -198,13 +201,13 @@ def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no
 
 @njit(cache=True)
 def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-untyped-def]
-    """Corrections of the keys that rows touch, outside loops, and what becomes of their lanes.
+    """Corrections of the keys that these rows touch, outside loops, and the changes of their lanes.
 
-    state, source: addresses of the settled layers of the lanes and of the arrangement (kernels/tries.py); rows[n]: this
-    slice's updates of the latter, `[hash | key | val | time | diff]`, sorted and consolidated; w: words of an output
-    val; aggregations[a, 8]: one PRESENT row, or COUNT, SUM … AVG_DECIMAL. Without val words there are no lanes.
+    state, source: addresses of the settled batches of the lanes and of the arrangement (kernels/tries.py); rows[n]:
+    this slice's updates of the arrangement, `[hash | key | val | time | diff]`, sorted and consolidated; w: words of an
+    output val; aggregations[a, 8]: one PRESENT row, or COUNT, SUM … AVG_DECIMAL. Without val words there are no lanes.
     Returns (corrections `[hash | key | out val | time | diff]`, changes of lanes `[hash | key | lane | time | number]`,
-    sorted, status, row at fault). O(updates log updates + lanes), whatever the key has besides.
+    sorted, status, row at fault). O(updates log updates + lanes), however many other rows the key has.
     """
     aggs = aggregations.shape[0]
     runs = key_runs(rows, k)

@@ -1,4 +1,7 @@
-"""Pair the fresh rows of one side of a join with the histories of the other side."""
+"""Join kernel: pairs the new rows of one side of a join with the histories of the other side.
+
+A fact is a row's val, on the other side together with its rounds; its history is its changes over time.
+"""
 
 import numpy as np
 from numba import njit
@@ -8,18 +11,18 @@ from vernier.storage.kernels.sorting import add_checked, stable_order
 from vernier.storage.kernels.status import OVERFLOW
 
 KEY, FRESH, OTHER = 0, 1, 2
-"""Where an output column comes from: the key, the fresh side's val, the other side's val."""
+"""The source of an output column: the key, the new side's val, or the other side's val."""
 
 _REPLAY = 64
-"""Pairs per row above which a key's two histories are replayed in time order instead of paired fact by fact."""
+"""Above this many pairs per row, a key's two histories are replayed in time order instead of paired fact by fact."""
 
 _HALF = 1 << 31
 
 
 @njit(cache=True, inline="always")
 def multiply(a: int, b: int) -> tuple[int, bool]:
-    """(a * b, whether that left int64). Nothing is multiplied that could wrap: the compiler takes for granted that a
-    product does not, and would drop a comparison behind it."""
+    """(a * b, whether the product exceeds int64). It never computes a product that could wrap: the compiler assumes
+    that none does, and would remove a check after the multiplication."""
     if -_HALF <= a < _HALF and -_HALF <= b < _HALF:
         return a * b, False
     if a == 0 or b == 0:
@@ -36,7 +39,7 @@ def multiply(a: int, b: int) -> tuple[int, bool]:
 
 @njit(cache=True, inline="always")
 def _accumulate(acc, listed, place, live, fact, change):  # type: ignore[no-untyped-def]
-    """Add `change` to a fact and keep the dense list of non-zero facts; returns (how many are listed, wrapped)."""
+    """Add `change` to a fact and update the dense list of non-zero facts. Returns (length of the list, wrapped)."""
     acc[fact], wrapped = add_checked(acc[fact], change)
     if acc[fact] != 0 and place[fact] < 0:
         listed[live] = fact
@@ -55,7 +58,7 @@ def _accumulate(acc, listed, place, live, fact, change):  # type: ignore[no-unty
 def _emit(  # type: ignore[no-untyped-def]
     out, count, fresh, f, k, vf, entries, e, origin, index, time, now, rounds_from, entry_depth, diff
 ):
-    """Write output row number `count`, for which there is room."""
+    """Write output row number `count`; the caller has made sure that it fits."""
     width = origin.shape[0]
     for c in range(width):
         source, at = word(origin, c), word(index, c)
@@ -74,7 +77,7 @@ def _emit(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _same_val(rows: np.ndarray, i: int, first: int, width: int) -> bool:
-    """Whether rows i and i - 1 agree in the columns first to first + width - 1."""
+    """Whether rows i and i - 1 agree in the `width` columns from `first` on."""
     for c in range(first, first + width):
         if cell(rows, i, c) != cell(rows, i - 1, c):
             return False
@@ -83,7 +86,8 @@ def _same_val(rows: np.ndarray, i: int, first: int, width: int) -> bool:
 
 @njit(cache=True, inline="always")
 def _fact_ends(rows, first, stop, start, last, time, ends):  # type: ignore[no-untyped-def]
-    """Where the runs of rows [first, stop) end that agree in the columns `start` to `last` but `time`; how many."""
+    """Find the facts in rows [first, stop): the runs of rows that agree in columns [start, last), except `time`.
+    Writes their ends and returns their number."""
     facts = 0
     for i in range(first + 1, stop):
         for c in range(start, last):
@@ -99,18 +103,19 @@ def _fact_ends(rows, first, stop, start, last, time, ends):  # type: ignore[no-u
 def pair_rows(  # type: ignore[no-untyped-def]
     fresh, runs, k, vf, fresh_depth, spans, entries, vo, entry_depth, origin, index, now, key, done, most
 ):
-    """Join fresh keyed rows, all at round `now`, with the other side's histories.
+    """Join new keyed rows, all at round `now`, with the other side's histories.
 
     fresh: keyed rows `[hash | key (k) | val (vf) | time | rounds | diff]` in key order, keys at `runs`; spans,
-    entries: the other side's selection for those keys `[val (vo) | time | rounds (entry_depth) | diff]`. Output rows
-    `[origin/index columns | lub of times | lub of now and the entry's rounds | product of diffs]`, not consolidated.
-    A pair of facts gives one row for each time at which the product of their multiplicities changes. Keys with long
-    histories on both sides are replayed in time order against accumulated values, so the cost follows the output.
+    entries: the other side's selection for those keys, `[val (vo) | time | rounds (entry_depth) | diff]`. Output rows
+    are `[origin/index columns | lub of times | lub of now and the entry's rounds | product of diffs]`, not
+    consolidated. A pair of facts gives one row for each time at which the product of their multiplicities changes. Keys
+    with long histories on both sides are replayed in time order against accumulated values, so the cost follows the
+    output.
 
-    It begins at the key number `key`, of which `done` fresh rows (where it replays: changes of both sides) were paired
-    before, and stops behind about `most` rows. Returns (rows, status, key, done): where the next call goes on, which is
-    the number of keys at the end; on overflow, at which key. A key that is replayed costs each call a look at its
-    histories.
+    The call begins at the key number `key`. Earlier calls have paired `done` of that key's new rows (in a replay:
+    changes of both sides). It stops after about `most` rows and returns (rows, status, key, done): the next call
+    continues there, and `key` is the number of keys at the end. On overflow, `key` is the key at fault. A key that is
+    replayed reads its histories again in each call.
     """
     width = origin.shape[0]
     depth = now.shape[0]
@@ -136,8 +141,9 @@ def pair_rows(  # type: ignore[no-untyped-def]
         paired = n * m <= _REPLAY * (n + m) or n < 8 or m < 8
         f2 = f1
         if paired:
-            # A pair of facts gives at most a row for each change of either. Of a key that gives more than a piece only
-            # so many fresh rows are paired now; the loops below have no room to look for.
+            # A pair of facts gives at most one row for each change of either. If a key gives more than a piece, only
+            # some of its new rows are paired in this call. Space is reserved here, so that the loops below need not
+            # check for it.
             f0 += before
             if 2 * (f1 - f0) * m > most:
                 f2 = min(f1, f0 + max(1, most // (2 * m)))
@@ -167,7 +173,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
                 start = e0
                 for fact in range(facts_e):
                     stop = ends_e[fact]
-                    # Two step functions of time: walk both, give what their product changes by.
+                    # Two step functions of time: walk both, and emit the changes of their product.
                     i, j = first, start
                     have_f, have_e, product = np.int64(0), np.int64(0), np.int64(0)
                     while i < last or j < stop:
@@ -203,7 +209,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
             if f2 < f1:
                 return out[:count], 0, q, f2 - runs[q]
             continue
-        # Replay: facts are runs of equal (val) on the fresh side and equal (val, rounds) on the other; each event meets
+        # Replay: facts are runs of equal (val) on the new side and equal (val, rounds) on the other; each event meets
         # the facts of the other side that are non-zero by then.
         fact_f = np.empty(n, np.int64)
         head_f = np.empty(n, np.int64)
@@ -231,7 +237,7 @@ def pair_rows(  # type: ignore[no-untyped-def]
             fact_e[i] = facts_e - 1
         acc_f = np.zeros(facts_f, np.int64)
         acc_e = np.zeros(facts_e, np.int64)
-        # Non-zero facts of each side, dense: list[position] = fact, place[fact] = position or -1.
+        # The non-zero facts of each side as a dense list: list[position] = fact, place[fact] = position or -1.
         list_f = np.empty(facts_f, np.int64)
         place_f = np.full(facts_f, -1, np.int64)
         live_f = 0

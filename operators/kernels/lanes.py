@@ -1,4 +1,4 @@
-"""Lanes: the numbers of a key in a trace `[key | lane]`, the multiplicity of each lane."""
+"""Lanes: the numbers of a key, kept in a trace `[key | lane]`, where the multiplicity of a lane is the number."""
 
 from numba import njit
 
@@ -8,15 +8,16 @@ from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
 
 LANES = 160
-"""Lanes of an aggregation; before them lane 0 counts the rows of the key that exist (are present, for PRESENT)."""
+"""Lanes of an aggregation. Lane 0, before all of them, counts the key's rows that exist (for PRESENT: are present)."""
 EMPTY, MORE, DIGITS = 0, 1, 2
-"""Among an aggregation's lanes: rows that exist and have no value, values beyond one for each other row that exists,
-and where digits begin."""
+"""Positions among an aggregation's lanes. EMPTY: rows that exist and have no value. MORE: values beyond one for each
+other row that exists. DIGITS: the first digit of the sum."""
 
 
 @njit(cache=True)
 def read_lanes(state, places, q, key, acc):  # type: ignore[no-untyped-def]
-    """Add up the lanes of a key, number `key` of q, which is at places[layer * q + key]; whether one left int64."""
+    """Add up the lanes of key number `key` of q, which is at places[layer * q + key]. Returns whether a lane overflowed
+    int64."""
     for layer in range(state.shape[0]):
         at = word(places, layer * q + key)
         if at < 0:

@@ -1,9 +1,9 @@
-"""Lists as bytes whose order is the order of the lists, and back.
+"""Encoding of lists as bytes whose order is the order of the lists, and its inverse.
 
-The bytes of a list are those of its elements in turn, an element's those of its parts: a word is eight bytes,
-big-endian with the top bit flipped; a null word is one byte, 0 or 1, and of the parts that it decides about nothing
-follows a 0; a text is its bytes, a zero written as `00 FF`, and `00 00` at its end. No element's bytes begin
-another's, so comparing bytes compares elements in turn, and a list comes before those that it begins. Source of the
+The bytes of a list are those of its elements in turn, and an element's bytes are those of its parts. A word is eight
+bytes, big-endian with the top bit flipped. A null word is one byte, 0 or 1; after a 0 the parts that it makes null are
+left out. A text is its bytes, with a zero written as `00 FF`, then `00 00`. No element's encoding is a prefix of
+another's, so comparing bytes compares elements in turn, and a list sorts before its own extensions. Source of the
 escape: the tuple layer of FoundationDB.
 
 kinds: int64[p, 2], `[kind, span]` of each part as in operators/language/types/parts.py.
@@ -22,8 +22,8 @@ _TOP = np.int64(-(2**63))
 def write_lists(kinds, numbers, addresses, offsets, lists):  # type: ignore[no-untyped-def]
     """The bytes of n lists, (offsets int64[n + 1], data).
 
-    numbers: int64[p, m], the words and flags of all m elements; text part p of element e is the bytes from
-    addresses[p] + offsets[p, e] to addresses[p] + offsets[p, e + 1]; lists: int64[n + 1], where lists begin.
+    numbers: int64[p, m], the words and flags of all m elements. Text part p of element e is the bytes from
+    addresses[p] + offsets[p, e] to addresses[p] + offsets[p, e + 1]. lists: int64[n + 1], the bounds of the lists.
     """
     parts = kinds.shape[0]
     out = np.zeros(lists.shape[0], np.int64)
@@ -78,8 +78,8 @@ def write_lists(kinds, numbers, addresses, offsets, lists):  # type: ignore[no-u
 def read_lists(kinds, data, starts):  # type: ignore[no-untyped-def]
     """The inverse: (lists int64[n + 1], numbers int64[p, m], text offsets int64[p, m + 1], text bytes).
 
-    data[starts[i] : starts[i + 1]] are the bytes of list i. The bytes of all text parts are in one array, one part
-    behind the other, and the offsets count from its beginning.
+    data[starts[i] : starts[i + 1]] are the bytes of list i. The bytes of all text parts are in one array, part after
+    part, and the offsets count from its beginning.
     """
     parts, n = kinds.shape[0], starts.shape[0] - 1
     lists = np.zeros(n + 1, np.int64)

@@ -1,7 +1,7 @@
-"""One pass over rows for a whole chain of row-wise steps: a program of a few instructions on registers.
+"""Runs a chain of row-wise steps in one pass over the rows: a small program whose instructions work on registers.
 
-A register holds a value for each row of a block, so an instruction is one tight loop and the block stays in the first
-cache. No register is written twice. operators/physical/stage_compiler.py makes the programs.
+A register holds a value for each row of a block, so an instruction is one tight loop and the block stays in the L1
+cache. Each register is written once. operators/physical/stage_compiler.py creates the programs.
 """
 
 import numpy as np
@@ -12,19 +12,20 @@ from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OK, OVERFLOW
 
 (LOAD, CONST, ADD, SUB, MUL, EQ, NE, LT, LE, AND, OR, NOT, MASK, KEEP, MUST, SCALE) = range(16)
-"""dst = word a; the constant a; a + b, a - b, a * b, checked; comparisons; of 0 and 1; a where b, else 0. Without a
-dst: rows without a go; all rows must have a; the diff is multiplied by a."""
+"""LOAD, CONST: dst = word a of the row; the constant a. ADD to MUL: a + b, a - b, a * b, checked. EQ to LE:
+comparisons. AND, OR, NOT: of values 0 and 1. MASK: a where b, else 0. The rest have no dst. KEEP: drop rows without a;
+MUST: all rows must have a; SCALE: multiply the diff by a."""
 
 _BLOCK = 128
 
 
 @njit(cache=True)
 def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-untyped-def]
-    """Send updates `[row | tail columns: time, rounds, diff]` through a program.
+    """Run updates `[row | tail columns: time, rounds, diff]` through a program.
 
-    code: int64[k, 4], rows (instruction, dst, a, b); constants: int64[c]; registers: how many there are; words:
-    int64[w], the registers of the output row. Returns (updates that are left, status); with a status other than OK a
-    row that counted overflowed or was not as it must be, and the result is void.
+    code: int64[k, 4], rows (instruction, dst, a, b); constants: int64[c]; registers: their number; words: int64[w], the
+    registers of the output row. Returns (remaining updates, status). A status other than OK means that a row that had
+    not been dropped overflowed or violated a MUST; the result is then void.
     """
     n, total = data.shape
     width, w = total - tail, words.shape[0]
@@ -54,7 +55,7 @@ def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-
             elif op == SUB:
                 for i in range(m):
                     x, y = block[a, i], block[b, i]
-                    # x - y = x + ~y + 1: the difference overflows where signs differ and the result has y's.
+                    # x - y = x + ~y + 1: the difference overflows if the signs differ and the result has the sign of y.
                     z = x - y
                     block[dst, i] = z
                     bad |= (((x ^ y) & (x ^ z)) < 0) & alive[i]

@@ -1,8 +1,8 @@
-"""Replay keys over the data times of a slice: what a reduction owes at one round.
+"""Reduce kernel: replays keys over the data times of a slice and computes the corrections of a reduction at one round.
 
 For every visited key the kernel walks its input and output histories in time order and writes `wanted - had` at each
-data time that was touched at a round <= the current one. The rules (which keys, which times, what may be skipped) are
-in operators/physical/reduce.py; the numbers here are its state: accumulations per val, per fact (val, round), and per
+data time that was touched at a round <= the current one. operators/physical/reduce.py has the rules: which keys, which
+times, and what may be skipped. The kernel's state consists of accumulations per val, per fact (val, round), and per
 live output row.
 """
 
@@ -40,7 +40,7 @@ from vernier.storage.kernels.wide import add_wide, fits, multiply_wide
 
 @njit(cache=True)
 def sorted_by_time(times: np.ndarray, picked: np.ndarray, count: int) -> None:
-    """Sort picked[:count] (positions into times) by time, stably, in place."""
+    """Sort picked[:count] (positions in `times`) by time, stably, in place."""
     if count > 48:
         chosen = np.empty(count, np.int64)
         for i in range(count):
@@ -70,7 +70,7 @@ def _same_words(a: np.ndarray, i: int, b: np.ndarray, j: int, width: int) -> boo
 
 @njit(cache=True)
 def _add_live(live, acc, exact, size, words, row, width, diff, at_round):  # type: ignore[no-untyped-def]
-    """Add `diff` copies of an output row to the live rows; returns (size, wrapped)."""
+    """Add `diff` copies of an output row to the live rows. Returns (size, wrapped)."""
     for p in range(size):
         if _same_words(live, p, words, row, width):
             acc[p], wrapped = add_checked(acc[p], diff)
@@ -99,13 +99,13 @@ def reduce_keys(  # type: ignore[no-untyped-def]
 ):
     """Corrections and further visits of q keys at round `now`.
 
-    keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time),
-    where times equal to `fold` are older than the slice; ordered: as inputs, and where that is not so (`by_content`)
-    with words in the order of their values; w: words of an output val; aggregations[a, 8]: one PRESENT or COPIES row,
-    or COUNT … MAX, or none: the key while any val is there. `total`: no output is kept, the key had what it wants at
-    `fold`.
-    Returns (corrections: keyed rows `[hash | key | out val | time | now | diff]`, visits `[rounds | hash | key]`,
-    status, key at fault). O(history log history) per key, plus the vals scanned when a minimum or maximum leaves.
+    keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time), in
+    which times equal to `fold` are older than the slice; ordered: the same as inputs or, with `by_content`, inputs with
+    words in the order of their values; w: words of an output val; aggregations[a, 8]: one PRESENT or COPIES row, or
+    rows COUNT … MAX, or no row, which means the key while any val is present. `total`: no output is kept; the earlier
+    output is what the key's input at `fold` gives. Returns (corrections: keyed rows `[hash | key | out val | time | now
+    | diff]`, visits `[rounds | hash | key]`, status, key at fault). O(history log history) per key, plus the vals
+    scanned when a minimum or maximum leaves.
     """
     d = now.shape[0]
     q = keyed.shape[0]
@@ -134,10 +134,10 @@ def reduce_keys(  # type: ignore[no-untyped-def]
     live_exact = np.empty(most_in + most_out + 2, np.int64)
     wanted = np.empty((1, w), np.int64)
     aggs = aggregations.shape[0]
-    # Sums and counts are wider than 64 bits: only what is emitted has to fit.
+    # Sums and counts are wider than 64 bits, because only emitted results have to fit.
     sums = np.empty((aggs, DECIMAL_WORDS), np.int64)
     counts = np.empty((aggs, 2), np.int64)
-    nonnull = np.empty(aggs, np.int64)  # vals with a value that have a multiplicity
+    nonnull = np.empty(aggs, np.int64)  # vals with a value that have a non-zero multiplicity
     marks = np.empty(aggs, np.int64)
     orders = most_in if need_ranks(aggregations, by_content) else 0
     rank = np.empty((aggs, orders), np.int64)
@@ -163,7 +163,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
             for c in range(floats.shape[1]):
                 floats[a, c] = 0
 
-        # Histories: number the vals and facts, set visits, find what is of this slice.
+        # Histories: number the vals and facts, schedule visits, and find the entries of this slice.
         for e in range(base, stop):
             i = e - base
             new_val = i == 0 or not _same_words(inputs, e, inputs, e - 1, v)
@@ -188,7 +188,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     levels[facts, c] = 1 if inputs[e, v + 1 + c] == now[c] else 0
                 facts += 1
                 if not below:
-                    # A visit at the least upper bound, once.
+                    # Schedule a visit at the least upper bound, once.
                     known = False
                     for p in range(seen_count - 1, -1, -1):
                         known = True
@@ -241,7 +241,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     return out[:0], visits[:0], OVERFLOW, key
         sorted_by_time(out_time, out_fresh, out_fresh_count)
 
-        # Sweep: first all that is old, then every touched data time in order.
+        # Sweep: first all old entries, then every touched data time in order.
         cursor, out_cursor = 0, 0
         old, entries = 0, stop - base
         settled = False
@@ -289,7 +289,8 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                     if flag >= 0 and inputs[entry, flag] == 0:
                         continue
                     if kind == MIN or kind == MAX or kind == PRESENT:
-                        # Vals below (above) the mark are known not to be present, so they need not be scanned again.
+                        # Vals below (for MAX: above) the mark are known not to be present, so they are not scanned
+                        # again.
                         if after > 0:
                             place = val
                             if rank.shape[1] > 0 and ranked[a, 0] >= 0:
@@ -330,7 +331,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 if wrapped:
                     return out[:0], visits[:0], OVERFLOW, key
 
-            # Skip where nothing can be owed: no output at this round, and some level of the loop without input.
+            # Skip if no correction can be due: no output at this round, and some level of the loop has no input.
             if d > 0:
                 live_now = 0
                 for p in range(size):
@@ -387,7 +388,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                             return out[:0], visits[:0], OVERFLOW, key
                         wanted[0, target] = counts[a, 1]
                     else:
-                        # Null when no value weighs in (a sum of values that cancel is 0); a mean needs a count.
+                        # Null if no value has a multiplicity (a sum of values that cancel is 0); a mean needs a count.
                         has = flag < 0 or nonnull[a] > 0
                         if kind >= AVG:
                             if not fits(counts[a, 0], counts[a, 1]):

@@ -1,4 +1,4 @@
-"""Round coordinates: which rows belong to which round, and which keys stand where."""
+"""Round coordinates: which rows belong to which round, and where each key's rows are."""
 
 import numpy as np
 from numba import njit
@@ -19,7 +19,7 @@ def below(entries: np.ndarray, e: int, first: int, now: np.ndarray) -> bool:
 
 @njit(cache=True)
 def touched_keys(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The keys `[hash | key (k)]` of keyed rows sorted by key, each once, and the offsets of their runs."""
+    """The distinct keys `[hash | key (k)]` of keyed rows sorted by key, and the offsets of their runs."""
     runs = key_runs(rows, k)
     keys = np.empty((runs.shape[0] - 1, 1 + k), np.int64)
     for i in range(keys.shape[0]):
@@ -30,7 +30,7 @@ def touched_keys(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(cache=True, inline="always")
 def _order(keys, i, others, j, k):  # type: ignore[no-untyped-def]
-    """How key i compares with key j of `others`: below 0, 0 or above. The hash of one word is the key."""
+    """Compare key i with key j of `others`: negative, 0 or positive. The hash of a one-word key determines the key."""
     for c in range(1 + k if k > 1 else 1):
         if cell(keys, i, c) != cell(others, j, c):
             return -1 if cell(keys, i, c) < cell(others, j, c) else 1
@@ -39,8 +39,8 @@ def _order(keys, i, others, j, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _merge_runs(keys, starts, k):  # type: ignore[no-untyped-def]
-    """Merge sorted runs of keys, each with the one behind it: (keys, starts of the runs that are left and the end); a
-    key is once in each of them. O(keys)."""
+    """Merge sorted runs of keys in pairs of neighbours. Returns (keys, starts of the remaining runs and the end). Each
+    run has a key once. O(keys)."""
     out, begins = np.empty_like(keys), np.empty(starts.shape[0] // 2 + 1, np.int64)
     runs, made, count = starts.shape[0] - 1, 0, 0
     for first in range(0, runs, 2):
@@ -65,10 +65,10 @@ def _merge_runs(keys, starts, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def visited_keys(rows: np.ndarray, scheduled: np.ndarray, k: int) -> np.ndarray:
-    """The keys `[hash | key (k)]` of keyed rows sorted by key and of `scheduled[n, 1 + k]`: each once, sorted.
+    """The keys `[hash | key (k)]` of keyed rows sorted by key and of `scheduled[n, 1 + k]`, distinct and sorted.
 
-    What is scheduled comes in runs that are sorted, one of each piece of each step that scheduled it, and pieces follow
-    one another. O(n log runs).
+    `scheduled` consists of sorted runs: one for each piece of each step that scheduled visits, one after the other.
+    O(n log runs).
     """
     found, _ = touched_keys(rows, k)
     touched, n = found.shape[0], scheduled.shape[0]
@@ -95,8 +95,8 @@ def visited_keys(rows: np.ndarray, scheduled: np.ndarray, k: int) -> np.ndarray:
 def split_rounds(data: np.ndarray, first: int, depth: int):  # type: ignore[no-untyped-def]
     """Group rows by their round coordinates `data[:, first : first + depth]`.
 
-    Returns (rows grouped, offsets[groups + 1], rounds[groups, depth]); groups ascend lexicographically, stable
-    within. Rows that share one round already are returned as they are.
+    Returns (rows grouped, offsets[groups + 1], rounds[groups, depth]). Groups are in lexicographic order, and rows keep
+    their order within a group. If all rows share one round, they are returned as they are.
     """
     n = data.shape[0]
     same = True
@@ -137,8 +137,8 @@ def split_rounds(data: np.ndarray, first: int, depth: int):  # type: ignore[no-u
 
 @njit(cache=True)
 def split_visits(visits: np.ndarray, depth: int):  # type: ignore[no-untyped-def]
-    """Group visits `[rounds (depth) | hash | key]`: (keys `[hash | key]` by round, offsets, rounds), as `split_rounds`
-    has it."""
+    """Group visits `[rounds (depth) | hash | key]` by round. Returns (keys `[hash | key]`, offsets, rounds), as
+    `split_rounds` does."""
     grouped, offsets, rounds = split_rounds(visits, 0, depth)
     keys = np.empty((grouped.shape[0], grouped.shape[1] - depth), np.int64)
     for i in range(keys.shape[0]):
@@ -149,8 +149,8 @@ def split_visits(visits: np.ndarray, depth: int):  # type: ignore[no-untyped-def
 
 @njit(cache=True)
 def relocate(data: np.ndarray, width: int, depth: int, coordinates: np.ndarray, sign: int) -> np.ndarray:
-    """Updates `[row (width) | time | rounds (depth) | diff]` with the rounds replaced by `coordinates` and diffs
-    times `sign`."""
+    """Updates `[row (width) | time | rounds (depth) | diff]` with the rounds replaced by `coordinates` and the diffs
+    multiplied by `sign`."""
     n, target = data.shape[0], coordinates.shape[0]
     out = np.empty((n, width + target + 2), np.int64)
     for i in range(n):

@@ -1,4 +1,4 @@
-"""Sums along the ordered rows of groups."""
+"""Running sums along the ordered rows of groups."""
 
 import numpy as np
 from numba import njit
@@ -14,12 +14,13 @@ def _less(hi: int, lo: int, other_hi: int, other_lo: int) -> bool:
 
 @njit(cache=True)
 def running_sums(offsets, counts, high, low, valid, limits):  # type: ignore[no-untyped-def]
-    """Sums of the values up to and including each copy of each row.
+    """The sum of the values up to and including each copy of each row.
 
-    offsets: int64[g + 1] of groups in n rows; counts: int64[n] copies, above 0; high, low: int64[n], values of 128 bits
-    (see wide); valid: int64[n], 0 where the value is null and adds nothing; limits: int64[4], high and low of the
-    least and the greatest sum that may be given. Returns (high, low: int64[m]; seen: int64[m], 1 once a value was not
-    null; status; row at fault), m = copies of all rows: OVERFLOW at the first sum beyond the limits. O(n + m).
+    offsets: int64[g + 1], the bounds of the groups in n rows; counts: int64[n] copies, above 0; high, low: int64[n],
+    128-bit values (see wide); valid: int64[n], 0 if the value is null and adds nothing; limits: int64[4], high and low
+    of the least and the greatest allowed sum. Returns (high, low: int64[m]; seen: int64[m], 1 once a value was not
+    null; status; row at fault), where m is the number of copies of all rows. The status is OVERFLOW at the first sum
+    beyond the limits. O(n + m).
     """
     total = 0
     for row in range(counts.shape[0]):
@@ -49,7 +50,7 @@ def running_sums(offsets, counts, high, low, valid, limits):  # type: ignore[no-
 
 @njit(cache=True)
 def running_float_sums(offsets: np.ndarray, counts: np.ndarray, values: np.ndarray, valid: np.ndarray):  # type: ignore[no-untyped-def]
-    """As `running_sums`, of float64 values: each sum is the one before it plus the value, rounded once more."""
+    """Like `running_sums`, for float64 values: each sum is the previous sum plus the value, rounded once more."""
     total = 0
     for row in range(counts.shape[0]):
         total += counts[row]

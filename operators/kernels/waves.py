@@ -1,8 +1,9 @@
-"""Waves: the accumulated rows of many (key, time) groups for a logic, and the corrections that its answers make.
+"""Wave kernels: the accumulated rows of many (key, time) groups for a logic, and the corrections from its results.
 
-`plan_waves` says at which data times which keys are looked at and which rounds they are visited at later;
-`gather_wave` lays out the groups' rows; `settle_wave` compares what the logic wants with what there was. The rules are
-those of operators/physical/reduce.py; where a rule looks at what has cancelled out, these look once too often.
+`visits_after` lists the rounds at which keys are visited later. `plan_waves` lists the data times at which each key is
+examined. `gather_wave` lays out the rows of the groups. `settle_wave` compares what the logic wants with the earlier
+output. The rules are those of operators/physical/reduce.py. Where a rule depends on what has cancelled out, these
+kernels examine a group that could have been skipped.
 """
 
 import numpy as np
@@ -26,9 +27,9 @@ def _agrees(entries: np.ndarray, e: int, first: int, now: np.ndarray) -> bool:
 
 @njit(cache=True)
 def visits_after(keyed, k, in_spans, inputs, v, now):  # type: ignore[no-untyped-def]
-    """Where q keys visited at round `now` are to be visited later: `[rounds | hash | key]`, each once.
+    """Later visits of q keys visited at round `now`: `[rounds | hash | key]`, each once.
 
-    That is at the least upper bound of `now` and every round of a key's input history that is not at most `now`.
+    They are at the least upper bound of `now` and every round of a key's input history that is not at most `now`.
     """
     d = now.shape[0]
     visits = np.empty((16, d + 1 + k), np.int64)
@@ -61,10 +62,10 @@ def visits_after(keyed, k, in_spans, inputs, v, now):  # type: ignore[no-untyped
 
 @njit(cache=True)
 def plan_waves(in_spans, inputs, v, out_spans, outputs, w, now, fold, total):  # type: ignore[no-untyped-def]
-    """The groups to look at: int64[m, 2] of (key number, data time), ascending.
+    """The groups to examine: int64[m, 2] of (key number, data time), ascending.
 
-    inputs, outputs: selections `[val | time | rounds | diff]`, where times equal to `fold` are older than the slice.
-    `total`: what there was is not kept, so each key that is looked at begins with time `fold`.
+    inputs, outputs: selections `[val | time | rounds | diff]`, in which times equal to `fold` are older than the slice.
+    `total`: the earlier output is not kept, so the groups of each examined key begin with one at time `fold`.
     """
     d = now.shape[0]
     q = in_spans.shape[0]
@@ -92,7 +93,7 @@ def plan_waves(in_spans, inputs, v, out_spans, outputs, w, now, fold, total):  #
                 stop += 1
         if stop == first:
             continue
-        # Nothing can be owed before every level of the loop has input, unless there is output at this very round.
+        # No correction is due before every level of the loop has input, unless there is output at exactly this round.
         begin = fold
         for c in range(d):
             begin = max(begin, begins[c])
@@ -120,8 +121,8 @@ def plan_waves(in_spans, inputs, v, out_spans, outputs, w, now, fold, total):  #
 def gather_wave(in_spans, inputs, v, now, fold, groups, first, limit):  # type: ignore[no-untyped-def]
     """The accumulated rows of groups from number `first` on, until there are `limit` rows (at least one group).
 
-    Returns (places[n] of the n groups: their number among those that have rows, or -1; offsets, vals and counts of
-    those that have; status; key number at fault). O(history log history + rows).
+    Returns (places[n] of the n groups: their number among the groups that have rows, or -1; offsets, vals and counts of
+    the groups that have rows; status; key number at fault). O(history log history + rows).
     """
     most = 1
     for g in range(first, groups.shape[0]):
@@ -206,11 +207,11 @@ def settle_wave(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Corrections `[hash | key | out val | time | now | diff]` of the groups of one wave, in no particular order.
 
-    groups[n, 2] and places[n]: as planned and gathered; made, made_counts by made_offsets: what the logic made of the
-    groups that have rows (equal rows add up); outputs by out_spans: what there was, as a selection. kept,
-    kept_counts: what the first group's key had after the wave before, which ended at its time `kept_at`; no rows of
-    that when `kept_at` is below `fold`. `total`: a group at time `fold` says what its key had.
-    Returns (corrections, the last key's rows, their counts, status, key number at fault). O(n log n) for all rows.
+    groups[n, 2] and places[n]: as planned and gathered; made, made_counts by made_offsets: the logic's results for the
+    groups that have rows (equal rows add up); outputs by out_spans: the earlier output, as a selection; kept,
+    kept_counts: the output of the first group's key after the previous wave, which ended at that key's time `kept_at`;
+    empty if `kept_at` is below `fold`. `total`: the group at time `fold` gives the earlier output of its key. Returns
+    (corrections, the last key's rows, their counts, status, key number at fault). O(n log n) for all rows.
     """
     d = now.shape[0]
     n = groups.shape[0]
@@ -283,7 +284,7 @@ def settle_wave(  # type: ignore[no-untyped-def]
                 listed[one] = True
                 live[lives] = one
                 lives += 1
-        # Outputs of this slice, by time; what is older, or what an earlier wave has seen, is there already.
+        # Outputs of this slice, by time. Older ones, and those that an earlier wave has covered, are included already.
         base = out_spans[key, 0]
         entries = out_spans[key, 1] - base
         times = np.empty(entries, np.int64)
