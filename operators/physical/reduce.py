@@ -2,11 +2,13 @@
 
 For a key at round r and data time t: `wanted = logic(input accumulated at <= (t, r))`; the operator emits `wanted −
 output accumulated`.
-*Which visits*: a visit of a key at round r schedules further visits at r ∨ r' for every round r' ≰ r in the key's input
-history, old and new.
-*Which times*: a visit considers every data time of the slice at which the key was touched at any round <= r.
-*What is skipped*: no correction is due at (t, r) if the key has no output at exactly r by then and, for some level of
-the loop, no input at rounds <= r that agree with r at that level. This needs logic(∅) = ∅.
+
+- *Which visits*: a visit of a key at round r schedules further visits at r ∨ r' for every round r' ≰ r in the key's
+  input history, old and new.
+- *Which times*: a visit considers every data time of the slice at which the key was touched at any round <= r.
+- *What is skipped*: no correction is due at (t, r) if the key has no output at exactly r by then and, for some level of
+  the loop, no input at rounds <= r that agree with r at that level. This needs logic(∅) = ∅.
+
 For a fixed round the data times are totally ordered, so the work on each key is a linear replay of its history. Outside
 loops, where time is total (seed 001), the output is not kept: the replay begins with the key's result before the slice.
 Sources: seeds 001 and 004; DESIGN, "reduce".

@@ -1,4 +1,4 @@
-"""Batched reduce: reductions by a logic that sees whole groups: accumulated rows go in, corrections come out.
+"""Batched reduce: reductions by a logic, a function from the rows of a group to its output rows.
 
 Visits, times and what may be skipped follow operators/physical/reduce.py. The groups of a step go to the logic in waves
 of bounded size, and the corrections are computed in time order. Outside loops, where time is total, the earlier output

@@ -1,4 +1,8 @@
-"""The base class of all operators of a running dataflow, and the small types that they share."""
+"""The base class of all operators of a running dataflow, and the small types that they share.
+
+Updates are int64 matrices `[row | time | rounds | diff]`. Keyed rows are updates arranged by a key:
+`[hash | key | val | time | rounds | diff]`, where the hash of the key decides which worker owns it.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +99,8 @@ class Arranged(Protocol):
     val_width: int
     depth: int
     fresh: Ints | Layer | None
-    """Keyed rows that the newest step of its scope added, sorted and consolidated, or the same rows as a trie."""
+    """Keyed rows that the newest step of its scope added, sorted and consolidated, or the same rows as a trie (a batch
+    that stores each key and each val once)."""
 
 
 @dataclass
