@@ -1,7 +1,8 @@
-"""Bounds of what the service reads, where the settings say nothing else. Settings have them without the formats."""
+"""Default limits for what the service reads. They are in a module of their own so that the settings need not import the
+formats."""
 
 MOST_BYTES = 64 << 20
-"""What a message may hold when it is spelled out."""
+"""The maximum size of a message once it is decompressed and expanded, in bytes."""
 
 DIFF_RANGE = 1 << 31
-"""How far diffs of messages are from 0: far from where sums of them overflow."""
+"""Diffs of messages are between this and its negative, so that sums of them stay far from overflow."""

@@ -1,4 +1,4 @@
-"""Sources' settings: the topic a source is read from, its format, and how its time runs."""
+"""The configuration of sources: the topic that a source is read from, its format, and how its data time advances."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from vernier.storage.errors import CallerError
 
 
 class SourceMisfit(CallerError):
-    """Sources' settings do not fit the program or one another."""
+    """The settings of sources do not fit the program or one another."""
 
     message = "{problem}"
     problem: str
@@ -21,14 +21,14 @@ class SourceMisfit(CallerError):
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """Where a source comes from and how its time runs.
+    """Where a source comes from and how its data time advances.
 
-    lateness_ns: without progress, an event clock is complete up to its newest time less this. max_ahead_ns: how far an
-    event clock's times may be ahead of the broker's (service/ingest/future_times.py). idle_timeout_ms: a
-    partition of an event clock without records for so long of the broker's time gives way to the others; None: never.
-    on_late: what happens to an update before the frontier. records: about how many
-    updates share a time, None: those that came with the same one. schemas: of format avro. key: the key
-    columns of a source of upserts.
+    lateness_ns: without progress messages, an event clock is complete up to its newest time minus this. max_ahead_ns:
+    how far an event clock's times may be ahead of the broker's (service/ingest/future_times.py). idle_timeout_ms: a
+    partition of an event clock that has had no records for this long, in the broker's time, becomes idle and no longer
+    holds back the others; None: never. on_late: what happens to an update before the frontier. records: about how many
+    updates share a data time; None: only updates that came with the same one. schemas: for the format avro. key: the
+    key columns of a source of upserts.
     """
 
     topic: str
@@ -46,9 +46,10 @@ class SourceConfig:
 
 @dataclass(frozen=True, slots=True)
 class DoorConfig:
-    """sources: by name. partitions: how many each topic has (1 where it is not said). slack_ms: see advance_arrival.
-    max_message_bytes: a longer message is refused, and max_decoded_bytes: one that holds more when it is spelled out.
-    diff_range: diffs are between this and its negative."""
+    """The configuration of ingest as a whole. sources: by name. partitions: the number of partitions of each topic (1
+    if a topic is missing). slack_ms: see advance_arrival. max_message_bytes: a longer message is refused;
+    max_decoded_bytes: so is one that takes more than this when it is expanded. diff_range: diffs are between this and
+    its negative."""
 
     sources: Mapping[str, SourceConfig]
     partitions: Mapping[str, int] = field(default_factory=dict)
@@ -91,7 +92,8 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
             problem = f"source {names[0]} has format avro but no schema"
             raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.schema_file or schema_folder")
         for name in names[1:]:
-            # What a source does with late updates and its resolution are its own; all else belongs to the partitions.
+            # Each source may have its own on_late, resolution and records. Everything else belongs to the partitions
+            # and must be the same.
             mine = replace(
                 config.sources[name], on_late=first.on_late, resolution=first.resolution, records=first.records
             )

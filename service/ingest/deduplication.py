@@ -1,14 +1,14 @@
-"""Counted progress: at-least-once producers that may reorder, and still every update once.
+"""Counted progress: each update exactly once from producers that send at least once and may reorder.
 
-A producer states for an interval of times how many different updates each of them has. The partition is complete as far
-as statements follow one another from the start and as many updates are here as they count; a second copy of an update
-is dropped, and one that is missing is waited for. Source: differential dataflow's `capture` module ("CDC"), per
-partition.
+A producer states, for an interval of times, how many different updates each of these times has. The partition is
+complete as far as statements follow one another without a gap from the start and as many updates have arrived as they
+count. A second copy of an update is dropped; a missing update is waited for. Source: differential dataflow's `capture`
+module ("CDC"), per partition.
 
-An update is told from others by its mark: source, row, time and diff as a 128-bit hash, with its time. While a
-partition has updates behind its frontier, each epoch's facts carry the marks of all of them (held and new), so that
-every worker sees the same copies; the marks of what is complete are not needed again. The first statement of a
-partition takes effect one epoch after it was seen, because only then do all workers send marks.
+An update is identified by its mark: its time, and a 128-bit hash of source, row, time and diff. While a partition has
+updates at or after its frontier, each epoch's facts (partition_report.py) carry the marks of all of them (held and
+new), so that every worker recognises the same copies. Marks of complete times are no longer needed. The first statement
+of a partition takes effect one epoch after it was read, because only from then on do all workers send marks.
 """
 
 import base64
@@ -31,7 +31,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Statement(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """The updates of [lower, upper) are `counts` many at each of its times, and none at times that it does not name."""
+    """A statement: the times of [lower, upper) that `counts` names have that many updates, and all other times have
+    none."""
 
     lower: int
     upper: int
@@ -41,9 +42,9 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a counted partition is complete.
 
-    complete: all updates before this time are here. open: the statements that are not complete, from there on.
-    [given_up, given_up_to): times that were final before they were complete, because the partition had given way; an
-    update there is late, not a second copy.
+    complete: all updates before this time have arrived. open: the statements from there on that are not complete.
+    [given_up, given_up_to): times that became final before they were complete, because the partition was idle; an
+    update with such a time is late and not a second copy.
     """
 
     complete: int = MIN_TIME
@@ -54,8 +55,9 @@ class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What a partition's marks show. fresh: bool[n], which of the new updates are second copies. held: for marks that
-    are held more than once, which happens when they came before the first statement, the offset of the one to keep."""
+    """What a partition's marks show. fresh: bool[n], which of the new updates are second copies. held: by mark, for
+    marks that are held more than once (which happens if they came before the first statement), the offset of the copy
+    to keep."""
 
     fresh: Bools
     held: dict[bytes, int]
@@ -73,7 +75,7 @@ def marks_of(source: str, words: Ints, time: Ints, diff: Ints, offset: Ints) -> 
 
 
 def _mix(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finaliser, a bijection, on every word."""
+    """Apply SplitMix64's finaliser, a bijection, to every word."""
     words = words + _GOLDEN
     words = (words ^ (words >> np.uint64(30))) * _M1
     words = (words ^ (words >> np.uint64(27))) * _M2
@@ -81,7 +83,7 @@ def _mix(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def pack(marks: Ints) -> str:
-    """Marks as a text for facts."""
+    """Marks as text, for facts."""
     return base64.b64encode(np.ascontiguousarray(marks, "<i8").tobytes()).decode("ascii")
 
 
@@ -91,7 +93,7 @@ def unpack(text: str) -> Ints:
 
 
 def keys_of(marks: Ints) -> list[bytes]:
-    """What tells updates apart, of each mark: all but the offset."""
+    """The part of each mark that identifies the update: everything except the offset."""
     packed = np.ascontiguousarray(marks[:, :3]).tobytes()
     return [packed[at : at + 24] for at in range(0, len(packed), 24)]
 
@@ -99,10 +101,10 @@ def keys_of(marks: Ints) -> list[bytes]:
 def advance_counted(
     counted: Counted, statements: Sequence[Statement], held: Sequence[Ints], fresh: Ints, lower: int
 ) -> tuple[Counted, Copies]:
-    """The partition after an epoch, and which updates are second copies.
+    """The partition's state after an epoch, and which updates are second copies.
 
-    held: the marks of every worker's held updates, in any order; fresh: those of the new ones, in log order; lower: the
-    input frontier of the epoch. O(marks + counts).
+    held: the marks of every worker's held updates, in any order; fresh: those of the new updates, in log order; lower:
+    the input frontier of the epoch. O(marks + counts).
     """
     kept: dict[bytes, int] = {}
     several: set[bytes] = set()
@@ -128,10 +130,11 @@ def advance_counted(
 
 
 def _complete(counted: Counted, statements: Sequence[Statement], here: dict[int, int], lower: int) -> Counted:
-    """Follow the statements, in order of their lower, as far as their counts are met. `here`: updates by time."""
+    """Follow the statements, ordered by their lower bound, as far as their counts are met. here: number of updates by
+    time."""
     reached, given_up, given_up_to = counted.complete, counted.given_up, counted.given_up_to
     for statement in statements:
-        # The first statement of all begins at 0 or before, as times do for most producers; nothing precedes it.
+        # The very first statement begins at 0 or before, as times do for most producers; nothing precedes it.
         starts = statement.lower <= reached or (reached == MIN_TIME and statement.lower <= 0)
         if not starts or statement.upper <= reached:
             continue

@@ -1,9 +1,10 @@
-"""Times ahead: messages whose times no clock can have reached, which the door refuses whole.
+"""Future times: refuses messages as a whole whose times are further ahead than any clock can be.
 
-With an event clock a producer's word moves the frontier, so a single time far in the future makes every later update of
-all producers late. A message is therefore held against the broker's time of its own record: an update or a promise may
-be ahead of it by the source's `max_ahead`, not more. The same pass discards what an operator no longer wants
-(`vernier up --discard-after`). A pure function of the log, so that every replay refuses the same.
+With an event clock, the producer's times move the frontier, so a single time far in the future would make every later
+update of all producers late. A message is therefore compared with the broker's timestamp of its own record: an update
+or a promise (progress) may be ahead of it by the source's `max_ahead` at most. The same pass discards what an operator
+no longer wants (`vernier up --discard-after`). All of this is a pure function of the log, so every replay refuses the
+same messages.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ Ints = npt.NDArray[np.int64]
 
 
 class Discard(msgspec.Struct, frozen=True):
-    """What an operator has given up: of each partition, the messages before offset `until` that have an update or a
-    promise at or after the data time `after`. As long as it is in the door's state, the same is not done again."""
+    """What an operator has discarded: in each partition, the messages before offset `until` that have an update or a
+    promise at or after the data time `after`. As long as this is in the ingest state, the same discard is not repeated.
+    """
 
     after: int
     until: dict[str, dict[str, int]]
@@ -35,13 +37,14 @@ class Discard(msgspec.Struct, frozen=True):
 def refuse_ahead(
     messages: Messages, parsed: Parsed, time: Ints, max_ahead_ns: int | None, discard: Discard | None
 ) -> list[Refused]:
-    """The messages with a time too far ahead, or discarded. time: int64[n], the updates' data times, NO_TIME where the
-    clock does not look at them. O(updates + promises).
+    """The messages that have a time too far ahead, or that are discarded. time: int64[n], the updates' data times,
+    NO_TIME where the clock does not use them. O(updates + promises).
 
-    Promises that nothing at all follows (CLOSED) are meant, whatever the clock says; they can be discarded.
+    The promise that nothing at all follows (CLOSED) is taken as meant, whatever the broker's time is; but it can be
+    discarded.
     """
     found: dict[int, Refused] = {}
-    # A record without a broker's time (0) has nothing to be held against.
+    # A record without a broker timestamp (0) cannot be checked.
     now = messages.ms * NS_PER_MS
     if max_ahead_ns is not None:
         limit = np.where(now > 0, np.minimum(now, CLOSED - max_ahead_ns) + max_ahead_ns, CLOSED)
@@ -66,7 +69,7 @@ def refuse_ahead(
 
 
 def _beyond(parsed: Parsed, time: Ints, limit: Ints, *, strict: bool) -> list[tuple[int, int, str]]:
-    """(message, time, what it is) of the first update of each message, and of each promise, beyond its limit."""
+    """(message, time, kind) of the first update of each message, and of each promise, beyond its limit."""
     own = limit[parsed.message]
     far = np.flatnonzero((time != NO_TIME) & ((time > own) if strict else (time >= own)))
     found = []
@@ -81,7 +84,8 @@ def _beyond(parsed: Parsed, time: Ints, limit: Ints, *, strict: bool) -> list[tu
 
 
 def _source(parsed: Parsed, message: int) -> str | None:
-    """The source of a message's first update; of a promise, which is all sources', only where there is one."""
+    """The source of a message's first update. A promise applies to all sources of the topic, so it names one only if
+    there is just one."""
     at = int(np.searchsorted(parsed.message, message))
     if at < len(parsed.message) and parsed.message[at] == message:
         return parsed.names[int(parsed.source[at])]
@@ -89,11 +93,12 @@ def _source(parsed: Parsed, message: int) -> str | None:
 
 
 def discarding(after: int, ends: Mapping[str, Mapping[int, int]]) -> Discard:
-    """What is in the topics now, as far as it is at or after a data time."""
+    """A Discard of what is in the topics now and is at or after a data time."""
     return Discard(after, {topic: {str(one): end for one, end in own.items()} for topic, own in ends.items()})
 
 
 def discarded(door: Mapping[str, Any]) -> int | None:
-    """The data time after which an operator has discarded what was in the topics, by the door's state in a manifest."""
+    """The data time at and after which an operator has discarded what was in the topics, from the ingest state of a
+    manifest."""
     found = door.get("discard")
     return None if found is None else int(found["after"])

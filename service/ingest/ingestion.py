@@ -1,12 +1,13 @@
-"""The door: Kafka messages in, updates of an epoch out, in three pure steps.
+"""Ingestion (class Door): Kafka messages in, the updates of an epoch out, in three pure steps.
 
 1. `decode`, on each worker alone: messages become updates, and facts about their partitions.
-2. `advance`, the same on all workers: everybody's facts and the door's state give the new input frontier.
-3. `admit`, on each worker alone: updates before the frontier enter; those at or behind it are held; late ones and
-   what could not be decoded become dead letters.
+2. `advance`, the same on all workers: all workers' facts and the ingest state give the new input frontier.
+3. `admit`, on each worker alone: updates before the new frontier enter; updates at or after it are held; late ones and
+   messages that could not be decoded become dead letters.
 
-No step reads a clock, a file or the network, so that an attempt which is repeated gives the same. The door's state is
-JSON in the manifest, constant in size for each partition but for counts that are not met yet. Rules: docs/messages.md.
+No step reads a clock, a file or the network, so repeating an attempt gives the same result. The ingest state (class
+DoorState) is JSON in the manifest. Its size is constant per partition, except for counts that are not met yet. Rules:
+docs/messages.md.
 """
 
 from collections import Counter
@@ -48,14 +49,12 @@ from vernier.storage.updates import MIN_TIME, Updates
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Poisoned = Mapping[tuple[str, int, int], str]
-"""Messages by topic, partition and offset that cannot be decoded, and what they do to whoever tries."""
+"""Messages, by topic, partition and offset, that cannot be decoded, and what they do to a process that tries."""
 
 
 class DoorState(msgspec.Struct, frozen=True):
-    """What the door remembers between epochs: the input frontier and a clock for each partition of each input topic.
-
-    discard: what an operator has given up of the topics.
-    """
+    """The ingest state between epochs: the input frontier, and a clock for each partition of each input topic. discard:
+    what an operator has discarded from the topics."""
 
     frontier: int = MIN_TIME
     topics: dict[str, dict[str, PartitionClock]] = {}
@@ -64,7 +63,8 @@ class DoorState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What `decode` made of a worker's rows. facts: JSON for the other workers; repeated: rows that were not new."""
+    """What `decode` made of a worker's rows. facts: JSON for the other workers; repeated: the number of rows that were
+    not new."""
 
     facts: dict[str, Any]
     batches: Sequence[Batch]
@@ -73,11 +73,11 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """The step from one frontier to the next. before, state: the door's states as JSON; lower, upper: their frontiers.
+    """The step from one frontier to the next. before, state: the ingest states as JSON; lower, upper: their frontiers.
 
-    offsets: the next offsets of the partitions that had records. frontiers: by topic and partition, None for one that
-    gives way. copies: by topic and partition, for those that are counted. updates: by topic, how many came, on
-    all workers.
+    offsets: the next offsets of the partitions that had records. frontiers: by topic and partition, None for an idle
+    partition. copies: by topic and partition, for counted partitions. updates: by topic, the number of updates that
+    came on all workers.
     """
 
     before: dict[str, Any]
@@ -93,7 +93,7 @@ class Advanced:
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """An epoch's input on one worker. inputs: every source's updates with lower <= time < upper. held: every source's
-    batches that still wait. received: broker ms and how many of the entering updates came with it. counters: see
+    batches that still wait. received: broker times in ms, and the number of entering updates with each. counters: see
     `Door.admit`."""
 
     inputs: dict[str, Updates]
@@ -104,7 +104,8 @@ class Admitted:
 
 
 class Door:
-    """The three steps for one program's sources. Immutable; made from its arguments in every worker."""
+    """The three steps of ingestion for one program's sources. Immutable; each worker makes its own from the
+    arguments."""
 
     def __init__(self, sources: Mapping[str, RowType], config: DoorConfig) -> None:
         """Raises SourceMisfit when settings and program, or the sources of one topic, do not fit together."""
@@ -132,9 +133,9 @@ class Door:
     ) -> Decoded:
         """Decode rows with columns key, value, topic, partition, offset, timestamp and, if any, headers.
 
-        offsets: the next ones of the newest manifest; rows before them are skipped. state, held: what that manifest has
-        of the door and of this worker's held updates. heap: takes the contents of long texts. poisoned: messages that
-        are not looked at, and why. Never raises for what messages hold. O(bytes).
+        offsets: the next ones of the newest manifest; rows before them are skipped. state, held: the ingest state of
+        that manifest and this worker's held updates. heap: receives the contents of long texts. poisoned: messages that
+        must not be decoded, and why. Never raises because of a message's contents. O(bytes).
         """
         messages, repeated = sort_messages(batches, offsets)
         before = msgspec.convert(dict(state), DoorState)
@@ -151,9 +152,9 @@ class Door:
     def quarantine(
         self, batches: Iterable[pa.RecordBatch], offsets: Offsets, known: Poisoned, seconds: float
     ) -> dict[tuple[str, int, int], str]:
-        """The messages, beside the known ones, that kill or hang whoever decodes them (service/ingest/quarantine.py).
+        """The messages, in addition to the known ones, that kill or hang a process that decodes them (quarantine.py).
 
-        seconds: of processor time that one may take. Raises QuarantineBroken.
+        seconds: the processor time that one message may take. Raises QuarantineBroken.
         """
         found = {}
         for messages in sort_messages(batches, offsets)[0]:
@@ -162,7 +163,7 @@ class Door:
         return found
 
     def _trials(self, messages: Messages, known: Poisoned) -> tuple[Callable[[int, int], None], Callable[[], None]]:
-        """Decodes a part of the messages, and an empty message, to see what that does."""
+        """Two functions for the quarantine: one decodes a part of the messages, the other an empty message."""
 
         def decode(start: int, stop: int) -> None:
             facts_of(self._decode_topic(messages.part(start, stop), Heap(), known), {})
@@ -204,7 +205,8 @@ class Door:
         unread = self._unread(messages, poisoned)
         values, keys = messages.values, messages.keys
         if unread:
-            # The rest keeps its numbers: these are decoded as empty ones, of which nothing is taken.
+            # The other messages keep their numbers: the unread ones are decoded as empty messages, and the result is
+            # discarded.
             hidden = np.zeros(len(messages), np.bool_)
             hidden[list(unread)] = True
             values, keys = (pc.if_else(pa.array(hidden), pa.scalar(None, one.type), one) for one in (values, keys))
@@ -221,7 +223,7 @@ class Door:
         return Batch(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
 
     def _in_time(self, batch: Batch, discard: Discard | None) -> Batch:
-        """A batch without the messages that have times too far ahead."""
+        """A batch without the messages whose times are too far ahead or discarded."""
         messages, parsed = batch.messages, batch.parsed
         if parsed is None:
             return batch
@@ -229,7 +231,7 @@ class Door:
         if config.clock == "event":
             found = refuse_ahead(messages, parsed, parsed.time, config.max_ahead_ns, discard)
         elif discard is not None:
-            # Progress says nothing to this clock.
+            # Progress has no effect on an arrival clock.
             own = replace(parsed, progress=())
             found = refuse_ahead(messages, own, messages.ms[parsed.message] * NS_PER_MS, None, discard)
         else:
@@ -240,7 +242,7 @@ class Door:
         return Batch(messages, _except(parsed, {refusal.message for refusal in found}), refused)
 
     def _unread(self, messages: Messages, poisoned: Poisoned) -> dict[int, Refused]:
-        """The messages that no format gets to see, by number."""
+        """The messages that are not passed to a format, by number."""
         sizes = pc.fill_null(pc.binary_length(messages.values), 0).to_numpy()
         limit, only = self._config.max_message_bytes, self._only_source(messages.topic)
         unread = {
@@ -255,7 +257,8 @@ class Door:
         return unread
 
     def _placed(self, parsed: Parsed, messages: Messages) -> Parsed:
-        """Upserts that know where they stand in their log, and, with an event clock, their record's time."""
+        """Put each upsert's log position into its diff and, with an event clock, its record's time into its data
+        time."""
         diff = parsed.diff * (messages.offset[parsed.message] + 1)
         time = parsed.time
         if self._clock(messages.topic).clock == "event":
@@ -265,7 +268,7 @@ class Door:
     def advance(self, state: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> Advanced:
         """The new state and frontier from every worker's facts, in any order. Raises PartitionTwice.
 
-        The input frontier is the meet over the partitions of all sources but those that give way, and never goes back.
+        The input frontier is the minimum over the partitions of all sources, except idle ones, and never goes back.
         """
         before = msgspec.convert(dict(state), DoorState)
         merged = merge_facts(facts)
@@ -292,7 +295,7 @@ class Door:
     def _advance_topic(
         self, topic: str, before: DoorState, merged: Merged, now_ms: int
     ) -> tuple[dict[str, PartitionClock], dict[int, Copies]]:
-        """The clocks of a topic's partitions after the epoch, and the second copies of those that are counted."""
+        """The clocks of a topic's partitions after the epoch, and the second copies in its counted partitions."""
         config, known = self._clock(topic), before.topics.get(topic, {})
         facts, held = merged.fresh.get(topic, {}), merged.held.get(topic, {})
         clocks, copies = {}, {}
@@ -309,9 +312,9 @@ class Door:
         return clocks, copies
 
     def admit(self, decoded: Decoded, held: Mapping[str, Sequence[Held]], step: Advanced) -> Admitted:
-        """The updates of [lower, upper), what waits on, and the dead letters.
+        """The updates of [lower, upper), the updates that are held further, and the dead letters.
 
-        counters, by source (or topic, where no source is known): `insert` and `delete` updates decoded, `bytes` of
+        counters, by source (or by topic, if the source is unknown): `insert` and `delete` updates decoded, `bytes` of
         messages, `copies` of counted updates that were dropped, `late_reject` and `late_advance` updates, `skewed`
         arrivals moved up to the frontier, `delay_ms` of the newest update by its own clock, `held` and `released`
         updates, `error_<reason>` messages.
@@ -357,7 +360,7 @@ class Door:
         return time
 
     def _clock(self, topic: str) -> SourceConfig:
-        """A source of the topic, to ask for what all sources of a topic share."""
+        """One source of the topic, for the settings that all sources of a topic share."""
         return self._config.sources[self._topics[topic][0]]
 
     def _only_source(self, topic: str) -> str | None:
@@ -366,9 +369,9 @@ class Door:
 
 
 def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, Any]:
-    """The door's state once topics are read from their beginning, with so many partitions: as if their messages
-    followed those of the topics of that name before. Frontiers and stamps stay; counts that were promised are not
-    waited for."""
+    """The ingest state after topics, with this many partitions each, are read again from their beginning, as if their
+    messages followed those of the earlier topics of the same name. Frontiers and arrival stamps stay; counts that were
+    promised are no longer waited for."""
     before = msgspec.convert(dict(state), DoorState)
     own = {
         topic: {
@@ -385,8 +388,8 @@ def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str
 
 
 def set_back(state: Mapping[str, Any], discard: Discard) -> dict[str, Any]:
-    """The door's state, which is not past `discard.after`, with what is given up: partitions that have promised more
-    have promised that much."""
+    """The ingest state with a discard in it; the state must not be past `discard.after`. Partitions that have promised
+    more than that time are set back to it."""
     before = msgspec.convert(dict(state), DoorState)
     topics = {
         topic: {
@@ -402,7 +405,7 @@ def set_back(state: Mapping[str, Any], discard: Discard) -> dict[str, Any]:
 
 
 def _except(parsed: Parsed, messages: Collection[int]) -> Parsed:
-    """What was parsed, without all that is of these messages."""
+    """The parsed batch without anything from these messages."""
     if not messages:
         return parsed
     keep = ~np.isin(parsed.message, list(messages))
@@ -414,7 +417,7 @@ def _except(parsed: Parsed, messages: Collection[int]) -> Parsed:
 
 
 def _without_timeless(parsed: Parsed) -> tuple[Parsed, list[Refused]]:
-    """Refuse the messages with an update that has no time, which a source with an event clock needs."""
+    """Refuse the messages that have an update without a time, which a source with an event clock needs."""
     bad = parsed.time == NO_TIME
     if not bad.any():
         return parsed, []
@@ -423,7 +426,7 @@ def _without_timeless(parsed: Parsed) -> tuple[Parsed, list[Refused]]:
 
 
 def _within(parsed: Parsed, diff_range: int) -> tuple[Parsed, list[Refused]]:
-    """Refuse the messages with an update of so many copies that sums of such updates could leave 64 bits."""
+    """Refuse the messages that have a diff so large that sums of such diffs could overflow 64 bits."""
     bad = (parsed.diff > diff_range) | (parsed.diff < -diff_range)
     if not bad.any():
         return parsed, []
@@ -436,8 +439,8 @@ def _within(parsed: Parsed, diff_range: int) -> tuple[Parsed, list[Refused]]:
 
 
 def _without(parsed: Parsed, bad: Bools, refusal: Callable[[str, int], Refused]) -> tuple[Parsed, list[Refused]]:
-    """The batch without the messages of bad updates, and their refusals. refusal: of a source's name and the number of
-    the message's first bad update."""
+    """The batch without the messages of bad updates, and their refusals. refusal: makes one from a source's name and
+    the number of the message's first bad update."""
     messages, first = np.unique(parsed.message[bad], return_index=True)
     updates = np.flatnonzero(bad)[first]
     refused = [
@@ -470,7 +473,7 @@ def _letters(messages: Messages, refused: Iterable[Refused], frontier: int) -> I
 
 
 def _count_messages(batch: Batch, refused: Iterable[Refused], counters: dict[str, Counter[str]]) -> None:
-    """Count bytes by the source of a message's first update and messages refused by reason."""
+    """Count bytes by the source of a message's first update, and refused messages by reason."""
     messages, parsed = batch.messages, batch.parsed
     for refusal in refused:
         name = refusal.source or messages.topic

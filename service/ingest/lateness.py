@@ -1,8 +1,8 @@
-"""The gate of one source in one epoch: which updates enter, which wait, which are late.
+"""Lateness (class Gate): which updates of one source enter an epoch, which are held, and which are late.
 
-Against the interval [lower, upper) of an epoch an update enters, is held (its time is not before upper) or is late (its
-time is before lower). Late updates of an arrival clock, which only a skewed broker clock can make, are moved up to
-lower.
+Relative to the interval [lower, upper) of an epoch, an update enters, is held (its time is not before upper) or is late
+(its time is before lower). With an arrival clock, updates can be late only because of a skewed broker clock; they are
+moved up to lower.
 """
 
 from collections import Counter
@@ -22,11 +22,11 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _NAMED = 5
-"""How many late updates of one message its dead letter names."""
+"""How many late updates of a message are named in its dead letter."""
 
 
 class Gate:
-    """Takes a source's decoded updates, then its held ones, and gives the epoch's input. counters: see Door.admit."""
+    """Takes a source's decoded updates, then its held ones, and returns the epoch's input. counters: see Door.admit."""
 
     def __init__(
         self, name: str, width: int, config: SourceConfig, lower: int, upper: int, counters: Counter[str]
@@ -34,15 +34,16 @@ class Gate:
         self.received: list[Ints] = []
         self._name, self._width, self._config, self._counters = name, width, config, counters
         self._frontier, self._until = lower, upper
-        # Times are compared before they are rounded: what is held keeps the time that it came with.
+        # Times are compared before they are rounded, so held updates keep their original times.
         self._lower, self._upper = (cut_at(frontier, config.resolution) for frontier in (lower, upper))
         self._entering: list[Updates] = []
         self._waiting: list[Held] = []
 
     def pass_updates(self, messages: Messages, parsed: Parsed, time: Ints, copies: Bools) -> list[Refused]:
-        """Sort this source's updates of a topic's batch; returns the messages with late ones.
+        """Sort this source's updates of a topic's batch into entering, held and late; returns refusals for the messages
+        with late ones.
 
-        time: int64[n], of all n updates of the batch; copies: bool[n], which are second copies and dropped.
+        time: int64[n], of all n updates of the batch; copies: bool[n], which updates are second copies, to be dropped.
         """
         own = parsed.source == parsed.names.index(self._name)
         self._counters["copies"] += int(np.count_nonzero(own & copies))
@@ -78,7 +79,7 @@ class Gate:
         return refused
 
     def _refuse(self, time: Ints, message: Ints, late: Bools) -> list[Refused]:
-        """A refusal for each message with late updates, which names the first of them."""
+        """A refusal for each message with late updates, which names the first few of them."""
         refused = []
         for number in np.unique(message[late]).tolist():
             first, stop = np.searchsorted(message, [number, number + 1]).tolist()
@@ -90,8 +91,8 @@ class Gate:
         return refused
 
     def close(self, held: Sequence[Held], updates: int = 0) -> tuple[Updates, list[Held]]:
-        """The epoch's input, with what is due of `held`, and the batches that wait on. updates: how many came to the
-        topic in this epoch, on all workers."""
+        """The epoch's input, including the updates of `held` that are due, and the batches that are held further.
+        updates: the number of updates that came to the topic in this epoch, on all workers."""
         for batch in held:
             due = batch.between(self._lower, self._upper)
             self._counters["released"] += due.stop - due.start
@@ -106,7 +107,7 @@ class Gate:
         return entering, retain(held, self._fresh(), self._upper)
 
     def _fresh(self) -> Held | None:
-        """All that began to wait in this epoch, as one batch."""
+        """All updates that are newly held in this epoch, as one batch."""
         if len(self._waiting) < 2:
             return self._waiting[0] if self._waiting else None
         updates = Updates.concat([batch.updates for batch in self._waiting], self._width)

@@ -1,4 +1,4 @@
-"""Facts: what workers tell each other about an epoch's messages, so that all of them know the same.
+"""Facts: what workers tell each other about an epoch's messages, so that all of them compute the same frontier.
 
 As JSON: {"partitions": {topic: {partition: Fact}}, "held": {topic: {partition: marks}}}. The marks are those of the
 held updates of counted partitions (service/ingest/deduplication.py); most services have none.
@@ -25,7 +25,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class PartitionTwice(InvariantError):
-    """Rows of one Kafka partition reached two workers, so that nobody knows their order."""
+    """Rows of one Kafka partition reached two workers, so their order is unknown."""
 
     message = "partition {partition} of topic {topic} reached two workers; rows must be spread by (topic, partition)"
     topic: str
@@ -34,14 +34,14 @@ class PartitionTwice(InvariantError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The decoded messages of one topic; parsed is None where no source reads the topic."""
+    """The decoded messages of one topic; parsed is None if no source reads the topic."""
 
     messages: Messages
     parsed: Parsed | None
     refused: Sequence[Refused]
 
     def updates_of(self, run: slice) -> slice:
-        """Where the updates of a run of messages are."""
+        """The slice of the updates that belong to a run of messages."""
         if self.parsed is None:
             return slice(0, 0)
         start, stop = np.searchsorted(self.parsed.message, [run.start, run.stop])
@@ -50,14 +50,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The facts of all workers: fresh[topic][partition], and the marks of held updates, a matrix a worker."""
+    """The facts of all workers: fresh[topic][partition], and the marks of held updates, one matrix per worker."""
 
     fresh: Mapping[str, Mapping[int, Fact]]
     held: Mapping[str, Mapping[int, Sequence[Ints]]]
 
 
 def facts_of(batch: Batch, counted: Mapping[int, Counted]) -> dict[str, Any]:
-    """The facts of a topic's partitions as JSON; counted: those of its partitions whose updates are counted."""
+    """The facts of a topic's partitions as JSON; counted: the partitions with counted progress."""
     messages, parsed = batch.messages, batch.parsed
     facts = {}
     for partition, run in messages.runs():
@@ -105,10 +105,8 @@ def held_marks(name: str, batches: Iterable[Held], partition: int, complete: int
 
 
 def drop_copies(name: str, batches: Iterable[Held], partition: int, copies: Copies) -> tuple[list[Held], int]:
-    """A source's held batches without second copies, and how many those were.
-
-    Of each update the one of the least offset stays, once.
-    """
+    """A source's held batches without second copies, and the number of copies removed. Of each update, the copy with
+    the least offset stays."""
     kept: set[bytes] = set()
     result, dropped = [], 0
     for batch in batches:
@@ -126,7 +124,7 @@ def drop_copies(name: str, batches: Iterable[Held], partition: int, copies: Copi
 
 
 def merge_facts(facts: Iterable[Mapping[str, Any]]) -> Merged:
-    """The facts of all workers together, whatever their order. Raises PartitionTwice."""
+    """Combine the facts of all workers, in any order. Raises PartitionTwice."""
     fresh: dict[str, dict[int, Fact]] = {}
     held: dict[str, dict[int, list[Ints]]] = {}
     for worker in facts:

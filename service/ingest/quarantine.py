@@ -1,9 +1,9 @@
-"""Quarantine: which messages of an epoch kill or hang whoever decodes them.
+"""Quarantine: finds the messages of an epoch that kill or hang a process that decodes them.
 
-An attempt that ended while a worker was decoding is tried again in quarantine. There the worker first decodes its
-messages in forked children: in chunks, and where a chunk fails one by one. A message is convicted when a child dies,
-hangs or raises on it alone, and a second child that decodes nothing else does so, too. Signals from outside, a machine
-that is out of memory for a moment, or processes that are stopped for a while convict nobody.
+If an attempt ended while a worker was decoding, the epoch is tried again in quarantine. There, the worker first decodes
+its messages in forked children: in chunks, and if a chunk fails, one by one. A message is convicted when a child that
+decodes it alone dies, hangs or raises, and a second child does so, too, with nothing else to decode. Signals from
+outside, a short lack of memory, or processes that are stopped for a while do not convict a message.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import psutil
 from vernier.storage.errors import InvariantError
 
 CHUNK = 256
-"""Messages that a child decodes together while nothing is wrong with them."""
+"""The number of messages that a child decodes together while nothing is wrong with them."""
 
 WALL = 3
-"""How many times the limit of processor time a message may sleep, for one that waits and does not work."""
+"""The wall-clock limit of a message as a multiple of its processor-time limit, for one that waits and does no work."""
 
 _TICK_SECONDS = 0.02
 _LONGEST_TICK = 0.2
@@ -36,7 +36,7 @@ _DETAIL_BYTES = 400
 _RAISED = 3
 _ASLEEP = (psutil.STATUS_SLEEPING, psutil.STATUS_DISK_SLEEP, psutil.STATUS_IDLE)
 _HEAD = struct.Struct("<qq")
-"""The range that the child works at, and how many bytes of what it says."""
+"""The range that the child is working on, and the number of bytes of its error text."""
 
 Range = tuple[int, int]
 
@@ -61,8 +61,8 @@ def convict(
 ) -> dict[int, str]:
     """Which of `count` messages cannot be decoded, and what each does to its process.
 
-    decode: decodes the messages [start, stop), in a child of this process. control: decodes something harmless in the
-    same way. seconds: of processor time that a message may take. Raises QuarantineBroken.
+    decode: decodes the messages [start, stop); it runs in a child of this process. control: decodes something harmless
+    in the same way. seconds: the processor time that a message may take. Raises QuarantineBroken.
     """
     found: dict[int, str] = {}
     at = 0
@@ -87,10 +87,10 @@ def convict(
 def _try(
     ranges: Sequence[Range], decode: Callable[[int, int], None], control: Callable[[], None], seconds: float
 ) -> Failure | None:
-    """Decode ranges in a child, one after another; None when it came to the end."""
+    """Decode ranges in a child, one after another; returns None if it finished them all."""
     with mmap.mmap(-1, mmap.PAGESIZE) as shared, contextlib.ExitStack() as pipes:
         _HEAD.pack_into(shared, 0, -1, 0)
-        # Nothing is ever written to it: the child sees its end when this process has ended.
+        # Nothing is ever written to this pipe: the child sees its end when this process has ended.
         theirs, mine = os.pipe()
         pipes.callback(os.close, mine)
         pid = _fork()
@@ -110,16 +110,17 @@ def _try(
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # The worker has threads, none of which the child needs; and one that hangs for them convicts nobody (control).
+        # The worker has threads, which the child does not need. If a child hangs because of them, `control` hangs as
+        # well, and no message is convicted.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _await(pid: int, shared: mmap.mmap, seconds: float) -> str | None:
-    """Wait for the end of a child; what it died of, or what it was ended for.
+    """Wait for a child to end; returns what it died of, or what it was killed for.
 
-    The clock counts moments in which this process runs and the child sleeps: work has its own limit, and nobody is
-    blamed for being stopped or for a machine that is busy.
+    The clock counts only moments in which this process runs and the child sleeps: processor time has its own limit, and
+    a message is not blamed if processes are stopped or the machine is busy.
     """
     child = psutil.Process(pid)
     at, waited, last = -1, 0.0, time.monotonic()
@@ -140,7 +141,7 @@ def _await(pid: int, shared: mmap.mmap, seconds: float) -> str | None:
 
 
 def _ended(status: int, seconds: float) -> str | None:
-    """What a child died of; None when it came to the end."""
+    """What a child died of; None if it finished."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number == signal.SIGXCPU:
@@ -161,13 +162,13 @@ def _live(
     control: Callable[[], None],
     seconds: float,
 ) -> None:
-    """A child's life; it never returns."""
+    """The body of a child process; never returns."""
     status = _RAISED
     try:
         os.close(theirs)
         for handled in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU):
             signal.signal(handled, signal.SIG_DFL)
-        # Connections of the worker are not to outlive it here.
+        # The child must not keep the worker's connections open after the worker has ended.
         os.closerange(3, leash)
         os.closerange(leash + 1, 1 << 16)
         threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
@@ -188,7 +189,7 @@ def _live(
 
 
 def _allow(seconds: float) -> None:
-    """Let this process work for so long from now on; also when whoever started it is gone."""
+    """Limit this process to this much more processor time; this works even if its parent is gone."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     until = int(used.ru_utime + used.ru_stime + seconds) + 1
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
@@ -198,6 +199,6 @@ def _allow(seconds: float) -> None:
 
 
 def _watch(leash: int) -> None:
-    """End with the worker: the kernel closes its end of the pipe."""
+    """End when the worker ends: the kernel then closes the worker's end of the pipe."""
     os.read(leash, 1)
     os._exit(1)

@@ -1,7 +1,7 @@
-"""Intake: Kafka rows as Spark hands them over, as messages of one topic in log order.
+"""Records: Kafka rows, as Spark delivers them, become messages of one topic in log order.
 
-Rows come in any order, some of them for the second time after a restart. What leaves here is sorted by topic, partition
-and offset, and no offset that an earlier epoch consumed is in it, so exactly-once leans on the manifest alone.
+Rows come in any order, and after a restart some come a second time. The result is sorted by topic, partition and offset
+and contains no offset that an earlier epoch has consumed, so exactly-once relies on the manifest alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,13 +37,13 @@ class Messages:
         return len(self.offset)
 
     def runs(self) -> Iterator[tuple[int, slice]]:
-        """Every partition and where its messages are."""
+        """Every partition, with the slice of its messages."""
         edges = np.flatnonzero(np.diff(self.partition)) + 1
         for start, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(self)]):
             yield int(self.partition[start]), slice(start, stop)
 
     def part(self, start: int, stop: int) -> "Messages":
-        """Messages [start, stop)."""
+        """The messages [start, stop)."""
         own = slice(start, stop)
         headers = self.headers[own] if self.headers is not None else None
         ints = self.partition[own], self.offset[own], self.ms[own]
@@ -57,8 +57,8 @@ class Messages:
 
 
 def sort_messages(batches: Iterable[pa.RecordBatch], consumed: Offsets) -> tuple[list[Messages], int]:
-    """The messages behind the consumed offsets, by topic, and how many rows were not new. O(n log n), O(n) when
-    sorted."""
+    """The messages at or after the consumed offsets, by topic, and the number of rows that were not new. O(n log n),
+    O(n) if the rows are sorted already."""
     filled = [batch for batch in batches if batch.num_rows]
     if not filled:
         return [], 0
@@ -105,7 +105,7 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 def _milliseconds(column: pa.ChunkedArray) -> Ints:
-    """Broker times as ms, from integers of ms or any timestamp; one that is missing counts as 1970."""
+    """Broker times as ms, from integers of ms or any timestamp; a missing one counts as 1970."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     return _ints(column.cast(pa.int64()).fill_null(0))

@@ -1,7 +1,7 @@
-"""Held updates: what came before its time, kept durably until a later epoch's frontier covers it.
+"""The stash: updates that came before their time and are stored durably until a later epoch's frontier covers them.
 
-A batch is sorted by time and never changes: an epoch takes the updates of its interval out of every batch by two
-searches, and what earlier epochs took stays in the file until the batch is merged or used up.
+A batch is sorted by time and never changes. An epoch takes the updates of its interval out of every batch by two binary
+searches; updates that earlier epochs took stay in the file until the batch is merged or used up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Held:
-    """n updates sorted by time. received_ms: int64[n], the broker's time of their messages; origin: int64[n, 2],
-    their partition and offset. ref: where the batch is stored, None while it is not. texts: the contents of the long
-    texts in a stored batch of rows that may have some, None before it is stored."""
+    """A batch of n held updates, sorted by time. received_ms: int64[n], the broker's time of their messages; origin:
+    int64[n, 2], their partition and offset. ref: where the batch is stored, None while it is not stored. texts: for
+    stored batches whose rows may have long texts, the contents of these; None before the batch is stored."""
 
     updates: Updates
     received_ms: Ints
@@ -32,7 +32,7 @@ class Held:
 
     @staticmethod
     def sort(updates: Updates, received_ms: Ints, origin: Ints) -> "Held":
-        """A batch of updates in any order. O(n log n)."""
+        """Make a batch of updates in any order. O(n log n)."""
         order = np.argsort(updates.time, kind="stable")
         return Held(updates.take(order), received_ms[order], origin[order])
 
@@ -43,39 +43,41 @@ class Held:
         return Held(updates, arrays["received_ms"], arrays["origin"], ref, Texts.of_arrays(arrays))
 
     def arrays(self) -> dict[str, Ints]:
-        """The arrays to store: `open` takes them back."""
+        """The arrays to store; the inverse of `open`."""
         arrays = {"data": self.updates.data, "received_ms": self.received_ms, "origin": self.origin}
         return arrays if self.texts is None else arrays | self.texts.arrays()
 
     @cached_property
     def time(self) -> Ints:
-        """int64[n], ascending, contiguous, for searches."""
+        """int64[n], ascending and contiguous, for searches."""
         return np.ascontiguousarray(self.updates.time)
 
     def __len__(self) -> int:
         return len(self.updates)
 
     def between(self, lower: int, upper: int) -> slice:
-        """Where the updates with lower <= time < upper are."""
+        """The slice of the updates with lower <= time < upper."""
         return slice(int(np.searchsorted(self.time, lower)), int(np.searchsorted(self.time, upper)))
 
     def drop(self, unwanted: npt.NDArray[np.bool_]) -> "Held":
-        """The batch without some of its updates, not stored yet; the batch itself when nothing is unwanted."""
+        """The batch without some of its updates, not stored yet; the batch itself if no update is unwanted."""
         keep = ~unwanted
         if keep.all():
             return self
         return Held(self.updates.take(keep), self.received_ms[keep], self.origin[keep])
 
     def since(self, lower: int) -> int:
-        """How many updates are at or after `lower`."""
+        """The number of updates at or after `lower`."""
         return len(self) - int(np.searchsorted(self.time, lower))
 
 
 def retain(batches: Sequence[Held], fresh: Held | None, upper: int) -> list[Held]:
-    """The batches in force once everything before `upper` is released: used-up ones leave, and `fresh` comes last.
+    """The batches to keep once everything before `upper` is released: used-up batches are dropped, and `fresh` is
+    appended.
 
-    Batches are merged until each is more than twice the next: there are O(log n) of them and each update is rewritten
-    O(log n) times. A batch that waits on is the same object, with its ref; a merged one has none yet.
+    Batches are merged until each is more than twice as large as the next, so there are O(log n) of them and each update
+    is rewritten O(log n) times. A batch that stays unchanged is the same object, with its ref; a merged one has no ref
+    yet.
     """
     kept: list[Held] = []
     for batch in (*batches, fresh):

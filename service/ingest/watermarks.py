@@ -1,11 +1,11 @@
-"""Clocks of input partitions: when an update happened, and how far a partition is complete.
+"""Watermarks: the clocks of input partitions, that is, when an update happened and how far a partition is complete.
 
-Two clocks (docs/messages.md, "Clocks"). `arrival` stamps every update with a time that strictly increases
-within its partition and depends on the partition's log alone, so that a replay gives the same times. `event` takes the
-producer's time and moves by promises (progress), by a bounded delay, or not at all.
+There are two kinds of clock (docs/messages.md, "Clocks"). `arrival` stamps every update with a time that strictly
+increases within its partition and depends on the partition's log alone, so a replay gives the same times. `event` uses
+the producer's times and advances by promises (progress messages), by a bounded delay, or not at all.
 
 Everything here is a pure function of a partition's clock, of what an epoch brought for it (its Fact) and of the
-broker's time; no wall clock is read, so that all workers, and every replay, come to the same frontiers.
+broker's time. No wall clock is read, so all workers, and every replay, compute the same frontiers.
 """
 
 from collections.abc import Sequence
@@ -23,17 +23,18 @@ Ints = npt.NDArray[np.int64]
 NS_PER_MS = 1_000_000
 MAX_TIME = CLOSED - 1
 _LATEST_MS = CLOSED // NS_PER_MS - 1_000
-"""Broker times are clamped to this, a second before data times end, which leaves room to count upwards from it."""
+"""Broker times are clamped to this, one second before data times end, so stamps can still count upwards from it."""
 
 Resolution = Literal["exact", "millisecond"]
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one epoch brought for one partition; workers tell each other these.
+    """What one epoch brought for one partition; workers exchange these.
 
-    next: the offset behind the last record. ms: the newest broker time. updates, peak: how many updates and their
-    `peak_of`. newest: the greatest event time. promise: the greatest time before which nothing follows. statements:
-    counted progress. marks: those of the updates (counted.pack), if the partition is counted.
+    next: the offset after the last record. ms: the newest broker time. updates, peak: the number of updates and their
+    `peak_of`. newest: the greatest event time. promise: the greatest time that was promised as complete (nothing before
+    it follows). statements: counted progress. marks: the marks of the updates (deduplication.pack), if the partition is
+    counted.
     """
 
     next: int
@@ -47,11 +48,11 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PartitionClock(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a partition stands after an epoch.
+    """The state of a partition's clock after an epoch.
 
-    frontier: its updates before this time are all here. active_ms: the broker's time when it last had records, or when
-    the service began to wait for it. idle: it has given way to the others. last: its last arrival stamp. counted: how
-    far its counts are met, once it has had any.
+    frontier: all updates before this time have arrived. active_ms: the broker's time when the partition last had
+    records, or when the service began to wait for it. idle: it no longer holds back the others. last: its last arrival
+    stamp. counted: how far its counts are met, if it has ever had any.
     """
 
     active_ms: int
@@ -62,13 +63,13 @@ class PartitionClock(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def broker_ms(timestamps: Ints) -> Ints:
-    """Broker times in ms that can be carried as ns: none is before 1970 or so late that a stamp would overflow."""
+    """Broker times in ms clamped to what fits as ns: not before 1970, and not so late that a stamp would overflow."""
     return np.clip(timestamps, 0, _LATEST_MS)
 
 
 def stamp(last: int, ms: Ints) -> Ints:
-    """Arrival times of a partition's next updates: each the greater of its broker time and one more than the stamp
-    before.
+    """Arrival times of a partition's next updates: each is the maximum of its broker time and the previous stamp plus
+    one.
 
     last: the partition's last stamp; ms: int64[n], the broker times of its next n updates in offset order. O(n).
     """
@@ -77,20 +78,21 @@ def stamp(last: int, ms: Ints) -> Ints:
 
 
 def peak_of(ms: Ints) -> int:
-    """The one number from which `last_stamp` tells the last of these updates' stamps: max(broker ns - position)."""
+    """The one number from which `last_stamp` computes the last stamp of these updates: max(broker ns - position)."""
     return int((ms * NS_PER_MS - np.arange(len(ms), dtype=np.int64)).max(initial=MIN_TIME))
 
 
 def last_stamp(last: int, updates: int, peak: int) -> int:
-    """The last of the stamps that `stamp` gives to `updates` updates of this peak, without their broker times."""
+    """The last of the stamps that `stamp` would give to `updates` updates with this peak, without their broker
+    times."""
     return last if updates == 0 else updates - 1 + max(last + 1, peak)
 
 
 def advance_arrival(clock: PartitionClock, fact: Fact | None, now_ms: int, slack_ms: int) -> PartitionClock:
     """The clock after an epoch whose newest broker time was `now_ms`.
 
-    A partition with records is complete up to its last stamp. One without had nothing when the epoch's offsets were
-    fixed, and what is appended later carries a later broker time, up to the skew of brokers and of that moment:
+    A partition with records is complete up to its last stamp. A partition without records had none when the epoch's
+    offsets were fixed. Records appended later carry a later broker time, up to the skew of brokers and of that moment:
     `slack_ms`.
     """
     if fact is None:
@@ -104,12 +106,13 @@ def advance_arrival(clock: PartitionClock, fact: Fact | None, now_ms: int, slack
 def advance_event(
     clock: PartitionClock, fact: Fact | None, now_ms: int, lateness_ns: int | None, idle_timeout_ms: int | None
 ) -> PartitionClock:
-    """The clock after an epoch: as far as promised, and as the newest time less the bounded lateness, if there is one.
+    """The clock after an epoch: it advances to the promised time and to the newest time minus the bounded lateness, if
+    any.
 
     A partition whose counts are not met is never idle: it is waited for.
     """
     if fact is None:
-        # Should the broker's clock have jumped back, the partition's rest is counted from the new, earlier time.
+        # If the broker's clock has jumped back, the idle time is counted from the new, earlier time.
         active_ms = min(clock.active_ms, now_ms)
         waits = clock.counted is not None and len(clock.counted.open) > 0
         idle = not waits and (clock.idle or (idle_timeout_ms is not None and now_ms - active_ms > idle_timeout_ms))
@@ -125,7 +128,8 @@ def advance_event(
 def count_updates(
     clock: PartitionClock, fact: Fact | None, held: Sequence[Ints], lower: int
 ) -> tuple[PartitionClock, Copies | None]:
-    """A counted partition's clock once this epoch's updates are counted, before `advance_event`, and its second copies.
+    """A counted partition's clock after this epoch's updates are counted, before `advance_event`, and its second
+    copies.
 
     held: the marks of all workers' held updates of the partition; lower: the epoch's input frontier.
     """
@@ -140,7 +144,7 @@ def count_updates(
 
 
 def round_up(time: Ints, resolution: Resolution) -> Ints:
-    """Times at a resolution: never earlier than they were, int64[n]."""
+    """Times rounded up to a resolution, so never earlier than they were, int64[n]."""
     if resolution == "exact":
         return time
     last = MAX_TIME - MAX_TIME % NS_PER_MS
@@ -149,15 +153,17 @@ def round_up(time: Ints, resolution: Resolution) -> Ints:
 
 
 def round_up_one(time: int, resolution: Resolution) -> int:
-    """One time at a resolution."""
+    """One time rounded up to a resolution."""
     return int(round_up(np.array([time], np.int64), resolution)[0])
 
 
 def share_times(time: Ints, lower: int, upper: int, updates: int, records: int) -> Ints:
-    """Fewer times for the updates of an epoch [lower, upper): its interval is cut evenly, so that about `records` of
-    its `updates` get one time, the last of their part. Never earlier than it was, and before `upper`; int64[n].
+    """Fewer distinct times for the updates of an epoch [lower, upper): its interval is divided evenly so that about
+    `records` of its `updates` share a time, the last time of their part. Times never become earlier and stay before
+    `upper`; int64[n].
 
-    All workers cut alike, so a part's updates become visible together. An epoch without a bound is left as it is.
+    All workers divide it alike, so the updates of a part become visible together. An epoch without a bound is left
+    unchanged.
     """
     parts = -(-updates // records)
     if parts == 0 or lower == MIN_TIME or upper == CLOSED:
@@ -167,7 +173,7 @@ def share_times(time: Ints, lower: int, upper: int, updates: int, records: int) 
 
 
 def cut_at(frontier: int, resolution: Resolution) -> int:
-    """The time from which on `round_up` gives a time not before `frontier`: round_up(t) < frontier iff t <
+    """The first time that `round_up` does not put before `frontier`. round_up(t) < frontier iff t <
     cut_at(frontier)."""
     if resolution == "exact" or frontier in (MIN_TIME, CLOSED):
         return frontier

@@ -1,4 +1,4 @@
-"""Clients of the kafka package, with what it leaves open closed."""
+"""Clients of the kafka package, with fixes for resources that it leaves open."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from kafka.errors import KafkaTimeoutError
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]
-    """A producer that is closed after `close`, whatever is under way.
+    """A producer that is fully closed after `close`, whatever messages are still being sent.
 
     The package's own `close` raises KafkaTimeoutError when messages are not acknowledged in time, and leaves its thread
-    running: it goes on to send them, after the caller has reported that they were not sent.
+    running. That thread still sends the messages after the caller has reported that they were not sent.
     """
 
     _closing = False
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything is acknowledged or has failed. Raises KafkaTimeoutError."""
+        """Wait until every message is acknowledged or has failed. Raises KafkaTimeoutError."""
         try:
             super().flush(timeout)
         except KafkaTimeoutError:
@@ -26,6 +26,6 @@ class Producer(KafkaProducer):  # type: ignore[misc]
                 raise
 
     def close(self, timeout: float | None = None, **about: Any) -> None:
-        """Wait up to `timeout` seconds for what is under way, then drop it."""
+        """Wait up to `timeout` seconds for messages in flight, then drop them."""
         self._closing = True
         super().close(timeout, **about)

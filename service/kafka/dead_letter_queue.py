@@ -1,12 +1,13 @@
-"""Dead letters in Kafka: what is there, what was done about it, and sending it again to where it came from.
+"""Dead-letter queues in Kafka: lists dead letters and what was done about them, and sends them again to where they came
+from.
 
-A letter is known by the place of its message: topic, partition, offset and, where the brokers tell one, the topic's id,
-so that messages of a topic that was created again are not taken for those that were there before. A message that is
-sent again gets another place, so it carries the first one in a header, `vernier-replay-of`; when it is refused again,
-its letter takes the place of the one before. What was sent and what was dropped is in the compacted topic
-`<source>.dlq.log`, written by the transaction that sends, so that no letter is sent twice whatever dies. Letters from
-before a rebuild count no more: the rebuild has read their messages again (service/coordinator/dead_letter_sender.py
-leaves a mark).
+A dead letter is identified by the place of its message: topic, partition, offset and, if the brokers report one, the
+topic's id, so that messages of a topic that was deleted and created again are not confused with the earlier ones. A
+message that is sent again gets a new place, so it carries the first one in a header, `vernier-replay-of`; if it is
+refused again, its new dead letter replaces the old one. The compacted topic `<source>.dlq.log` records what was sent
+and what was dropped. The transaction that sends also writes this record, so no dead letter is sent twice, whatever
+process dies. Dead letters from before a rebuild no longer count, because the rebuild has read their messages again
+(service/coordinator/dead_letter_sender.py leaves a mark).
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ SUFFIX = ".dlq"
 _OURS = "vernier-"
 _REPLAY_OF = REPLAY_HEADER.removeprefix(_OURS)
 _NAMES = frozenset({"reason", "detail", "topic", "partition", "offset", "frontier", "app", "topic-id", _REPLAY_OF})
-"""What letters' headers of ours are called, behind the prefix. Others of the prefix are the message's own."""
+"""The names of the headers that we add to dead letters, without the prefix. Other headers with the prefix belong to the
+message."""
 _GROUP = "vernier-dlq-replay"
-"""The consumer group in which releases without a log remembered up to where they had sent letters again."""
+"""The consumer group with which releases without a log remembered up to where they had sent dead letters again."""
 _MOST, _MOST_BYTES = 1_000, 16 << 20
-"""Letters, and bytes of them, that one transaction sends."""
+"""The maximum number of dead letters, and of their bytes, that one transaction sends."""
 _COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
 
 State = Literal["open", "sent", "dropped", "replaced"]
-"""open: nothing was done yet, or it was refused again. replaced: by a newer letter of its message, or by a rebuild."""
+"""open: nothing was done yet, or the message was sent again and refused again. replaced: by a newer dead letter of the
+same message, or by a rebuild."""
 
 
 class NoLetters(CallerError):
@@ -52,7 +55,7 @@ class NoLetters(CallerError):
 
 
 class NoSuchLetter(CallerError):
-    """A letter was named that is not there."""
+    """A dead letter was named that does not exist."""
 
     message = "there is no letter {letter} that is open; `vernier dlq list` shows them"
     letter: str
@@ -60,7 +63,7 @@ class NoSuchLetter(CallerError):
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter as it lies in its topic. headers: the original ones; about: ours, without the prefix."""
+    """A dead letter as it is stored in its topic. headers: the original ones; about: ours, without the prefix."""
 
     topic: str
     partition: int
@@ -73,12 +76,12 @@ class Letter:
 
     @property
     def place(self) -> str:
-        """Where it lies, as `dlq list` shows it."""
+        """Where the dead letter is stored, as `dlq list` shows it."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
     @property
     def message(self) -> str:
-        """The place of the message that it is of."""
+        """The place of the message that was refused."""
         if "topic" not in self.about:
             return self.place
         place = [self.about.get(name, "") for name in ("topic", "partition", "offset")]
@@ -90,7 +93,7 @@ class Letter:
         return self.about.get(_REPLAY_OF) or self.message
 
     def to_json(self) -> dict[str, Any]:
-        """For `dlq list`."""
+        """The JSON form for `dlq list`."""
         value = None if self.value is None else self.value.decode("utf-8", "replace")
         where = {"dlq": self.topic, "dlq_partition": self.partition, "dlq_offset": self.offset}
         return where | self.about | {"value": value, "bytes": len(self.value or b"")}
@@ -102,7 +105,7 @@ class Letter:
 
 
 class Dealt(msgspec.Struct):
-    """What was done about a message. sent: the places of those of its letters that were sent again."""
+    """What was done about a message. sent: the places of those of its dead letters that were sent again."""
 
     sent: list[str] = []
     dropped: bool = False
@@ -111,7 +114,7 @@ class Dealt(msgspec.Struct):
 
 @dataclass
 class Known:
-    """The letters of a dead-letter topic by place, without keys and values, and what is to be thought of each."""
+    """The dead letters of a dead-letter topic by place, without keys and values, and the state of each."""
 
     states: dict[str, State] = field(default_factory=dict)
     dealt: dict[str, Dealt] = field(default_factory=dict)
@@ -124,7 +127,7 @@ class DeadLetters:
         self._settings = settings
         check(settings)
         try:
-            # What a service's transaction has not committed is not there.
+            # Records of a service's uncommitted transactions do not count.
             self._reader = CommittedReader(settings.kafka_client(), group=_GROUP)
             self._topics = set(self._reader.consumer.topics())
         except KafkaError as error:
@@ -140,7 +143,8 @@ class DeadLetters:
         self._wanted = wanted
 
     def read(self, *, everything: bool = False) -> Iterator[tuple[Letter, State]]:
-        """The open letters that are there now, topic by topic, oldest first. everything: those dealt with, too."""
+        """The open dead letters that exist now, topic by topic, oldest first. everything: those in other states,
+        too."""
         try:
             for topic in self._wanted:
                 known = self._known(topic)
@@ -152,10 +156,10 @@ class DeadLetters:
             raise self._no(error) from error
 
     def replay(self, *, reason: str | None = None, letters: Sequence[str] = (), again: bool = False) -> tuple[int, int]:
-        """Send open letters to their own topics again; returns (sent, passed over).
+        """Send the messages of open dead letters to their own topics again; returns (sent, skipped).
 
-        reason, letters (places): only these, the others are passed over. again: also what was sent before and was
-        not refused since. Each is sent once, whatever fails. Raises NoLetters, NoSuchLetter.
+        reason, letters (places): only these; the others are skipped. again: also messages that were sent again before
+        and were not refused since. Each message is sent once, whatever fails. Raises NoLetters, NoSuchLetter.
         """
         states = {"open", "sent"} if again else {"open"}
         chosen = self._chooser(reason, letters)
@@ -175,9 +179,9 @@ class DeadLetters:
         return self._deal(wanted, sending, mark, letters)
 
     def drop(self, *, reason: str | None = None, letters: Sequence[str] = ()) -> tuple[int, int]:
-        """Give open letters up: they are neither listed nor sent again any more, also after a rebuild.
+        """Mark open dead letters as dropped: they are no longer listed or sent again, not even after a rebuild.
 
-        Returns (dropped, passed over). Their dead-letter topic keeps them. Raises NoLetters, NoSuchLetter.
+        Returns (dropped, skipped). Their dead-letter topic keeps them. Raises NoLetters, NoSuchLetter.
         """
         chosen = self._chooser(reason, letters)
 
@@ -190,7 +194,7 @@ class DeadLetters:
         return self._deal(wanted, lambda letter: [], mark, letters)
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Close the connections."""
         self._reader.close()
 
     def __enter__(self) -> DeadLetters:
@@ -216,16 +220,18 @@ class DeadLetters:
         mark: Callable[[Letter, Dealt], None],
         named: Sequence[str],
     ) -> tuple[int, int]:
-        """Do something about letters, in transactions that write it into the log. wanted: None for what is settled."""
+        """Handle dead letters in transactions that also record it in the log. wanted: None if the dead letter needs no
+        handling."""
         done = passed = 0
         found: set[str] = set()
-        # One name: a replay that somebody else runs at the same time fails, and cannot send what this one does.
+        # A single transactional name: a replay that runs at the same time elsewhere fails, and cannot send what this
+        # one sends.
         transactions = Transactions(self._settings.kafka_client(), _GROUP, max_request_size=65 << 20)
         try:
             transactions.open()
             for topic in self._wanted:
                 self._make_log(topic)
-                # Only now: what a predecessor had under way is committed or aborted.
+                # Read the states only now, when an earlier replay's open transaction has been committed or aborted.
                 known = self._known(topic)
                 chosen: list[Letter] = []
                 for letter in self._read(topic):
@@ -282,7 +288,7 @@ class DeadLetters:
             self._topics.add(log)
 
     def _known(self, topic: str) -> Known:
-        """The state of each letter of a topic."""
+        """The state of each dead letter of a topic."""
         known = Known()
         if f"{topic}.log" in self._topics:
             for record in self._records(f"{topic}.log"):
@@ -305,7 +311,7 @@ class DeadLetters:
         return known
 
     def _rebuilt(self, apps: Iterable[str], parts: Iterable[TopicPartition]) -> dict[tuple[str, int], int]:
-        """By app and partition: the offset before which letters are of a state that was since made anew."""
+        """By app and partition: the offset before which dead letters belong to a state that was rebuilt since."""
         groups = {rebuilt_group(app): app for app in apps}
         if not groups:
             return {}
@@ -325,13 +331,14 @@ class DeadLetters:
         return map(_letter, self._records(topic))
 
     def _records(self, topic: str) -> Iterator[Any]:
-        """The committed records of a topic that are there now."""
+        """The committed records that the topic contains now."""
         for records in self._reader.read(topic):
             yield from records
 
 
 def rebuilt_group(app: str) -> str:
-    """The consumer group whose offsets in dead-letter topics say where the letters of an app's present state begin."""
+    """The consumer group whose offsets in dead-letter topics say where the dead letters of an app's present state
+    begin."""
     return f"{app}.dead-letters-rebuilt"
 
 

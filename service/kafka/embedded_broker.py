@@ -1,7 +1,7 @@
 """A Kafka broker in a process of its own: for `kafka.embedded`, the demonstration and the tests.
 
-One node, KRaft, loopback only, no security. Its log survives stop(), kill() and a death of the machine as Kafka's
-does; it does not outlive the process that started it (a small watcher sees to that, also after a kill -9).
+One node, KRaft, loopback only, no security. Its log survives stop(), kill() and a crash of the machine, as Kafka's
+does. The broker does not outlive the process that started it: a small watcher ends it, also after a kill -9.
 """
 
 import contextlib
@@ -32,10 +32,10 @@ from vernier.service.toolchain.jvm import class_data
 from vernier.storage.errors import CallerError
 
 LOOPBACK = "127.0.0.1"
-MAX_MESSAGE_BYTES = 20 * 2**20  # a 10 MB message with room for headers and what a client adds
+MAX_MESSAGE_BYTES = 20 * 2**20  # a 10 MB message, with space for headers and what a client adds
 
-# Blocks until the pipe from the parent closes, which the kernel does however the parent dies, then ends the broker.
-# A parent-death signal would not do: it fires when the *thread* that started the broker ends.
+# Blocks until the pipe from the parent closes, which the kernel does however the parent dies, then ends the broker. A
+# parent-death signal would not work: it fires when the *thread* that started the broker ends.
 _WATCHER = """
 import os, select, signal, sys
 pid = int(sys.argv[1])
@@ -56,23 +56,23 @@ if 0 in ready:
 
 
 class BrokerError(CallerError):
-    """The broker does not start, or does not answer; `problem` is one line with the way out."""
+    """The broker does not start or does not answer; `problem` is one line that says what to do."""
 
     message = "{problem}"
     problem: str
 
 
 class PortTaken(BrokerError):
-    """Somebody else listens on the broker's port."""
+    """Another process listens on the broker's port."""
 
 
 class EmbeddedBroker:
     """A single-node Kafka broker over the data in a folder.
 
-    `data_dir` is made when missing and formatted at the first start. `port` 0 takes a free one at the first start and
-    keeps it for later starts of this object. `heap_mb` bounds the Java heap; the process takes ~150 MB more.
-    `properties` are added to the server's own (`log.retention.ms`, …). Usable as a context manager; start, stop, kill
-    and restart are not for several threads at once.
+    `data_dir` is created if it is missing and formatted at the first start. `port` 0 takes a free port at the first
+    start and keeps it for later starts of this object. `heap_mb` bounds the Java heap; the process takes ~150 MB more.
+    `properties` are added to the server's own (`log.retention.ms`, …). Usable as a context manager. start, stop, kill
+    and restart are not thread-safe.
     """
 
     def __init__(
@@ -103,28 +103,28 @@ class EmbeddedBroker:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as `bootstrap_servers`: `127.0.0.1:<port>`."""
+        """The address for clients' `bootstrap_servers`: `127.0.0.1:<port>`."""
         return f"{LOOPBACK}:{self._port}"
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs."""
+        """The process id while the broker runs; else None."""
         return self._process.pid if self._process and self.running else None
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log_file(self) -> Path:
-        """What the broker printed since its last start: warnings and errors."""
+        """The file with what the broker printed since its last start: warnings and errors."""
         return self.data_dir / "broker.log"
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self, timeout_seconds: float = 60) -> Self:
-        """Start the broker and return when it answers a metadata request; nothing to do when it runs.
+        """Start the broker and return when it answers a metadata request; does nothing if it already runs.
 
         Takes ~3 s, ~4 s the first time. Raises PortTaken, BrokerError (another broker on the same folder, disk full,
         not ready in time), JarsError and JavaMissing.
@@ -145,7 +145,7 @@ class EmbeddedBroker:
             try:
                 self._wait_ready(deadline)
             except PortTaken:
-                # somebody took the free port between our look and the broker's; choose again
+                # another process took the free port after we had found it and before the broker used it; choose again
                 self._end(signal.SIGKILL, 10)
                 tries -= 1
                 if tries <= 0:
@@ -158,7 +158,7 @@ class EmbeddedBroker:
                 return self
 
     def stop(self, timeout_seconds: float = 20) -> None:
-        """Let the broker finish (about a second), then make sure; nothing to do when it does not run."""
+        """Let the broker shut down (about a second), then kill it if it has not; does nothing if it does not run."""
         self._end(signal.SIGTERM, timeout_seconds)
 
     def kill(self) -> None:
@@ -197,7 +197,7 @@ class EmbeddedBroker:
         return self.data_dir / "server.properties"
 
     def _refuse_second(self) -> None:
-        """Two brokers must not share a folder; Kafka's own lock says so, too, but only after its start-up."""
+        """Refuse a second broker on the same folder. Kafka's own lock does so, too, but only after its start-up."""
         with contextlib.suppress(OSError, ValueError, psutil.Error):
             pid = int((self.data_dir / "broker.pid").read_text(encoding="ascii"))
             if str(self._config) in psutil.Process(pid).cmdline():
@@ -234,7 +234,7 @@ class EmbeddedBroker:
             "fetch.max.bytes": str(max(55 * 2**20, self.max_message_bytes)),
             # a mistyped name must be an error, not a new topic
             "auto.create.topics.enable": "false",
-            # one node: nothing to replicate, nobody to wait for
+            # one node: nothing to replicate, no other replica to wait for
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.replication.factor": "1",
@@ -243,10 +243,10 @@ class EmbeddedBroker:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # after a kill the node is let in again only when its old session has run out (9 s by default)
+            # after a kill, the node is admitted again only when its old session has expired (9 s by default)
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
-            # small: the defaults are for machines of their own
+            # small: Kafka's defaults are for dedicated machines
             "num.network.threads": "2",
             "num.io.threads": "4",
             "background.threads": "2",
@@ -261,9 +261,10 @@ class EmbeddedBroker:
         return [
             str(find_java()),
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # starts sooner; the broker is not what a demonstration waits for
+            "-XX:TieredStopAtLevel=1",  # starts sooner; peak speed does not matter here
             *class_data("kafka", jars, record=record),
-            # The native libraries that it unpacks; those of a broker that was killed go with the next start.
+            # The folder for native libraries that Java unpacks. Those of a broker that was killed are deleted at the
+            # next start.
             f"-Djava.io.tmpdir={self._scratch}",
             "-XX:-UsePerfData",
             "-Djava.awt.headless=true",
@@ -274,14 +275,15 @@ class EmbeddedBroker:
         ]
 
     def _format(self, deadline: float) -> None:
-        """Format beside and move into place, so that a format that dies is done again, not taken for done."""
+        """Format in a separate folder and move it into place, so an interrupted format is repeated and not taken for
+        complete."""
         if (self._log_dir / "meta.properties").exists():
             return
         with tempfile.TemporaryDirectory(prefix=".format-", dir=self.data_dir) as temporary:
             config = Path(temporary) / "server.properties"
             fresh = Path(temporary) / "log"
             own = self._config.read_text(encoding="utf-8")
-            config.write_text(f"{own}log.dirs={_escaped(str(fresh))}\n", encoding="utf-8")  # the last one counts
+            config.write_text(f"{own}log.dirs={_escaped(str(fresh))}\n", encoding="utf-8")  # the last value counts
             cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=").replace("-", "A")
             tool = ["kafka.tools.StorageTool", "format", "--config", str(config), "--cluster-id", cluster]
             try:
@@ -295,7 +297,7 @@ class EmbeddedBroker:
                 raise BrokerError(problem=f"formatting {self.data_dir} took too long; is the disk busy?") from error
             if ran.returncode != 0 or not (fresh / "meta.properties").exists():
                 raise _explain(ran.stdout + ran.stderr, f"formatting {self.data_dir} failed", self)
-            if self._log_dir.exists():  # without meta.properties it was never formatted whole
+            if self._log_dir.exists():  # without meta.properties it was never formatted completely
                 shutil.rmtree(self._log_dir)
             fresh.rename(self._log_dir)
 
@@ -349,7 +351,7 @@ class EmbeddedBroker:
                 process.wait()
             (self.data_dir / "broker.pid").unlink(missing_ok=True)
             shutil.rmtree(self._scratch, ignore_errors=True)
-        if watcher is not None:  # it has seen the broker's end and leaves by itself
+        if watcher is not None:  # the watcher has seen the broker's end and exits by itself
             if watcher.stdin is not None:
                 watcher.stdin.close()
             try:
@@ -369,9 +371,9 @@ def create_topics(
 ) -> dict[str, int]:
     """Create the topics (name → number of partitions) that do not exist; return how many partitions each has now.
 
-    `config` holds settings of the new topics (`cleanup.policy`, …); `replication` -1 is the cluster's default. Topics
-    that exist are left as they are, whatever their number of partitions. Returns when every partition has a leader.
-    Raises BrokerError when the brokers cannot be reached or refuse.
+    `config` holds settings of the new topics (`cleanup.policy`, …); `replication` -1 is the cluster's default. Existing
+    topics are left unchanged, whatever their number of partitions. Returns when every partition has a leader. Raises
+    BrokerError when the brokers cannot be reached or refuse.
     """
     try:
         admin = KafkaAdminClient(
@@ -388,7 +390,7 @@ def create_topics(
             if name in present:
                 continue
             wanted = {"num_partitions": partitions, "replication_factor": replication, "configs": dict(config or {})}
-            with contextlib.suppress(TopicAlreadyExistsError):  # somebody was faster
+            with contextlib.suppress(TopicAlreadyExistsError):  # another process was faster
                 admin.create_topics({name: wanted})
         admin.wait_for_topics(list(topics))
         return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics(list(topics))}
@@ -407,7 +409,7 @@ def _listens(port: int) -> bool:
 
 
 def _answers(bootstrap: str) -> bool:
-    """Whether a metadata request is answered with a live broker and a controller."""
+    """Whether a metadata request is answered, with a live broker and a controller."""
     try:
         admin = KafkaAdminClient(
             bootstrap_servers=bootstrap, client_id="vernier-ready", request_timeout_ms=5000, bootstrap_timeout_ms=5000
@@ -424,7 +426,7 @@ def _answers(bootstrap: str) -> bool:
 
 
 def _port_taken(port: int) -> PortTaken:
-    """The error that names who listens on the port, as far as we may know."""
+    """The error that names the process that listens on the port, as far as we are allowed to see it."""
     who = "another process"
     with contextlib.suppress(psutil.Error):
         for connection in psutil.net_connections("tcp"):
@@ -436,7 +438,7 @@ def _port_taken(port: int) -> PortTaken:
 
 
 def _explain(output: str, what: str, broker: EmbeddedBroker) -> BrokerError:
-    """One line out of what Java printed."""
+    """A BrokerError with one line extracted from Java's output."""
     if "No space left on device" in output or "Disk quota exceeded" in output:
         return BrokerError(problem=f"disk full: no room for the broker's data in {broker.data_dir}")
     if "Failed to acquire lock" in output:

@@ -1,4 +1,5 @@
-"""Reach: whether brokers answer, found out at once, and told with the address and where it is set."""
+"""Reach: finds out quickly whether brokers answer, and reports failures with the address and the setting it comes
+from."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ class NoBroker(CallerError):
 
 @contextmanager
 def reach(settings: Settings) -> Iterator[None]:
-    """Around what a command does with brokers: the first thing is to see whether one answers. Raises NoBroker.
+    """A context for a command's work with brokers: first checks that a broker answers. Raises NoBroker.
 
-    A failure of Kafka inside is one line, too.
+    A Kafka failure inside the context becomes one line, too.
     """
     check(settings)
     try:
@@ -47,7 +48,7 @@ def check(settings: Settings) -> None:
     try:
         KafkaAdminClient(**settings.kafka_client(), bootstrap_timeout_ms=REACH_MS, request_timeout_ms=REACH_MS).close()
     except KafkaError as error:
-        # That it timed out is what `no broker answers` says already.
+        # A timeout adds nothing to the text `no broker answers`.
         known = "" if "imeout" in type(error).__name__ else f" ({_line(error)})"
         raise NoBroker(bootstrap=settings.kafka.bootstrap, reason=known) from error
 

@@ -1,4 +1,4 @@
-"""Reading: the committed records of topics, from the first to the last one that is there now."""
+"""Reading: the committed records of topics, from the first one to the last one that exists now."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 SILENT_SECONDS = 90.0
-"""How long a reader waits for a transaction under way. Brokers abort one that nobody ends after a minute."""
+"""How long a reader waits for an open transaction. Brokers abort a transaction that has not ended after a minute."""
 
 
 class CommittedReader:
-    """Reads whole topics as a reader of committed messages sees them. A context manager. Raises KafkaErrors.
+    """Reads whole topics as a read_committed consumer sees them. A context manager. Raises KafkaErrors.
 
-    A producer's commit returns before its records are visible in all partitions. So the end that is read up to is that
-    of all records, and a transaction that is under way there is waited for.
+    A producer's commit returns before its records are visible in all partitions. The reader therefore reads up to the
+    end of all records, committed or not, and waits for transactions that are still open there.
     """
 
     def __init__(self, client: Mapping[str, Any], *, group: str | None = None) -> None:
@@ -31,14 +31,14 @@ class CommittedReader:
             self.consumer.close(autocommit=False)
             raise
         self.first: dict[int, int] = {}
-        """By partition, where the topic that was read last begins."""
+        """By partition, the first offset of the topic that was read last."""
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic, none if there is no such topic."""
         return [TopicPartition(topic, one) for one in sorted(self._all.partitions_for_topic(topic) or ())]
 
     def read(self, topic: str) -> Iterator[list[Any]]:
-        """The records of a topic, some at a time; those of a partition in their order."""
+        """The records of a topic, in chunks; those of a partition come in order."""
         parts = self.partitions(topic)
         if not parts:
             return
@@ -49,7 +49,7 @@ class CommittedReader:
         for part in parts:
             consumer.seek(part, begins[part])
         heard = time.monotonic()
-        # Markers of transactions have offsets, and no poll returns them: positions pass them.
+        # Transaction markers have offsets, but no poll returns them; the consumer's position does move past them.
         while any(consumer.position(part) < ends[part] for part in parts):
             polled = consumer.poll(timeout_ms=500)
             if polled:
@@ -62,7 +62,7 @@ class CommittedReader:
                     yield got
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         self.consumer.close(autocommit=False)
         self._all.close(autocommit=False)
 

@@ -1,9 +1,9 @@
-"""Transactions: messages that readers of committed messages see all of, or none of.
+"""Transactions: read_committed readers see all messages of a transaction, or none.
 
-The client's `commit_transaction` does not promise that. A record that is not acknowledged within the client's delivery
-timeout is dropped, its future fails, and the commit of what remains succeeds all the same. So a commit is sent only
-when every record's future has an acknowledgement. After any other end the producer is closed, and nothing is known:
-the caller reads from Kafka what the transaction has become, once a new producer has fenced the old one
+The client's `commit_transaction` does not promise that. If a record is not acknowledged within the client's delivery
+timeout, the client drops it and its future fails, but the commit of the remaining records still succeeds. So we commit
+only when every record's future has an acknowledgement. After any other end the producer is closed and the outcome is
+unknown: the caller reads from Kafka what has become of the transaction, once a new producer has fenced the old one
 (docs/decisions/0018 has the measurements).
 """
 
@@ -23,10 +23,10 @@ from kafka.structs import OffsetAndMetadata
 from vernier.service.kafka.clients import Producer
 
 Sending = Mapping[str, Any]
-"""A record as keywords of the client's `send`."""
+"""A record as keyword arguments of the client's `send`."""
 
 TRANSACTION_MS = 60_000
-"""The broker aborts a transaction that is open for longer."""
+"""The broker aborts a transaction that stays open for longer."""
 DELIVERY_MS = 45_000
 REQUEST_MS = 15_000
 _CLOSE_SECONDS = 1.0
@@ -34,14 +34,14 @@ _log = logging.getLogger("vernier.transactions")
 
 
 class Fenced(KafkaError):  # type: ignore[misc]
-    """Another producer of the same name has taken over."""
+    """Another producer with the same transactional id has taken over."""
 
 
 class Transactions:
-    """Transactions under one name, one at a time. make: makes the producer, for tests that break it.
+    """Transactions under one transactional id, one at a time. make: makes the producer; tests pass one that fails.
 
     For one thread. delivery_ms bounds the acknowledgement of a transaction's records, and again the answer to its
-    commit, so it is to be less than the broker's own limit.
+    commit, so it must be less than the broker's own limit.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Transactions:
         return self._producer is not None
 
     def open(self) -> None:
-        """Fence every producer of this name, and wait until its transaction is committed or aborted.
+        """Fence every other producer of this transactional id, and wait until its transaction is committed or aborted.
 
-        What Kafka holds under this name does not change from now on but by `commit`. Raises KafkaErrors.
+        From now on, only `commit` changes what Kafka holds under this id. Raises KafkaErrors.
         """
         if self._producer is not None:
             return
@@ -94,10 +94,11 @@ class Transactions:
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         group: str | None = None,
     ) -> None:
-        """Send the records, and a group's offsets, in one transaction. `open` comes first.
+        """Send the records, and a group's offsets, in one transaction. Call `open` first.
 
-        Returns when it is committed. Otherwise raises: Fenced, KafkaErrors, and what `records` raises; the producer is
-        then closed, and the transaction may be committed (when the answer to its commit was lost) or not at all.
+        Returns when the transaction is committed. Otherwise raises Fenced, KafkaErrors, or what iterating over
+        `records` raises. The producer is then closed, and the transaction may be committed (if the answer to its commit
+        was lost) or not at all.
         """
         producer = self._producer
         if producer is None:
@@ -110,14 +111,14 @@ class Transactions:
             seconds = time.monotonic() - began
             if seconds * 1000 < self._options["transaction_timeout_ms"]:
                 raise Fenced(f"another producer has taken over the name {self.name}") from error
-            # The broker fences a producer also when it aborts a transaction that was open for too long.
+            # The broker also fences a producer when it aborts a transaction that was open for too long.
             raise KafkaTimeoutError(f"the broker aborted a transaction that was open for {seconds:.0f} s") from error
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Drop the producer. Its successor aborts a transaction that is under way."""
+        """Close the producer. The next producer with the same id aborts an open transaction."""
         producer, self._producer = self._producer, None
         if producer is not None:
             _drop(producer)
@@ -136,14 +137,15 @@ class Transactions:
         if offsets is not None:
             self._wait(lambda: producer.send_offsets_to_transaction(dict(offsets), group), "offsets")
         producer.flush(self._delivery_ms / 1000 + _CLOSE_SECONDS)
-        # `flush` ends well also when records have expired: only their futures tell.
+        # `flush` also succeeds when records have expired; only their futures show it.
         failed = [future.exception for future in sent if not future.is_done or future.failed()]
         if failed:
             raise _cause(failed)
         self._wait(producer.commit_transaction, "the commit")
 
     def _wait(self, call: Callable[[], None], what: str) -> None:
-        """The client waits for these without end, a broker that does not come back included."""
+        """Call the client with a time limit: it waits for these without end, even for a broker that never comes
+        back."""
         problem: list[BaseException] = []
 
         def run() -> None:
@@ -162,8 +164,8 @@ class Transactions:
 
 
 def _cause(failed: list[BaseException | None]) -> BaseException:
-    """Why records failed. When one has expired the client takes a new epoch, and refuses its own others as of an old
-    one: that is no other producer."""
+    """Why records failed. After one has expired, the client takes a new producer epoch and refuses its own other
+    records as belonging to an old one; that does not mean another producer."""
     known = [error for error in failed if error is not None]
     others = (error for error in known if not isinstance(error, InvalidProducerEpochError))
     return next(others, known[0] if known else KafkaTimeoutError("a record has no acknowledgement"))

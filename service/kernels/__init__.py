@@ -4,3 +4,5 @@ In: message bytes, addresses of shared rings, or the addresses of a view's layer
 rows. Read first: json_values.py (scans one value), then json_messages.py (whole messages). rings.py serves the
 exchange; views.py reads views by time.
 """
+
+import vernier.storage.kernels  # noqa: F401 - configures numba's cache, before the first kernel

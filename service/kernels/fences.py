@@ -1,6 +1,7 @@
-"""Words that two processes share: one writes, the other reads, and what was written before is there, too.
+"""Memory fences for words that two processes share: what the writer wrote before a word is visible to a reader of that
+word.
 
-Plain loads and stores may be put in another order by the compiler and, on some machines, by the processor.
+With plain loads and stores this would not hold: the compiler and, on some machines, the processor may reorder them.
 """
 
 import ctypes
@@ -15,7 +16,7 @@ from numba.extending import intrinsic
 if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
 
     def acquire(address: int) -> int:
-        """The word at `address` (interpreted twin, for runs with NUMBA_DISABLE_JIT=1; in order on x86 alone)."""
+        """The word at `address` (interpreted twin, for runs with NUMBA_DISABLE_JIT=1; ordered on x86 only)."""
         return ctypes.c_int64.from_address(int(address)).value
 
     def release(address: int, value: int) -> None:
@@ -23,14 +24,14 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
         ctypes.c_int64.from_address(int(address)).value = int(value)
 
     def fence() -> None:
-        """Nothing: the interpreter takes locks all the time."""
+        """Does nothing: the interpreter takes locks all the time, which act as fences."""
 
     def give_way() -> None:
-        """Let another thread have the core."""
+        """Yield the core to another thread."""
         os.sched_yield()
 
     def core() -> int:
-        """Where the thread runs; -1 where the system does not tell."""
+        """The core on which the thread runs; -1 if the system does not report it."""
         return int(ctypes.CDLL(None).sched_getcpu()) if sys.platform == "linux" else -1
 
 else:
@@ -38,7 +39,8 @@ else:
 
     @intrinsic
     def acquire(typingctx: Any, address: Any) -> Any:
-        """The word at `address`: int64(address). Reads behind it see all that was written before that word was."""
+        """The word at `address`: int64(address). Reads after it see everything that was written before that word
+        was."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.load_atomic(builder.inttoptr(args[0], ir.PointerType(_WORD)), "acquire", 8)
@@ -47,7 +49,7 @@ else:
 
     @intrinsic
     def release(typingctx: Any, address: Any, value: Any) -> Any:
-        """Set the word at `address`: whoever acquires it there also sees what was written before."""
+        """Set the word at `address`. A thread that acquires it also sees everything that was written before it."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             builder.store_atomic(args[1], builder.inttoptr(args[0], ir.PointerType(_WORD)), "release", 8)
@@ -57,7 +59,7 @@ else:
 
     @intrinsic
     def fence(typingctx: Any) -> Any:
-        """Writes before it are visible to all before reads behind it are made."""
+        """Make all earlier writes visible to all threads before any later read is done."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             builder.fence("seq_cst")
@@ -72,5 +74,5 @@ else:
 
         @njit(inline="always")
         def core() -> int:
-            """Where the thread runs is not told here."""
+            """The core is not reported on this system."""
             return -1

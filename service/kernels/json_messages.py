@@ -1,12 +1,12 @@
 """Scan whole messages of the native and the json format into a matrix of updates.
 
-Both kernels read the messages of one topic in order and set good[m] where message m was taken whole; a message that is
-not in its plainest spelling leaves nothing behind and goes to the judge. Arguments of all functions here:
+Both kernels read the messages of one topic in order and set good[m] if message m was accepted as a whole. A message
+that is not in its plainest spelling leaves nothing behind and goes to the judge. Arguments of all functions here:
 
-text: uint8[bytes]; the messages, message m from starts[m] to starts[m + 1].
-pool, names: see scan_name; the names of the envelope's four members, of the sources, of the columns of all sources.
-first: int64[sources + 1]; where the columns of each source begin. columns: see scan_row.
-out: int64[capacity, CELLS + .], doubles: its view as float64, nulls: bool[capacity, .]; the updates, a row each.
+text: uint8[bytes]; the messages, message m from starts[m] to starts[m + 1]. pool, names: see scan_name; first the names
+of the envelope's four members, then of the sources, then of the columns of all sources. first: int64[sources + 1];
+where the columns of each source begin. columns: see scan_row. out: int64[capacity, CELLS + .], doubles: its view as
+float64, nulls: bool[capacity, .]; the updates, one per row.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ from vernier.service.kernels.json_values import (
 
 NATIVE_NAMES = (b"u", b"t", b"v", b"input")
 LINE_NAMES = (b"data", b"time", b"diff", b"input")
-"""The members of the envelopes, the first names of the pool."""
+"""The members of the envelopes, which are the first names of the pool."""
 
 _ENVELOPE = 4
 _IS_BATCH, _IS_LEAST, _IS_VERSION = 0, 1, 2
@@ -53,8 +53,8 @@ def _scan_batch(
     nulls: np.ndarray,
     count: int,
 ) -> tuple[int, int]:
-    """`[[row, time, diff], ...]` of the source with the columns low .. high-1, from row `count` on: (count,
-    position)."""
+    """Scan `[[row, time, diff], ...]` of the source with the columns low .. high-1, into rows from `count` on: (new
+    count, position)."""
     if i >= end or text[i] != _OPEN_LIST:
         return count, -1
     i = skip_space(text, i + 1, end)
@@ -104,7 +104,7 @@ def _scan_envelope(
     nulls: np.ndarray,
     count: int,
 ) -> tuple[int, int]:
-    """A native message, its updates from row `count` on: (the new count, position)."""
+    """Scan a native message, its updates into rows from `count` on: (the new count, position)."""
     sources = len(first) - 1
     mark = count
     least = np.int64(_NO_TIME)
@@ -162,7 +162,8 @@ def scan_native(
     nulls: np.ndarray,
     good: np.ndarray,
 ) -> int:
-    """`{"v":1,"t":time,"u":[[row,time,diff],...],"input":source}`, in any order, `input` before `u` where it is needed.
+    """Scan `{"v":1,"t":time,"u":[[row,time,diff],...],"input":source}`, with members in any order, except that `input`
+    comes before `u` if it is needed.
 
     Returns the number of updates.
     """
@@ -194,7 +195,8 @@ def _scan_object(
     nulls: np.ndarray,
     count: int,
 ) -> int:
-    """`{"input":source,"data":row,"time":time,"diff":diff}` or a bare row into row `count`; the position behind it."""
+    """Scan `{"input":source,"data":row,"time":time,"diff":diff}` or a bare row into row `count`; returns the position
+    after it."""
     sources = len(first) - 1
     base = _ENVELOPE + sources
     seen, given, source = 0, np.int64(0), (0 if sources == 1 else -1)
@@ -261,7 +263,8 @@ def scan_lines(
     nulls: np.ndarray,
     good: np.ndarray,
 ) -> int:
-    """One update a message, an envelope or, when the topic has one source, a bare row; `bare`: it may be an object.
+    """Scan one update per message: an envelope or, when the topic has one source, a bare row; `bare`: it may be an
+    object.
 
     Times that are not sent are NO_TIME, diffs 1. Returns the number of updates.
     """

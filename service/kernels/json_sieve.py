@@ -1,8 +1,8 @@
-"""Sieve JSON messages: which of them must be read by the letter before a fast parser may see them.
+"""Sieve JSON messages: find those that must be read strictly before a fast parser may read them.
 
-A fast parser takes the last of two members of one name, does not look into what it skips, and goes as deep as the
-process's stack. The sieve finds what could be such a message in one pass; it may suspect a good one, and the judge
-(service/ingest/formats/judge.py) then says so.
+A fast parser takes the last of two members with the same name, does not check what it skips, and recurses as deep as
+the process's stack allows. The sieve finds possible such messages in one pass. It may suspect a good message; the judge
+(service/ingest/formats/judge.py) then accepts it.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from numba import njit
 from vernier.service.kernels.json_values import scan_utf8
 
 DEEPEST = 128
-"""How deep arrays and objects may stand inside of each other."""
+"""The maximum nesting depth of arrays and objects."""
 
 _MOST_NAMES = 256
 _BACKSLASH, _QUOTE, _COMMA = 92, 34, 44
@@ -22,10 +22,11 @@ _OPEN_LIST, _CLOSE_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = 91, 93, 123, 125
 def _is_doubtful(
     text: np.ndarray, i: int, end: int, firsts: np.ndarray, begins: np.ndarray, lengths: np.ndarray
 ) -> bool:
-    """Of the message text[i:end]. firsts: int64[DEEPEST + 1], begins, lengths: int64[_MOST_NAMES]; room to work in.
+    """Whether the message text[i:end] is doubtful. firsts: int64[DEEPEST + 1], begins, lengths: int64[_MOST_NAMES];
+    work space.
 
-    firsts[d] is the number of the first name of the object at depth d, -1 of an array; the names of all open objects
-    are text[begins[k] : begins[k] + lengths[k]].
+    firsts[d] is the number of the first name of the object at depth d, or -1 for an array; the names of all open
+    objects are text[begins[k] : begins[k] + lengths[k]].
     """
     depth, count, name_next = 0, 0, False
     while i < end:
@@ -87,11 +88,11 @@ def _is_doubtful(
 
 @njit(cache=True)
 def find_doubtful(text: np.ndarray, starts: np.ndarray, doubtful: np.ndarray) -> None:
-    """Set doubtful[m] where message m, text[starts[m] : starts[m + 1]], must be read by the letter. O(bytes), and in an
-    object O(names ** 2).
+    """Set doubtful[m] if message m, text[starts[m] : starts[m + 1]], must be read strictly. O(bytes), and O(names ** 2)
+    in an object.
 
-    Not doubtful is a message whose brackets match, at most DEEPEST deep, whose texts are UTF-8, and whose objects have
-    no name twice, all spelt without escapes.
+    A message is not doubtful if its brackets match, at most DEEPEST deep, its strings are UTF-8, and no object has a
+    name twice, with all names spelt without escapes.
     """
     firsts = np.empty(DEEPEST + 1, np.int64)
     begins, lengths = np.empty(_MOST_NAMES, np.int64), np.empty(_MOST_NAMES, np.int64)

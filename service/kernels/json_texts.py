@@ -1,4 +1,4 @@
-"""Copy strings out of the bytes that they were scanned in, with their escapes undone."""
+"""Copy strings out of the bytes in which they were scanned and resolve their escapes."""
 
 import numpy as np
 from numba import njit
@@ -13,7 +13,8 @@ for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t'):
 
 @njit(cache=True)
 def _unescape(text: np.ndarray, i: int, end: int, out: np.ndarray, at: int) -> int:
-    """Write the string text[i:end] from `at` on; returns where it ends. Scanned before, so all escapes are legal."""
+    """Write the string text[i:end] into `out` from `at` on; returns the end position. It was scanned before, so all
+    escapes are legal."""
     while i < end:
         if text[i] != _BACKSLASH:
             out[at] = text[i]
@@ -43,7 +44,7 @@ def _unescape(text: np.ndarray, i: int, end: int, out: np.ndarray, at: int) -> i
 def copy_spans(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The strings of spans (json_values.py) as offsets[n + 1] and bytes: string k is data[offsets[k]:offsets[k + 1]].
 
-    text: uint8[.], what was scanned; spans: int64[n], 0 where there is none, which is copied as empty. O(bytes).
+    text: uint8[.], the scanned bytes; spans: int64[n], 0 for no string, which is copied as an empty one. O(bytes).
     """
     n = spans.shape[0]
     offsets = np.zeros(n + 1, np.int64)

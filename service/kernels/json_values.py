@@ -1,9 +1,9 @@
-"""Scan JSON values out of bytes: integers, doubles, dates, instants, members, rows.
+"""Scan JSON values in bytes: integers, doubles, dates, instants, members, rows.
 
-Every function takes `text: uint8[:]`, a position and the end of the message, and returns the position behind what it
-read, or -1 when it did not find what it looks for *in its plainest legal spelling*. -1 is no verdict: the judge
-(service/ingest/formats/judge.py) reads the message by the letter. So nothing here may accept what the judge would
-refuse, or read it differently.
+Every function takes `text: uint8[:]`, a position and the end of the message. It returns the position after what it
+read, or -1 if it did not find what it looks for *in its plainest legal spelling*. -1 does not mean that the message is
+wrong: the judge (service/ingest/formats/judge.py) then reads the message strictly. So no function here may accept what
+the judge would refuse, or read it differently.
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ INT64, BOOL, FLOAT64, DATE, TIMESTAMP, TEXT, DECIMAL = 0, 1, 2, 3, 4, 5, 6
 """The kinds of column that the scanner knows."""
 
 KIND, NULLABLE, WHOLE, FRACTION = 0, 1, 2, 3
-"""What it knows of a column: its kind, whether it may be null, and of a DECIMAL the digits before and behind the
+"""The facts about a column: its kind, whether it may be null, and for a DECIMAL the digits before and after the
 point."""
 
 TEXT_BYTES = 16 << 20
-"""The longest text; texts.py holds to the same."""
+"""The longest string in bytes; operators/language/types/parts.py has the same limit."""
 SPAN_START, SPAN_ESCAPED, SPAN_LENGTH = 32, 1 << 31, (1 << 31) - 1
-"""A span is the cell of a TEXT or DECIMAL: where it starts, whether there are escapes in it, how many bytes it has."""
+"""A span is the cell of a TEXT or DECIMAL: where it starts, whether it contains escapes, how many bytes it has."""
 
 SOURCE, MESSAGE, TIME, DIFF, CELLS = 0, 1, 2, 3, 4
-"""Where a scanned update has what: the number of its source and of its message, its time, its diff, then a cell a
+"""The columns of a scanned update: the number of its source and of its message, its time, its diff, then one cell per
 column."""
 
 
@@ -41,7 +41,7 @@ _MONTH_DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int6
 
 @njit(cache=True)
 def skip_space(text: np.ndarray, i: int, end: int) -> int:
-    """The position of the next byte that is no white space."""
+    """The position of the next byte that is not white space."""
     while i < end and (text[i] == 32 or text[i] == 10 or text[i] == 13 or text[i] == 9):
         i += 1
     return i
@@ -49,7 +49,8 @@ def skip_space(text: np.ndarray, i: int, end: int) -> int:
 
 @njit(cache=True)
 def scan_integer(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
-    """An int64: (value, position). The value is built below zero, where int64 has one number more."""
+    """Scan an int64: (value, position). The value is built as a negative number, because int64 has one more of
+    these."""
     negative = i < end and text[i] == _MINUS
     if negative:
         i += 1
@@ -80,7 +81,7 @@ def scan_digits(text: np.ndarray, i: int, count: int) -> int:
 
 @njit(cache=True)
 def scan_day(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
-    """`YYYY-MM-DD` as days since 1970-01-01: (days, position). Years 0001 to 9999.
+    """Scan `YYYY-MM-DD` as days since 1970-01-01: (days, position). Years 0001 to 9999.
 
     Source of the day count: Howard Hinnant, "chrono-compatible low-level date algorithms", days_from_civil.
     """
@@ -101,7 +102,7 @@ def scan_day(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True)
 def scan_rfc3339(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
-    """RFC 3339 with up to nine decimals as ns: (ns, position). Years 1678 to 2261, which all fit int64."""
+    """Scan RFC 3339 with up to nine decimals as ns: (ns, position). Years 1678 to 2261, which all fit into int64."""
     day, at = scan_day(text, i, end)
     if at < 0 or day < -106_749 or day > 106_749 or end - i < 20:
         return 0, -1
@@ -144,7 +145,7 @@ def scan_rfc3339(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True)
 def scan_instant(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
-    """A data time: integer, decimal string or RFC 3339 string, as ns within the legal range: (ns, position)."""
+    """Scan a data time, an integer, decimal string or RFC 3339 string, as ns within the legal range: (ns, position)."""
     if i >= end:
         return 0, -1
     if text[i] != _QUOTE:
@@ -163,7 +164,7 @@ def scan_instant(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True)
 def scan_double(text: np.ndarray, i: int, end: int) -> tuple[float, int]:
-    """A number whose double is exact in one multiplication or division: (value, position).
+    """Scan a number whose double is exact after one multiplication or division: (value, position).
 
     Source: Clinger, "How to read floating point numbers accurately", PLDI 1990: digits below 2**53 and a power of ten
     up to 22.
@@ -212,7 +213,7 @@ def scan_double(text: np.ndarray, i: int, end: int) -> tuple[float, int]:
 
 @njit(cache=True)
 def scan_word(text: np.ndarray, i: int, end: int, word: np.ndarray) -> int:
-    """The position behind the literal `word`."""
+    """The position after the literal `word`."""
     if end - i < len(word):
         return -1
     for k in range(len(word)):
@@ -228,7 +229,7 @@ _NULL = np.frombuffer(b"null", np.uint8)
 
 @njit(cache=True)
 def scan_utf8(text: np.ndarray, i: int, end: int) -> int:
-    """The position behind a character of more than one byte, legal as RFC 3629 has it; or -1."""
+    """The position after a character of more than one byte that is legal by RFC 3629; or -1."""
     lead = np.int64(text[i])
     if 0xC2 <= lead <= 0xDF:
         more = 1
@@ -244,7 +245,7 @@ def scan_utf8(text: np.ndarray, i: int, end: int) -> int:
         if np.int64(text[i + k]) & 0xC0 != 0x80:
             return -1
     second = np.int64(text[i + 1])
-    # Overlong forms, surrogates, and what lies beyond U+10FFFF.
+    # Overlong forms, surrogates, and code points beyond U+10FFFF.
     if (lead == 0xE0 and second < 0xA0) or (lead == 0xED and second > 0x9F):
         return -1
     if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second > 0x8F):
@@ -272,7 +273,8 @@ def scan_hex(text: np.ndarray, i: int, end: int) -> int:
 
 @njit(cache=True)
 def scan_text(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
-    """A string: (its span, position). Escapes of surrogates, and strings longer than a row may hold, are left."""
+    """Scan a string: (its span, position). Returns -1 for escaped surrogates and for strings longer than a row may
+    hold."""
     if i >= end or text[i] != _QUOTE:
         return 0, -1
     first = i + 1
@@ -312,7 +314,8 @@ def scan_text(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True)
 def scan_decimal(text: np.ndarray, i: int, end: int, whole: int, fraction: int) -> tuple[int, int]:
-    """A number, or a string of one, with at most so many digits before and behind the point: (its span, position)."""
+    """Scan a number, or a number in a string, with at most `whole` and `fraction` digits before and after the point:
+    (its span, position)."""
     quoted = i < end and text[i] == _QUOTE
     if quoted:
         i += 1
@@ -345,7 +348,8 @@ def scan_decimal(text: np.ndarray, i: int, end: int, whole: int, fraction: int) 
 def scan_cell(
     text: np.ndarray, i: int, end: int, column: np.ndarray, out: np.ndarray, doubles: np.ndarray, row: int, cell: int
 ) -> int:
-    """A value of the column's kind, not null, into out (or doubles, its view) at [row, cell]; the position behind."""
+    """Scan a value of the column's kind, not null, into out (or doubles, its view) at [row, cell]; returns the position
+    after it."""
     at = -1
     kind = column[KIND]
     if kind == INT64:
@@ -380,7 +384,8 @@ def scan_column(
     row: int,
     column: int,
 ) -> int:
-    """A value or null of column `column` of row `row`; the position behind it. about: of the column. See scan_row."""
+    """Scan a value or null of column `column` into row `row`; returns the position after it. about: that column's entry
+    of `columns`, see scan_row."""
     null = i < end and text[i] == 110
     nulls[row, column] = null
     if not null:
@@ -393,7 +398,7 @@ def scan_column(
 def scan_name(
     text: np.ndarray, i: int, end: int, pool: np.ndarray, names: np.ndarray, first: int, last: int
 ) -> tuple[int, int]:
-    """A string that is one of the names first .. last-1, spelt without escapes: (its number, position).
+    """Scan a string that is one of the names first .. last-1, spelt without escapes: (its number, position).
 
     pool: uint8[.], names: int64[k + 1]; the bytes of k names, and where each begins.
     """
@@ -417,7 +422,7 @@ def scan_name(
 
 @njit(cache=True)
 def scan_colon(text: np.ndarray, i: int, end: int) -> int:
-    """The start of the value behind a member's name."""
+    """The start of the value after a member's name."""
     i = skip_space(text, i, end)
     if i >= end or text[i] != _COLON:
         return -1
@@ -426,7 +431,8 @@ def scan_colon(text: np.ndarray, i: int, end: int) -> int:
 
 @njit(cache=True)
 def scan_next(text: np.ndarray, i: int, end: int, close: int) -> tuple[bool, int]:
-    """Behind a member or element: (another one follows, where it or what is behind the bracket begins)."""
+    """After a member or element: (whether another one follows, the position where it or what is after the bracket
+    begins)."""
     i = skip_space(text, i, end)
     if i >= end or (text[i] != _COMMA and text[i] != close):
         return False, -1
@@ -450,11 +456,12 @@ def scan_row(
     nulls: np.ndarray,
     row: int,
 ) -> int:
-    """A row of the columns low .. high-1, an array or an object with every column once; the position behind it.
+    """Scan a row of the columns low .. high-1, an array or an object with every column once; returns the position after
+    it.
 
-    columns: int64[c, 4]; KIND to FRACTION of the columns of all sources, at most 62 of a source, whose names are the
-    last c of the pool. out: int64[n, CELLS + .], doubles its view as float64, nulls: bool[n, .]; the row's cells
-    are written to them.
+    columns: int64[c, 4]; KIND to FRACTION of the columns of all sources, at most 62 per source, whose names are the
+    last c of the pool. out: int64[n, CELLS + .], doubles its view as float64, nulls: bool[n, .]; the row's cells are
+    written to them.
     """
     count = high - low
     if i >= end:
@@ -475,7 +482,7 @@ def scan_row(
     i = skip_space(text, i + 1, end)
     seen = np.int64(0)
     for turn in range(count):
-        # Producers write columns in one order, so the one whose turn it is comes first.
+        # Producers usually write columns in the same order, so the next column in order is tried first.
         name, at = scan_name(text, i, end, pool, names, base + turn, base + turn + 1)
         if at < 0:
             name, at = scan_name(text, i, end, pool, names, base, base + count)

@@ -1,7 +1,7 @@
-"""Messages in memory that two processes share: a ring of words that one writes and the other reads.
+"""Messages in memory that two processes share: a ring of words with one writer and one reader.
 
-Words HEAD and TAIL count all that has ever been written and read; each has one writer, and stands in a cache line of
-its own. A message is its size, the words of its header and its words.
+The words HEAD and TAIL count everything that has ever been written and read. Each has a single writer and its own cache
+line. A message is its size, the words of its header and its words.
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ from numba import njit
 from vernier.service.kernels.fences import acquire, core, fence, give_way, release
 
 READY, OVER, NONCE, HEAD, CORE, TAIL, ASLEEP, DATA = 0, 1, 2, 8, 9, 16, 24, 32
-"""Where the words stand: whether the reader has mapped the ring, whether the writer writes no more, two that nobody
-else knows, counts (that of the writer with where it ran when it wrote last), whether the reader waits elsewhere; where
-the messages' room begins."""
+"""The positions of the control words: whether the reader has mapped the ring; whether the writer has finished; two
+secret words that identify the ring; the two counts (next to the writer's, the core on which it ran at its last write);
+whether the reader sleeps; and where the space for messages begins."""
 FULL, WRITTEN, WAKE = 0, 1, 2
-"""What came of writing: nothing, there is no room; it is there; it is there, and the reader must be woken."""
+"""The results of writing: no space, nothing was written; written; written, and the reader must be woken."""
 
 
 @njit(cache=True, nogil=True)
@@ -45,7 +45,7 @@ def push(ring, header, words):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def pull(ring, header):  # type: ignore[no-untyped-def]
-    """Read a message that is there: fills header int64[h], returns its words int64[n]. O(n)."""
+    """Read the next message, which must be there: fills header int64[h], returns its words int64[n]. O(n)."""
     base = ring.ctypes.data
     room = ring.shape[0] - DATA
     tail = ring[TAIL]
@@ -67,8 +67,8 @@ def pull(ring, header):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def watch_any(addresses: np.ndarray, looks: int) -> int:
-    """The first of the rings at these addresses that has a message, or -1 after so many looks, a nanosecond or two
-    each. Nobody else has the core meanwhile."""
+    """The first of the rings at these addresses that has a message, or -1 after this many polls, a nanosecond or two
+    each. Keeps the core meanwhile."""
     for _ in range(looks):
         for i in range(addresses.shape[0]):
             base = addresses[i]
@@ -79,8 +79,8 @@ def watch_any(addresses: np.ndarray, looks: int) -> int:
 
 @njit(cache=True, nogil=True)
 def await_any(addresses: np.ndarray, turns: int) -> int:
-    """The first of the rings at these addresses that has a message, or -1 after so many turns without one. Between
-    turns whoever else wants the core has it."""
+    """The first of the rings at these addresses that has a message, or -1 after this many polls. Between polls it
+    yields the core to other threads."""
     for turn in range(turns + 1):
         for i in range(addresses.shape[0]):
             base = addresses[i]
@@ -93,13 +93,14 @@ def await_any(addresses: np.ndarray, turns: int) -> int:
 
 @njit(cache=True, nogil=True)
 def this_core() -> int:
-    """Where the caller runs; -1 where the system does not tell."""
+    """The core on which the caller runs; -1 if the system does not report it."""
     return core()
 
 
 @njit(cache=True, nogil=True)
 def fall_asleep(addresses: np.ndarray, asleep: int) -> None:
-    """Tell the writers of the rings that they must wake the reader (1), or need not (0). Look once more behind it."""
+    """Tell the writers of the rings that they must wake the reader (1) or need not (0). Poll once more after calling
+    this."""
     for i in range(addresses.shape[0]):
         release(addresses[i] + 8 * ASLEEP, asleep)
     fence()

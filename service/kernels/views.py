@@ -1,6 +1,6 @@
-"""Read a view's layer by time: sums up to a time, and the changes of an interval, without flattening the rest of it.
+"""Read a view's layer by time: sums up to a time, and the changes of an interval, without flattening the other updates.
 
-They let go of the interpreter lock: the sidecar goes on answering while a thread looks through a large history.
+The kernels release the interpreter lock, so the sidecar keeps answering while a thread reads a large history.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ from vernier.storage.kernels.tries import (
 
 @njit(cache=True)
 def _write_row(table: np.ndarray, k: int, v: int, key: int, val: int, out: np.ndarray, at: int) -> None:
-    """The words of a row: of its key, then of its val. A one-word key is in its hash."""
+    """Write the words of a row: of its key, then of its val. A one-word key is in its hash."""
     if k == 1:
         out[at, 0] = unmix(load(table[HASHES], key))
     else:
@@ -43,7 +43,7 @@ def _write_row(table: np.ndarray, k: int, v: int, key: int, val: int, out: np.nd
 def sum_until(table: np.ndarray, k: int, v: int, last: int) -> tuple[np.ndarray, int]:
     """Sum each row's diffs at times <= last. table: a layer's addresses, depth 0; k, v: words of key and val.
 
-    Returns (rows[m, k + v + 1] `[row words | sum]`, none 0, status OK or OVERFLOW). O(updates).
+    Returns (rows[m, k + v + 1] `[row words | sum]`, without zero sums, status OK or OVERFLOW). O(updates).
     """
     out = np.empty((table[VAL_COUNT], k + v + 1), np.int64)
     count = 0
@@ -66,7 +66,7 @@ def sum_until(table: np.ndarray, k: int, v: int, last: int) -> tuple[np.ndarray,
 def pick_between(table: np.ndarray, k: int, v: int, lower: int, upper: int) -> np.ndarray:
     """The changes with lower <= time < upper: rows[m, k + v + 2] `[row words | time | diff]` in the trie's order.
 
-    table: a layer's addresses, depth 0; k, v: words of key and val. O(updates) to look, O(m) memory.
+    table: a layer's addresses, depth 0; k, v: words of key and val. O(updates) time, O(m) memory.
     """
     count = 0
     for h in range(table[UPDATES]):

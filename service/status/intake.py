@@ -1,8 +1,9 @@
-"""Control: what an operator wants of a service's intake, and what its driver has made of that.
+"""The desired state of a service's intake, as an operator wants it, and the observed state, as its driver reports it.
 
-Two small files in the state directory, wherever that is. `wish.json` is written by whoever asks (the sidecar, for the
-command line and HTTP), `standing.json` by the driver alone, which looks for wishes about once a second. Both outlive
-processes, so a service that was paused starts paused. They decide nothing about epochs: manifests alone do that.
+Two small files in the state directory, wherever that is. `wish.json` (the desired state) is written on a client's
+request (by the sidecar, for the command line and HTTP). `standing.json` (the observed state) is written by the driver
+alone, which checks the desired state about once a second. Both outlive processes, so a service that was paused starts
+paused. They decide nothing about epochs: manifests alone do that.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Intake = Literal["running", "paused", "draining", "drained"]
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What somebody has asked for. at_ns: wall clock."""
+    """A desired state. at_ns: wall clock."""
 
     id: str
     wanted: Wanted
@@ -31,9 +32,9 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver does. wish: the newest one it knows, "" for none. driver: another for each process. since_ns:
-    wall clock, when this began. until: the offsets up to which a drain reads. left: messages before them that no epoch
-    has. held: updates that wait for their data time to come."""
+    """The observed state: what the driver does. wish: the newest desired state that it knows, "" for none. driver: an
+    id, different for each process. since_ns: wall clock when this state began. until: the offsets up to which a drain
+    reads. left: messages before those offsets that no epoch has read. held: updates that wait for their data time."""
 
     intake: Intake = "running"
     wish: str = ""
@@ -49,7 +50,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return self.intake in ("running", "draining")
 
     def describe(self) -> str:
-        """One line for a person."""
+        """A one-line description for people."""
         match self.intake:
             case "paused":
                 return "intake is paused by an operator; answers stay as they are until `vernier resume`"
@@ -65,22 +66,23 @@ _WISH, _STANDING = Word(WISH, Wish), Word(STANDING, Standing)
 
 
 def ask(state: Blob, wanted: Wanted) -> Wish:
-    """Leave a wish; the driver acts within a second or two of its running epoch's end. Raises StorageErrors."""
+    """Set the desired state. The driver follows it within a second or two of the end of its running epoch. Raises
+    StorageErrors."""
     wish = Wish(secrets.token_hex(6), wanted, time.time_ns())
     _WISH.leave(state, wish)
     return wish
 
 
 def tell(state: Blob, standing: Standing) -> None:
-    """Say what the driver does. Raises StorageErrors."""
+    """Publish the observed state. Raises StorageErrors."""
     _STANDING.leave(state, standing)
 
 
 def wish(state: Blob) -> Wish | None:
-    """The newest wish; None when there is none, or nobody can read it."""
+    """The newest desired state; None if there is none or it cannot be read."""
     return _WISH.read(state)
 
 
 def standing(state: Blob) -> Standing:
-    """What the driver has said last; that it runs when it has said nothing."""
+    """The newest observed state; "running" if there is none."""
     return _STANDING.read(state) or Standing()

@@ -1,6 +1,6 @@
-"""Words: small files in the state directory by which one process of a service tells others what it does or wants.
+"""Status files: small JSON files in the state directory in which a process tells the others what it does or wants.
 
-They decide nothing about epochs. Each is written whole by one process at a time and may be missing.
+They decide nothing about epochs. Each is written as a whole by one process at a time, and may be missing.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class Word(Generic[T]):
-    """One of these files, and what it says."""
+    """One status file: its name and the type of its contents."""
 
     file: str
     kind: type[T]
 
     def leave(self, state: Blob, said: T) -> None:
-        """Write it. Raises StorageErrors."""
+        """Write the file. Raises StorageErrors."""
         state.put(self.file, [msgspec.json.encode(said)])
 
     def forget(self, state: Blob) -> None:
-        """Take it back."""
+        """Delete the file."""
         state.delete(self.file)
 
     def read(self, state: Blob) -> T | None:
-        """What was left; None where there is none, or nobody can read it."""
+        """The file's contents; None if it does not exist or cannot be read."""
         try:
             return msgspec.json.decode(state.get(self.file), type=self.kind)
         except (StorageError, msgspec.MsgspecError):

@@ -1,7 +1,8 @@
-"""What the publisher tells of itself: `sinks.json` in the state directory, read by the sidecar and the driver.
+"""The publisher's status file: `sinks.json` in the state directory, read by the sidecar and the driver.
 
-It decides nothing about what goes out: positions are in Kafka. The driver keeps as many epochs more as the publisher is
-behind, up to a bound; a file that is lost or torn costs that, and a line of status.
+It does not decide what is published: the positions are in Kafka. While the publisher is behind, the driver keeps that
+many more epochs, up to a bound. If the file is lost or torn, the driver does not keep these extra epochs, and the
+status lacks a line.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from vernier.storage.blob.blob import Blob
 
 FILE = "sinks.json"
 FENCED = 4
-"""Exit status of a publisher whose place another one has taken: started again it would take it back, and so on."""
+"""The exit status of a publisher that another one has fenced. If it were started again it would fence the other in
+turn, and so on."""
 
 
 class Sink(msgspec.Struct, frozen=True):
-    """A view on its way out. frontier: its changes before it are in the topic; None: none yet. problem: why it does not
-    go on."""
+    """The status of one view's output. frontier: its changes before this time are in the topic; None: none yet.
+    problem: why it does not advance."""
 
     topic: str
     format: str
@@ -28,8 +30,8 @@ class Sink(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """The publisher at a moment. epoch: all views have gone out up to it. at_ns: wall clock. problem: why nothing goes
-    out at all."""
+    """The publisher's status at one moment. epoch: all views have been published up to this epoch. at_ns: wall clock.
+    problem: why nothing is published at all."""
 
     epoch: int
     at_ns: int
@@ -41,15 +43,15 @@ _WORD = Word(FILE, Told)
 
 
 def tell(state: Blob, told: Told) -> None:
-    """Leave word of it in the state directory. Raises StorageErrors."""
+    """Write the file. Raises StorageErrors."""
     _WORD.leave(state, told)
 
 
 def forget(state: Blob) -> None:
-    """Nothing is published."""
+    """Delete the file, because nothing is published."""
     _WORD.forget(state)
 
 
 def read(state: Blob) -> Told | None:
-    """What the publisher has left; None where there is none, or nobody can read it."""
+    """The publisher's status; None if there is none or it cannot be read."""
     return _WORD.read(state)

@@ -1,8 +1,8 @@
-"""Trouble: what keeps the pipeline from making its next epoch, told by the driver and read by the sidecar.
+"""Trouble: what keeps the pipeline from making its next epoch, written by the driver and read by the sidecar.
 
-The driver leaves `trouble.json` in the state directory when an epoch fails for good, and takes it away with the next
-commit. The file tells and decides nothing: whether an epoch exists is the manifests' business alone, so a file that is
-lost, torn or left behind costs a message.
+The driver writes `trouble.json` into the state directory when an epoch has failed for good, and deletes it with the
+next commit. The file only informs. Whether an epoch exists is decided by manifests alone, so a file that is lost, torn
+or left behind only makes the status wrong.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from vernier.storage.errors import StorageError
 
 FILE = "trouble.json"
 STOPPED = 3
-"""Exit status of a driver that stops because another process would fail in the same way."""
+"""The exit status of a driver that stops because another process would fail in the same way."""
 
 _log = logging.getLogger("vernier.trouble")
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """An epoch that cannot be made. reason: the last attempt's own words. program: the program or its data are at
-    fault, not the machine. tries: how often in a row. since_ns: when it first failed. stopped: the driver has ended and
-    nothing tries again; the reason then names the way out, and `why` says, for a program, what it stopped for.
-    running: the epoch has not failed, it goes on; the reason is what it waits for."""
+    """An epoch that cannot be made. reason: the last attempt's error text. program: the program or its data are at
+    fault, not the machine. tries: the number of failures in a row. since_ns: when it first failed. stopped: the driver
+    has ended and nothing tries again; the reason then says what to do, and `why` says, for a program, why the driver
+    stopped. running: the epoch has not failed and goes on; the reason is what it waits for."""
 
     epoch: int
     reason: str
@@ -38,7 +38,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     running: bool = False
 
     def describe(self) -> str:
-        """One line for a person."""
+        """A one-line description for people."""
         if self.running:
             return f"epoch {self.epoch} is not done: {self.reason}"
         whose = "the program cannot make" if self.program else "the service cannot make"
@@ -53,15 +53,15 @@ _WORD = Word(FILE, Trouble)
 
 
 class Troubles:
-    """The driver's end of the file: one object writes it and takes it back, so that every trouble it has told ends with
-    the next commit, whichever part of the driver told it. Neither call raises."""
+    """The driver's access to the file. A single object writes and deletes it, so every trouble ends with the next
+    commit, whichever part of the driver reported it. Neither method raises."""
 
     def __init__(self, state: Blob) -> None:
         self._state = state
-        self._standing = True  # an earlier process may have left one
+        self._standing = True  # an earlier process may have left a file
 
     def tell(self, trouble: Trouble) -> None:
-        """Write it. A failure to do so must not hide the trouble itself."""
+        """Write the file. A failure to do so must not hide the trouble itself."""
         self._standing = True
         try:
             tell(self._state, trouble)
@@ -69,7 +69,7 @@ class Troubles:
             _log.warning("cannot tell of trouble in the state directory: %s", problem)
 
     def over(self) -> None:
-        """An epoch was committed. A file that cannot be deleted now is deleted after a later commit."""
+        """An epoch was committed: delete the file. If that fails now, a later commit tries again."""
         if not self._standing:
             return
         try:
@@ -81,15 +81,15 @@ class Troubles:
 
 
 def tell(state: Blob, trouble: Trouble) -> None:
-    """Leave word of it in the state directory. Raises StorageErrors."""
+    """Write the file. Raises StorageErrors."""
     _WORD.leave(state, trouble)
 
 
 def clear(state: Blob) -> None:
-    """It is over."""
+    """Delete the file."""
     _WORD.forget(state)
 
 
 def read(state: Blob) -> Trouble | None:
-    """What the driver has left; None when all is well, or nobody can read it."""
+    """The trouble that the driver has reported; None if all is well or the file cannot be read."""
     return _WORD.read(state)

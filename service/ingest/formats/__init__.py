@@ -1,4 +1,8 @@
-"""The formats that messages may have, one module each, by the names that settings use."""
+"""The formats that messages may have, one module each, by the names that the settings use.
+
+In: the keys and values of a batch of messages of one topic. Out: updates in log order, progress and refusals (`Parsed`
+in messages.py). Read first: messages.py, then json_lines.py with scan.py (fast) and judge.py (exact).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,7 +24,7 @@ FORMATS: dict[str, Callable[[Mapping[str, RowType]], Format]] = {
     "debezium": Debezium,
     "arrow": ArrowStream,
 }
-"""Format name -> its constructor from the sources of one topic."""
+"""Format name -> its constructor, which takes the sources of one topic."""
 
 NAMES = (*FORMATS, "avro", "upsert")
 
@@ -32,8 +36,8 @@ def make_format(
     key: Sequence[str] = (),
     most_bytes: int = MOST_BYTES,
 ) -> Format:
-    """The reader of a topic's messages. schemas: of `avro`; key: key columns of `upsert`, or of `debezium`; most_bytes:
-    what a message of `arrow` may hold."""
+    """The reader of a topic's messages. schemas: for `avro`; key: the key columns of `upsert` or `debezium`;
+    most_bytes: the maximum size of an expanded message of `arrow`."""
     if name == "arrow":
         return ArrowStream(sources, most_bytes)
     if key:
@@ -42,7 +46,7 @@ def make_format(
 
 
 KEYED = frozenset({"upsert", "debezium"})
-"""Formats that may say the newest row of a key."""
+"""Formats whose messages may be upserts: they say what a key's row is now."""
 
 ALONE = frozenset({"arrow", "avro", "debezium", "upsert"})
-"""Formats whose messages cannot say which source they are for, so that a topic has one."""
+"""Formats whose messages cannot name their source, so a topic can have only one source."""

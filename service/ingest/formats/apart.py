@@ -1,7 +1,8 @@
-"""Messages decoded apart: what no format foresees refuses the message that it comes of, and no other.
+"""Isolates messages that make a format's reader raise: only these messages are refused, and no others.
 
-A batch is decoded at once. If that raises, its halves are, down to the messages that raise by themselves; they are
-dead letters. Formats refuse what they know to be wrong, so this is the net below them.
+A batch is decoded as a whole. If that raises, its halves are decoded, and so on, down to single messages that raise;
+these become dead letters. Formats refuse what they know to be wrong, so this is only the safety net for everything
+else.
 """
 
 from collections.abc import Sequence
@@ -16,14 +17,15 @@ from vernier.storage.errors import InvariantError, StorageError
 from vernier.storage.strings.string_heap import Heap
 
 UNFORESEEN = "the message cannot be read"
-"""How the details of refusals begin that come of no rule of a format."""
+"""The beginning of the details of such refusals, which come from no rule of a format."""
 
 
 def decode_apart(
     reader: Format, values: pa.LargeBinaryArray, keys: pa.Array, only: str | None, heap: Heap | None
 ) -> Parsed:
-    """Decode a batch. only: the topic's source where it has one. Raises what is no message's fault: MemoryError, and
-    errors of storage and of broken rules. O(bytes), and O(bytes log messages) for each that is not foreseen."""
+    """Decode a batch. only: the topic's source, if it has just one. Raises errors that are not a message's fault:
+    MemoryError, storage errors and broken invariants. O(bytes), plus O(bytes log messages) for each message that
+    raises."""
     try:
         return reader.decode_keyed(values, keys, heap) if isinstance(reader, Upserts) else reader.decode(values, heap)
     except (MemoryError, StorageError, InvariantError):
@@ -44,7 +46,7 @@ def _nothing(reader: Format) -> Parsed:
 
 
 def _joined(parts: Sequence[tuple[int, Parsed]]) -> Parsed:
-    """Parts of one batch, each with the number of its first message."""
+    """Join the parts of one batch, each with the number of its first message."""
     names = parts[0][1].names
     source, time, diff = (
         np.concatenate([getattr(part, column) for _, part in parts]) for column in ("source", "time", "diff")

@@ -1,8 +1,8 @@
 """The arrow format: a message is an Arrow IPC stream whose columns are the source's, with `_time` and `_diff`.
 
-Both may be left out: then the topic needs the clock `arrival`, and rows are inserts. Columns may come in any order and
-in any Arrow type that holds the source's exactly (every integer type for Int64, any time unit for TimestampNs, …).
-Progress is `{"resolved":"<ns>"}` in JSON.
+`_time` and `_diff` may be left out: without `_time` the topic needs the clock `arrival`, and without `_diff` rows are
+inserts. Columns may come in any order and in any Arrow type that holds the source's type exactly (every integer type
+for Int64, any time unit for TimestampNs, …). Progress is `{"resolved":"<ns>"}` in JSON.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,15 @@ from vernier.storage.strings.string_heap import Heap
 
 
 class ArrowStream:
-    """Reads a topic of Arrow streams for one source; see messages.Format. most_bytes: what a message may hold."""
+    """Reads a topic of Arrow streams for one source; see messages.Format. most_bytes: the maximum size of an expanded
+    message."""
 
     def __init__(self, sources: Mapping[str, RowType], most_bytes: int = MOST_BYTES) -> None:
         ((self._name, self._row_type),) = sources.items()
         self._most_bytes = most_bytes
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
-        """Decode a batch of messages. O(bytes); a few calls a message, none a row."""
+        """Decode a batch of messages. O(bytes); a few calls per message, none per row."""
         found = Gathered(self._name, self._row_type)
         for message, value in enumerate(values):
             buffer = value.as_buffer()

@@ -1,8 +1,8 @@
-"""The avro format: a message is one record in Avro's binary encoding, its fields the source's columns.
+"""The avro format: a message is one record in Avro's binary encoding, whose fields are the source's columns.
 
-The schema comes from the settings: `schema_file`, for messages that are the record alone, or `schema_folder`, with
-the schemas `<id>.avsc` of a registry, for messages that begin with a zero byte and the id (Confluent's framing).
-`_time` (ns, or an Avro timestamp) and `_diff` may be fields. Progress is `{"resolved":"<ns>"}` in JSON.
+The schema comes from the settings: `schema_file` for messages that are just the record; or `schema_folder`, with a
+registry's schemas as `<id>.avsc`, for messages that begin with a zero byte and the id (Confluent's framing). `_time`
+(ns, or an Avro timestamp) and `_diff` may be fields. Progress is `{"resolved":"<ns>"}` in JSON.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from vernier.service.ingest.rejects import Refusal
 from vernier.storage.strings.string_heap import Heap
 
 Schemas = tuple[tuple[int | None, str], ...]
-"""By registry id, the text of a schema; None is the id of messages without one."""
+"""(registry id, text of the schema) pairs; the id is None for the schema of messages without an id."""
 
 Change = Callable[[Any], Any]
 
 _FRAME = 5
 _DIGITS = 38
 _LONG = re.compile(rb"[\x80-\xff]{9}")
-"""What an integer of more than 64 bits has in it."""
+"""Matches the bytes of every integer of more than 64 bits."""
 _UNITS = {
     "timestamp-millis": 1_000_000,
     "timestamp-micros": 1_000,
@@ -61,8 +61,8 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A schema that is ready to read with. types: of each field; units: ns in a unit of those that are timestamps;
-    changes: what is made of the values of those that have decimals."""
+    """A schema prepared for reading. types: the Arrow type of each field; units: ns per unit of the timestamp fields;
+    changes: conversions for the fields that contain decimals."""
 
     parsed: Any
     types: Mapping[str, pa.DataType]
@@ -94,7 +94,8 @@ class Record:
 
 
 class Avro:
-    """Reads a topic of Avro records for one source; see messages.Format. schemas: see Schemas; the texts are valid."""
+    """Reads a topic of Avro records for one source; see messages.Format. schemas: see Schemas; the texts must be
+    valid."""
 
     def __init__(self, sources: Mapping[str, RowType], schemas: Schemas) -> None:
         ((self._name, self._row_type),) = sources.items()
@@ -102,7 +103,7 @@ class Avro:
         self._plain = None in self._texts
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
-        """Decode a batch of messages. A message is a call of fastavro; a batch's columns are made at once."""
+        """Decode a batch of messages: one call of fastavro per message, while the columns are made once per batch."""
         found = Gathered(self._name, self._row_type)
         by_schema: dict[int | None, tuple[list[int], list[dict[str, Any]]]] = {}
         for message, value in enumerate(values.to_pylist()):
@@ -127,7 +128,7 @@ class Avro:
     def _add(
         self, found: Gathered, schema: Record, messages: Ints, records: list[dict[str, Any]], heap: Heap | None
     ) -> None:
-        """Add records of one schema: together, or, where one of them is no row of the source, one by one."""
+        """Add records of one schema: all together or, if one of them is no row of the source, one by one."""
         try:
             found.add(messages, rows_of(schema.columns(records, self._row_type), len(records), self._row_type, heap))
         except Refusal as refusal:
@@ -139,7 +140,7 @@ class Avro:
             self._add(found, schema, messages[middle:], records[middle:], heap)
 
     def _record(self, value: bytes) -> tuple[int | None, dict[str, Any]]:
-        """The schema's id and the record of a message. Raises Refusal."""
+        """The schema id and the record of a message. Raises Refusal."""
         number: int | None = None
         start = 0
         if not self._plain:
@@ -154,12 +155,12 @@ class Avro:
         try:
             record = fastavro.schemaless_reader(stream, self._schema(number).parsed, None)
             if _LONG.search(value, start):
-                # Compiled readers lose the bits of an integer beyond the 64th; the other one does not.
+                # fastavro's compiled readers drop the bits of an integer beyond the 64th; its Python reader does not.
                 again = io.BytesIO(value)
                 again.seek(start)
                 if _read_py.schemaless_reader(again, self._schema(number).parsed, None) != record:
                     raise ValueError("an integer of more than 64 bits")
-        except Exception as error:  # fastavro raises whatever a wrong byte leads to
+        except Exception as error:  # a wrong byte can make fastavro raise anything
             said = (str(error).splitlines() or [""])[0]
             raise Refusal("decode", f"not Avro of that schema: {type(error).__name__} {said}".rstrip()) from error
         if stream.tell() != len(value):
@@ -173,7 +174,7 @@ class Avro:
 
 @cache
 def read_schema(text: str) -> Record:
-    """A record schema from its JSON. Raises ValueError, in one line, for what is none, or has what cannot be read."""
+    """A record schema from its JSON. Raises ValueError, with a one-line text, for an invalid or unsupported schema."""
     try:
         given = json.loads(text)
         types: dict[str, pa.DataType] = {}
@@ -198,7 +199,7 @@ def read_schema(text: str) -> Record:
 
 
 def _plain_type(kind: Any) -> tuple[Any, pa.DataType, int | None]:
-    """A field's type with timestamps as integers, its Arrow type, and ns in a unit if it is a timestamp."""
+    """A field's type with timestamps as integers, its Arrow type, and ns per unit if it is a timestamp."""
     if isinstance(kind, list):
         parts = [one for one in kind if one != "null"]
         if len(parts) != 1:
@@ -215,7 +216,7 @@ def _plain_type(kind: Any) -> tuple[Any, pa.DataType, int | None]:
     if logical == "decimal":
         return kind, pa.decimal128(_DIGITS, int(kind.get("scale", 0))), None
     if logical is not None:
-        # Times of day, durations and the like are what they are encoded as.
+        # Times of day, durations and the like are read as the type they are encoded in.
         kind = {name: value for name, value in kind.items() if name != "logicalType"}
     if base in ("array", "record") and any(f'"{name}"' in json.dumps(kind) for name in _UNITS):
         raise ValueError("timestamps inside of lists and records cannot be read")
@@ -223,9 +224,10 @@ def _plain_type(kind: Any) -> tuple[Any, pa.DataType, int | None]:
 
 
 def _check_bounded(kind: Any, seen: dict[str, bool | None]) -> bool:
-    """Whether each value of a type has a byte at least. seen: the same of the types with names, None inside of them.
+    """Whether each value of a type takes at least one byte. seen: the answers for named types, None while one is being
+    checked.
 
-    Raises ValueError where a short message could say a long or a deep value.
+    Raises ValueError if a short message could encode a long or deeply nested value.
     """
     if isinstance(kind, list):
         for one in kind:
@@ -256,7 +258,8 @@ def _check_bounded(kind: Any, seen: dict[str, bool | None]) -> bool:
 
 
 def _change(kind: Any) -> Change | None:
-    """What makes values of a type with decimals in it, read as bytes, what they are; None for a type without."""
+    """The conversion for values of a type that contains decimals, which are read as bytes; None for a type without
+    decimals."""
     if isinstance(kind, list):
         (change,) = (_change(one) for one in kind if one != "null")
         return None if change is None else lambda value: None if value is None else change(value)
@@ -277,7 +280,8 @@ def _change(kind: Any) -> Change | None:
 
 
 def _without_decimals(kind: Any) -> Any:
-    """A type whose decimals are the bytes that they are encoded as: readers round them to their precision."""
+    """The type with decimals replaced by the bytes that encode them: fastavro would round decimals to their
+    precision."""
     if isinstance(kind, list):
         return [_without_decimals(one) for one in kind]
     if isinstance(kind, str):

@@ -1,6 +1,7 @@
-"""Columns: rows that come as Arrow columns become words, a message or a batch at a time.
+"""Columns: rows that come as Arrow columns become words, one message or one batch at a time.
 
-`_time` (ns since 1970, or an Arrow timestamp) and `_diff` (default 1) may be columns, too; no source has such names.
+`_time` (ns since 1970, or an Arrow timestamp) and `_diff` (default 1) may be columns, too; no source has columns of
+these names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -88,7 +89,7 @@ def _integers(array: pa.Array, name: str) -> pa.Int64Array:
 
 
 class Gathered:
-    """Collects what the messages of one source's topic have, in message order within each kind."""
+    """Collects the updates, progress and refusals of one source's topic, each kind in message order."""
 
     def __init__(self, name: str, row_type: RowType) -> None:
         self._name, self._row_type = name, row_type
@@ -97,15 +98,15 @@ class Gathered:
         self.refused: list[Refused] = []
 
     def add(self, message: Ints, rows: tuple[Ints, Ints, Ints]) -> None:
-        """Updates, and the message of each."""
+        """Add updates, with the message number of each."""
         self._parts.append((message, *rows))
 
     def refuse(self, message: int, refusal: Refusal) -> None:
-        """A message that does not enter."""
+        """Record that a message is refused."""
         self.refused.append(Refused(message, refusal.reason, refusal.detail, self._name))
 
     def parsed(self) -> Parsed:
-        """All of it, updates in message order."""
+        """Everything collected, with updates in message order."""
         none = np.empty(0, np.int64)
         parts: Sequence[tuple[Ints, Ints, Ints, Ints]] = self._parts or [
             (none, np.empty((0, self._row_type.width), np.int64), none, none)

@@ -1,8 +1,8 @@
-"""Values of several parts in JSON: what texts, decimals, lists and structs look like, and what is wrong with one.
+"""Composed values in JSON: what strings, decimals, lists and structs look like, and what is wrong with an illegal one.
 
-String: a string. Binary: base64 in a string. Decimal: a number, or a string of one, which no parser rounds. List: an
-array. Struct: an object with its fields (a nullable one may be left out), or an array in their order. Inside lists and
-structs the plain types look as they do in columns.
+String: a string. Binary: base64 in a string. Decimal: a number, or a number in a string, which no JSON parser rounds.
+List: an array. Struct: an object with its fields (a nullable one may be left out), or an array in their order. Inside
+lists and structs the plain types look as they do in columns.
 """
 
 import base64
@@ -29,7 +29,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 class Huge:
-    """A number of so many digits that it is not worth converting."""
+    """A number with so many digits that it is not worth converting."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -42,7 +42,7 @@ class Huge:
 
 
 class Real(float):
-    """A number with a point or an exponent, and how it was written."""
+    """A number with a point or an exponent, together with its original text."""
 
     def __new__(cls, text: str) -> "Real":
         made = super().__new__(cls, text)
@@ -67,12 +67,12 @@ def judge_value(value: object, kind: Composed, what: str) -> Any:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number as JSON spells it; Python would read `1_0`, ` 5` and `+5`, too."""
+    """Whether a text is a number as JSON spells it; Python would also accept `1_0`, ` 5` and `+5`."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def exact(value: int | Real | Huge) -> decimal.Decimal | None:
-    """A number as it was written; None beyond what any column holds."""
+    """A number exactly as it was written; None if no column can hold it."""
     try:
         return decimal.Decimal(value if isinstance(value, int) else value.text)
     except decimal.InvalidOperation:
@@ -80,7 +80,7 @@ def exact(value: int | Real | Huge) -> decimal.Decimal | None:
 
 
 def double(value: Any, what: str) -> float:
-    """A number as a double. Raises Refusal for one beyond their range."""
+    """A number as a double. Raises Refusal if it is out of range."""
     number = float(value)
     if math.isinf(number):
         raise Refusal("overflow", f"{what} is beyond the range of a double")
@@ -136,7 +136,7 @@ def _value(value: object, kind: Type, what: str) -> Any:
 
 
 def _decimal(value: object, kind: Decimal, what: str) -> decimal.Decimal:
-    # An integer too long to be worth converting, and a number with a point, know how they were written.
+    # Integers too long to convert and numbers with a point carry their original text.
     text = value.text if isinstance(value, (Huge, Real)) else value
     if isinstance(text, int) and not isinstance(text, bool):
         return decimal.Decimal(text)

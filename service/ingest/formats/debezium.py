@@ -1,11 +1,11 @@
 """The debezium format: `{"before":row,"after":row,"op":"c"}`, bare or as `{"schema":…,"payload":…}`.
 
-`c` and `r` insert `after`, `d` deletes `before`, `u` does both, so an update needs the row as it was: have it sent (in
-PostgreSQL, REPLICA IDENTITY FULL), or name the key's columns in the settings: then only `after` counts. A message
-without a value, which follows a delete in a compacted topic, says nothing new. The time of an event clock is that of
-the source's transaction, `source.ts_ns`, `ts_us` or `ts_ms`.
-Progress is `{"resolved":"<ns>"}`. Dates that are integers count days; with a schema, timestamps and decimals are read
-in the encodings of Debezium and Kafka Connect that it names.
+`c` and `r` insert `after`, `d` deletes `before`, `u` does both. An update therefore needs the old row: either have the
+database send it (in PostgreSQL, REPLICA IDENTITY FULL), or name the key's columns in the settings, so that only `after`
+counts. A message without a value, which follows a delete in a compacted topic, carries no information and is ignored.
+With an event clock, the time is that of the source's transaction: `source.ts_ns`, `ts_us` or `ts_ms`. Progress is
+`{"resolved":"<ns>"}`. Dates that are integers count days. If the message has a schema, timestamps and decimals are read
+in the encodings of Debezium and Kafka Connect that the schema names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NONE = msgspec.Raw()
 _FIRST_DAY = date(1970, 1, 1)
 _DIGITS = re.compile(r"-?\d{1,5}", re.ASCII)
 _GREATEST_SCALE = 20_000
-"""More than any database has; what it spells is this long."""
+"""A limit above the scale in any database; a number with this scale can be this long when it is written out."""
 _LONGEST_NUMBER = 200
 _UNITS = {"ts_ns": 1, "ts_us": 1_000, "ts_ms": 1_000_000}
 
@@ -103,7 +103,7 @@ class Debezium(Enveloped):
 
 
 class DebeziumUpserts(Upserts):
-    """Reads the changes of a table by its key, without what rows were before: `after` is what the row is now.
+    """Reads the changes of a table by key, without using old rows: `after` is the row as it is now.
 
     A delete names its row by the message's key, or by the key's columns in `before`.
     """
@@ -125,13 +125,13 @@ class DebeziumUpserts(Upserts):
                     raise Refusal("schema", f"op is {change.op} but after is null")
                 return Upserted(self._values.plain(bytes(change.after), schema), b"", time)
             case "d":
-                # A key that is not JSON, as of other converters, says nothing.
+                # A key that is not JSON, as some converters write it, is ignored.
                 return Upserted(None, self._gone(None if suspect else key, change, schema), time)
             case _:
                 raise _no_op(change.op)
 
     def _gone(self, key: bytes | None, change: _Change, schema: bytes) -> bytes:
-        """The columns of the key of a row that is gone."""
+        """The key columns of a deleted row."""
         for text in (key, bytes(change.before)):
             try:
                 members = _members(text or b"{}")
@@ -148,7 +148,7 @@ class DebeziumUpserts(Upserts):
 
 
 class _Values:
-    """Makes values of special columns what the json format has."""
+    """Converts values of special columns to the form of the json format."""
 
     def __init__(self, row_type: RowType) -> None:
         kinds = (Date, TimestampNs, Decimal)
@@ -156,7 +156,7 @@ class _Values:
         self._dates = frozenset(field.name for field in row_type.fields if isinstance(field.type, Date))
 
     def plain(self, text: bytes, schema: bytes) -> bytes:
-        """A row as the json format has it. Raises Refusal."""
+        """A row in the form of the json format. Raises Refusal."""
         if not self._special:
             return text
         try:
@@ -178,7 +178,7 @@ class _Values:
 
 
 def _unwrapped(value: bytes | None) -> tuple[_Change, bytes] | None:
-    """A change and its schema, b"" for none; None for a message that says nothing. Raises Refusal."""
+    """A change and its schema, b"" for none; None for a message that carries no information. Raises Refusal."""
     if value is None:
         return None
     try:
@@ -194,7 +194,7 @@ def _unwrapped(value: bytes | None) -> tuple[_Change, bytes] | None:
 
 
 def _no_op(op: str | None) -> Refusal:
-    """What is wrong with a change of another kind."""
+    """The refusal for a change whose op is missing, unknown or a truncation."""
     if op is None:
         return Refusal("decode", "the message has no op, so it is no change of Debezium's")
     if op == "t":
@@ -203,7 +203,7 @@ def _no_op(op: str | None) -> Refusal:
 
 
 def _time_of(change: _Change) -> bytes | None:
-    """The time of the source's transaction, or of the message."""
+    """The time of the source's transaction or, without one, that of the message; None if there is neither."""
     for times in (change.source, change):
         for name, unit in _UNITS.items():
             found = getattr(times, name, None)
@@ -216,7 +216,7 @@ def _time_of(change: _Change) -> bytes | None:
 
 @lru_cache(maxsize=64)
 def _readers(schema: bytes) -> Mapping[str, Callable[[Any], Any]]:
-    """How the columns that a schema describes are read, by name; those that need nothing are left out. Raises
+    """The conversions of the columns that a schema describes, by name, without columns that need none. Raises
     Refusal."""
     found = {}
     described = load(schema)
@@ -258,7 +258,7 @@ def _reader(name: str | None, parameters: object) -> Callable[[Any], Any] | None
 
 
 def _scale_of(parameters: object) -> int:
-    """The scale of a decimal that a schema's parameters say; 0 where there are none."""
+    """The scale of a decimal according to a schema's parameters; 0 without parameters."""
     if parameters is None:
         return 0
     if not isinstance(parameters, dict):
@@ -281,7 +281,7 @@ def _integer(value: Any) -> int:
 
 
 def _day(value: Any) -> Any:
-    """A date from days since 1970; a text is left as it is."""
+    """A date from days since 1970; a text is left unchanged."""
     return value if isinstance(value, str) else (_FIRST_DAY + timedelta(days=_integer(value))).isoformat()
 
 

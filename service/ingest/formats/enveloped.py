@@ -1,8 +1,8 @@
-"""Envelopes: formats whose messages hold rows in JSON inside of something else.
+"""Envelopes: the base of formats whose messages have rows in JSON inside some other structure.
 
-A format of this kind says which rows a message has, as the text that they came as, with time and diff; each becomes a
-line of the json format, whose kernel reads all lines of a batch at once and whose judge says what is wrong with one. A
-message enters whole or not at all.
+Such a format extracts the rows of a message as the JSON texts they came as, with time and diff. Each becomes a line of
+the json format, whose kernel reads all lines of a batch at once and whose judge explains what is wrong with a bad one.
+A message enters as a whole or not at all.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from vernier.storage.strings.string_heap import Heap
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row: its JSON, its diff, its time in JSON (None: not sent), the JSON of the source's name (None: the only
+    """One row: its JSON, its diff, its time in JSON (None: not sent), the source's name in JSON (None: the topic's only
     one)."""
 
     row: bytes
@@ -31,7 +31,7 @@ class Line:
     source: bytes | None = None
 
     def encode(self) -> bytes:
-        """As a line of the json format."""
+        """The row as a line of the json format."""
         head = b"{" if self.source is None else b'{"input":%b,' % self.source
         time = b"" if self.time is None else b',"time":%b' % self.time
         return b'%b"data":%b%b,"diff":%d}' % (head, self.row, time, self.diff)
@@ -41,9 +41,10 @@ Opened = Sequence[Line] | Progress
 
 
 class Enveloped:
-    """Reads a topic of such messages; see messages.Format. open_message: what a message has; raises Refusal.
+    """Reads a topic of such messages; see messages.Format. open_message: returns what a message contains; raises
+    Refusal.
 
-    It sees no message that a fast parser reads otherwise than the judge does (sieve.py).
+    `open_message` never gets a message that a fast parser would read differently from the judge (sieve.py).
     """
 
     def __init__(self, sources: Mapping[str, RowType], open_message: Callable[[bytes | None], Opened]) -> None:
@@ -51,7 +52,7 @@ class Enveloped:
         self._lines, self._open = JsonLines(sources), open_message
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
-        """Decode a batch of messages. O(bytes), and some Python for each message."""
+        """Decode a batch of messages. O(bytes), with some Python per message."""
         lines: list[bytes] = []
         owners: list[int] = []
         progress: list[Progress] = []
@@ -82,7 +83,7 @@ class Enveloped:
 
 
 def _without(parsed: Parsed, message: Ints, progress: Sequence[Progress], refused: dict[int, Refused]) -> Parsed:
-    """The updates of messages that were not refused."""
+    """The updates of the messages that were not refused, with this progress and these refusals."""
     keep = ~np.isin(message, np.array(sorted(refused), np.int64))
     words = {name: rows[keep[parsed.source == k]] for k, (name, rows) in enumerate(parsed.words.items())}
     columns = (column[keep] for column in (parsed.source, message, parsed.time, parsed.diff))

@@ -1,7 +1,8 @@
-"""The insert_delete format: `{"insert":row}` or `{"delete":row}`, one or an array of them a message (Feldera's).
+"""The insert_delete format: `{"insert":row}` or `{"delete":row}`, one or an array of them per message (Feldera's
+format).
 
-A row is an object by name or an array in column order. `time` and, in a topic of several sources, `input` may stand
-beside it. Progress is `{"resolved":"<ns>"}`.
+A row is an object by name or an array in column order. `time` and, in a topic of several sources, `input` may be
+members next to it. Progress is `{"resolved":"<ns>"}`.
 """
 
 from collections.abc import Mapping
@@ -67,7 +68,7 @@ def _or_none(raw: msgspec.Raw) -> bytes | None:
 
 
 def _explained(value: bytes | None, error: Exception) -> Refusal:
-    """What is wrong with a message that is no event: not JSON at all, or something else."""
+    """The refusal of a message that is not an event: it is not JSON at all, or something else."""
     try:
         found = load(value)
     except Refusal as refusal:

@@ -1,8 +1,9 @@
-"""Arrow IPC streams from strangers: what comes out of one is bounded before it is made, and checked before it is used.
+"""Arrow IPC streams from untrusted producers: their size is bounded before they are expanded, and they are checked
+before use.
 
-A stream of a few kilobytes may hold gigabytes: buffers are compressed, a null column has no bytes at all, and views,
-dictionaries and lists of nulls say one thing many times. What a buffer decompresses to is written before it; what a
-column spells out as is computed from lengths alone.
+A stream of a few kilobytes may expand to gigabytes: buffers are compressed, a null column takes no bytes at all, and
+views, dictionaries and lists of nulls repeat one value many times. The decompressed size of a buffer is written in
+front of it; the expanded size of a column is computed from lengths alone.
 """
 
 import struct
@@ -18,11 +19,11 @@ from vernier.service.ingest.rejects import Refusal
 _WORD, _TEXT_WORDS = 8, 32
 _EXPERIMENTAL = b"ARROW:experimental_compression"
 _MESSAGE_HEADER, _MESSAGE_METADATA, _DICTIONARY_DATA, _BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 4, 1, 2, 3
-"""Fields of the tables of Arrow's format/Message.fbs."""
+"""Field numbers of the tables in Arrow's format/Message.fbs."""
 
 
 class TooLarge(Refusal):
-    """A message holds more than is allowed when it is spelled out."""
+    """A message takes more than the allowed size when it is expanded."""
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(
@@ -33,7 +34,7 @@ class TooLarge(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a stream by name, each n values, valid."""
+    """The columns of a stream by name, each with n values, validated."""
 
     arrays: Mapping[str, pa.Array]
     count: int
@@ -42,7 +43,8 @@ class Columns:
 def read_stream(buffer: pa.Buffer, width: int, most: int) -> Columns:
     """The columns of an IPC stream. O(bytes).
 
-    width: words of a row of what reads it; most: bytes that it may hold. Raises Refusal, TooLarge.
+    width: words per row in the source that reads it; most: the maximum expanded size in bytes. Raises Refusal,
+    TooLarge.
     """
     try:
         _check_compressed(buffer, most)
@@ -55,7 +57,7 @@ def read_stream(buffer: pa.Buffer, width: int, most: int) -> Columns:
                 raise Refusal("decode", f"not an Arrow stream: a batch of {batch.num_rows} rows")
             batch.validate()
             if size <= most:
-                # Lengths of views are read before the views are followed.
+                # The lengths of views are added up before any view is followed.
                 size += sum(_viewed(array) for array in batch.columns)
         if size > most:
             raise TooLarge(size, most)
@@ -75,8 +77,8 @@ def read_stream(buffer: pa.Buffer, width: int, most: int) -> Columns:
     except Refusal:
         raise
     except Exception as error:
-        # Arrow raises what a wrong byte leads to, KeyError included, and MemoryError of a length that is claimed; what
-        # is really there was bounded before.
+        # A wrong byte can make Arrow raise anything: KeyError, or MemoryError for a length that is only claimed. Actual
+        # sizes were bounded above.
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise Refusal("decode", f"not an Arrow stream: {said}") from error
 
@@ -85,7 +87,8 @@ def read_stream(buffer: pa.Buffer, width: int, most: int) -> Columns:
 
 
 def _check_compressed(buffer: pa.Buffer, most: int) -> None:
-    """Raises TooLarge where buffers decompress to more than `most` bytes; whatever Arrow raises, and struct.error."""
+    """Raises TooLarge if the buffers decompress to more than `most` bytes. Also raises any error of Arrow's, and
+    struct.error."""
     messages = pa.ipc.MessageReader.open_stream(buffer)
     size = 0
     while True:
@@ -100,7 +103,8 @@ def _check_compressed(buffer: pa.Buffer, most: int) -> None:
 
 
 def _decompressed(message: pa.ipc.Message) -> int:
-    """What the compressed buffers of a message say that they decompress to. Arrow has checked its tables."""
+    """The size that the compressed buffers of a message claim to decompress to. Arrow has checked the message's
+    tables."""
     data = memoryview(message.metadata)
     (root,) = struct.unpack_from("<I", data, 0)
     if _field(data, root, _MESSAGE_METADATA) and _EXPERIMENTAL in bytes(data):
@@ -115,13 +119,13 @@ def _decompressed(message: pa.ipc.Message) -> int:
     for number in range(buffers):
         offset, length = struct.unpack_from("<qq", data, vector + 4 + 16 * number)
         if length >= _WORD and offset >= 0:
-            # -1 where a buffer is as it is.
+            # -1 stands for a buffer that is not compressed.
             size += max(0, *struct.unpack_from("<q", body, offset))
     return size
 
 
 def _field(data: memoryview, table: int, number: int) -> int:
-    """Where a field of a table of FlatBuffers is; 0 where it is left out."""
+    """The position of a field of a FlatBuffers table; 0 if it is left out."""
     (back,) = struct.unpack_from("<i", data, table)
     (size,) = struct.unpack_from("<H", data, table - back)
     if size < 6 + 2 * number:
@@ -131,7 +135,7 @@ def _field(data: memoryview, table: int, number: int) -> int:
 
 
 def _pointed(data: memoryview, at: int) -> int:
-    """Where what the offset at `at` points to is."""
+    """The position that the offset at `at` points to."""
     return at + int(struct.unpack_from("<I", data, at)[0])
 
 
@@ -139,7 +143,7 @@ def _pointed(data: memoryview, at: int) -> int:
 
 
 def _viewed(array: pa.Array) -> int:
-    """Bytes of the texts in views, wherever they are. The array need not be valid."""
+    """The total bytes of the texts in views, however deeply nested. The array need not be valid."""
     kind = array.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         views = array.buffers()[1]
@@ -151,8 +155,8 @@ def _viewed(array: pa.Array) -> int:
 
 
 def _spelled(array: pa.Array) -> int:
-    """Bytes that the values of an array take at most beyond the words of their rows, each text as often as it is there.
-    The array is valid."""
+    """The maximum number of bytes that the values of an array take in addition to the words of their rows; repeated
+    texts count each time. The array is valid."""
     kind = array.type
     if pa.types.is_primitive(kind):
         return 0
@@ -166,7 +170,7 @@ def _spelled(array: pa.Array) -> int:
 
 
 def _lengths(array: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Bytes of each value of a dictionary."""
+    """The number of bytes of each value of a dictionary."""
     kind = array.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         array = array.cast(pa.large_binary())

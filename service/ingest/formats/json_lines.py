@@ -1,8 +1,8 @@
-"""The json format: one update a message, `{"input":"edges","data":[1,2],"time":17,"diff":1}`, or a bare row.
+"""The json format: one update per message, `{"input":"edges","data":[1,2],"time":17,"diff":1}`, or a bare row.
 
 `data` is an array in column order or an object by name; `time` (ns or RFC 3339) and `diff` (default 1) are optional,
-and null is as good as left out. When the topic has one source, a message may be the row itself: an array, or an object
-with the columns and, if no column has their names, `time` and `diff`. Progress is `{"resolved":"<ns>"}`.
+and null means the same as leaving them out. If the topic has one source, a message may be the row itself: an array, or
+an object with the columns and, if no column has their names, `time` and `diff`. Progress is `{"resolved":"<ns>"}`.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ _MEMBERS = tuple(name.decode() for name in LINE_NAMES)
 
 
 def judge_resolved(value: bytes | None) -> Progress:
-    """The progress in a message of a format that has its rows not in JSON. Raises Refusal."""
+    """The progress in a message of a format whose rows are not in JSON. Raises Refusal."""
     message = load(value)
     if not isinstance(message, dict) or set(message) != {"resolved"}:
         raise Refusal("decode", f"the message is {shown(message)}, but progress is an object with resolved alone")
@@ -44,7 +44,8 @@ class JsonLines:
     def __init__(self, sources: Mapping[str, RowType]) -> None:
         self._sources = dict(sources)
         only = next(iter(sources.values())) if len(sources) == 1 else None
-        # The scanner takes a member called time for the update's own; where a column is called so, the judge must look.
+        # The scanner takes a member called `time` for the update's time. If a column has such a name, the judge must
+        # decide.
         self._bare = only is not None and not set(only.names) & {*_MEMBERS, "resolved"}
         self._scanner = Scanner(sources, LINE_NAMES, self._scan, self._judge, least_bytes=0)
 
@@ -53,7 +54,7 @@ class JsonLines:
         return self._scanner.decode(values, heap)
 
     def _scan(self, *arrays: Any) -> int:
-        """The kernel, told whether a bare row may be an object."""
+        """Call the kernel and tell it whether a bare row may be an object."""
         inputs, outputs = arrays[:6], arrays[6:]
         kernel: Callable[..., int] = scan_lines
         return kernel(*inputs, self._bare, *outputs)
@@ -91,5 +92,6 @@ class JsonLines:
         return Judged(source, cells, time, diff)
 
     def _names_resolved(self) -> bool:
-        """Whether the topic's only source has a column called resolved, so that such a message is a row."""
+        """Whether the topic's only source has a column called `resolved`, so that a message with this member is a
+        row."""
         return len(self._sources) == 1 and "resolved" in next(iter(self._sources.values())).names

@@ -1,8 +1,8 @@
-"""The judge: reads one JSON message by the letter and says exactly what is wrong with it.
+"""The judge: reads one JSON message strictly and says exactly what is wrong with it.
 
-The scanner (scan.py) takes the good messages; what it leaves comes here, one message at a time, so this module decides
-what is legal. It works on Python values and is written to be read rather than to be fast (about 0.1 M messages a
-second).
+The scanner (scan.py) handles well-formed messages; the messages it leaves come here, one at a time, so this module
+defines what is legal. It works on Python values and is written to be read rather than to be fast (about 0.1 M messages
+per second).
 """
 
 import json
@@ -28,7 +28,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _INT_DIGITS = 20
 _EPOCH_DAY = parse_day("1970-01-01").toordinal()
 TOO_DEEP = "nested too deeply"
-"""How the details of such refusals begin."""
+"""The beginning of the details of such refusals."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
@@ -36,7 +36,7 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 Cell = Any
 """One column of a row: as the scanner would have written it (an integer, a double's bits, days, nanoseconds, 0 or 1);
-of a composed type its Python value; or None for null."""
+for a composed type its Python value; or None for null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ _DECODER = json.JSONDecoder(
 
 
 def load(value: bytes | None) -> object:
-    """The JSON value of a message, members unique, numbers exact. Raises Refusal."""
+    """The JSON value of a message, with unique members and exact numbers. Raises Refusal."""
     if value is None:
         raise Refusal("decode", "the message is empty: it has no value")
     try:
@@ -87,27 +87,27 @@ def load(value: bytes | None) -> object:
 
 
 def check_depth(value: bytes) -> None:
-    """Refuse what is nested too deeply for those that read it. O(bytes). Raises Refusal."""
+    """Refuse a message that is nested too deeply for its readers. O(bytes). Raises Refusal."""
     if value.count(b"[") + value.count(b"{") > DEEPEST and _depth(value) > DEEPEST:
         raise Refusal("decode", f"{TOO_DEEP}: its values stand inside of each other more than {DEEPEST} times")
 
 
 def _depth(value: bytes) -> int:
-    """How deep arrays and objects stand inside of each other. O(bytes)."""
+    """The nesting depth of arrays and objects. O(bytes)."""
     marks = np.frombuffer(_STRING.sub(b"", value), np.uint8)
     steps = np.isin(marks, _OPENING).astype(np.int64) - np.isin(marks, _CLOSING)
     return int(np.cumsum(steps).max(initial=0))
 
 
 def only_members(value: dict[str, Any], known: Sequence[str], what: str) -> None:
-    """Refuse members that the format does not have: a misspelt one would otherwise be a member left out."""
+    """Refuse members that the format does not have: a misspelt member would otherwise be taken for a missing one."""
     for name in value:
         if name not in known:
             raise Refusal("decode", f"{what} has the unknown member {shown(name)} (it may have {', '.join(known)})")
 
 
 def source_of(name: object, sources: dict[str, RowType], what: str) -> tuple[str, RowType]:
-    """The source that a message names (`name` is not a str: the topic's only one). Raises Refusal."""
+    """The source that a message names; if `name` is not a str, the topic's only source. Raises Refusal."""
     if isinstance(name, str):
         if name not in sources:
             known = ", ".join(sorted(sources))
@@ -122,7 +122,7 @@ def source_of(name: object, sources: dict[str, RowType], what: str) -> tuple[str
 
 
 def judge_time(value: object, what: str, closed: bool = False) -> int:
-    """A time in ns: integer, decimal string or RFC 3339; `closed` allows the greatest one, a frontier. Raises
+    """A time in ns, from an integer, a decimal string or RFC 3339; `closed` allows the greatest one, a frontier. Raises
     Refusal."""
     if isinstance(value, Huge) or (
         isinstance(value, str) and len(value) > _INT_DIGITS and value.isascii() and value.removeprefix("-").isdecimal()
@@ -155,7 +155,8 @@ def judge_diff(value: object, what: str) -> int:
 
 
 def judge_row(value: object, row_type: RowType, what: str) -> list[Cell]:
-    """The cells of a row, an array in column order or an object by name (a nullable column may be left out)."""
+    """The cells of a row, which is an array in column order or an object by name (a nullable column may be left
+    out)."""
     fields = row_type.fields
     if isinstance(value, list):
         if len(value) != len(fields):

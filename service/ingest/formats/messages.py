@@ -1,4 +1,4 @@
-"""What every format makes of a batch of messages: updates in log order, progress and refusals."""
+"""What every format returns for a batch of messages: updates in log order, progress and refusals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ NO_TIME = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Message number `message` of the batch cannot enter."""
+    """A refusal: message number `message` of the batch cannot enter."""
 
     message: int
     reason: Reason
@@ -29,10 +29,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A promise: no update before `upper` (ns) follows in this partition; CLOSED when none follows at all.
+    """A promise: no update before `upper` (ns) follows in this partition; CLOSED promises that none follows at all.
 
-    With `counts` it says instead how many different updates exist at each time of [lower, upper), times without a count
-    having none; they may come before or after it, and more than once.
+    With `counts` it instead states how many different updates exist at each time of [lower, upper); times without a
+    count have none. These updates may come before or after the statement, and more than once.
     """
 
     message: int
@@ -46,7 +46,7 @@ class Parsed:
     """A decoded batch: n updates in message order.
 
     source: int64[n] positions in `names`; message: int64[n]; time: int64[n] in ns, NO_TIME where none was sent; diff:
-    int64[n]; words[name]: int64[k, width] the rows of that source's k updates, in the same order.
+    int64[n]; words[name]: int64[k, width], the rows of that source's k updates in the same order.
     """
 
     names: tuple[str, ...]
@@ -63,7 +63,7 @@ class Format(Protocol):
     """Reads the messages of one topic, whose sources it knows by name."""
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
-        """Decode a batch; a message enters whole or not at all. Never raises for what a message holds.
+        """Decode a batch; a message enters as a whole or not at all. Never raises because of a message's contents.
 
-        heap: takes the contents of long texts.
+        heap: receives the contents of long texts.
         """

@@ -1,9 +1,8 @@
 """The native format: `{"v":1,"t":"<ns>","u":[[row,"<ns>",diff],...],"input":"edges"}`, and progress.
 
-One message has one message time `t` and a batch of updates, each at its own data time of at least `t`. Progress is
-`{"v":1,"p":{"lower":["<ns>"],"upper":["<ns>"],"counts":[["<ns>",n],...]}}`: lower and upper are frontiers, so `[]` is
-the one of a partition that is complete. Source: the capture format of differential dataflow (its `capture` module,
-"CDC").
+A message has one message time `t` and a batch of updates, each with its own data time of at least `t`. Progress is
+`{"v":1,"p":{"lower":["<ns>"],"upper":["<ns>"],"counts":[["<ns>",n],...]}}`. lower and upper are frontiers, so `[]` is
+that of a partition that is complete. Source: the capture format of differential dataflow (its `capture` module, "CDC").
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
-"""The scanner: hands a batch of messages to a kernel and turns the columns it fills into rows of words.
+"""The scanner: passes a batch of messages to a kernel and turns the columns that the kernel fills into rows of words.
 
-A topic's scanner knows the names and kinds of its sources' columns. What the kernel does not take whole, and every
-topic with a column type that the kernel does not know, goes to the judge. A column whose values are no single word has
-numbers for cells: of its values in the batch, as words (`_Values`).
+A topic's scanner knows the names and kinds of its sources' columns. Messages that the kernel does not accept go to the
+judge, and so do all messages of a topic with a column type that the kernel does not know. For a composed column, whose
+values are more than one word, a cell holds the number of a value; the values of the batch are collected as words
+(`_Values`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ _CHUNK_BYTES = 1 << 26
 
 Bools = npt.NDArray[np.bool_]
 Verdict = Iterable[Judged] | Progress
-"""What the judge makes of a message: updates or progress."""
+"""What the judge returns for a message: updates or progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,12 @@ class Scanned:
 
     @staticmethod
     def room(capacity: int, columns: int) -> "Scanned":
-        """Room to be filled; memory that is never written is never resident."""
+        """Unfilled arrays for `capacity` updates; memory that is never written never becomes resident."""
         return Scanned(np.empty((capacity, CELLS + columns), np.int64), np.empty((capacity, columns), np.bool_))
 
     @staticmethod
     def concat(parts: Sequence["Scanned"]) -> "Scanned":
-        """All updates of the parts in message order; each part is in that order and no message is in two parts."""
+        """All updates of the parts in message order. Each part is in that order, and no message is in two parts."""
         if len(parts) == 1:
             return parts[0]
         out = np.concatenate([part.out for part in parts])
@@ -81,7 +82,8 @@ class Scanned:
 
 
 class _Values:
-    """The values of one composed column in a batch, as words int64[n, its type's]; cells number them."""
+    """The values of one composed column in a batch, as words int64[n, width of its type]; cells are numbers of
+    values."""
 
     def __init__(self, kind: Composed, heap: Heap | None) -> None:
         self._kind, self._heap = kind, heap
@@ -94,7 +96,7 @@ class _Values:
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         values = pa.LargeStringArray.from_buffers(len(spans), *buffers[1:])
         if isinstance(self._kind, Decimal):
-            # Their digits were counted. What is null or empty was no value.
+            # The kernel has counted the digits. A null or empty span stands for no value.
             values = pc.if_else(pc.equal(pc.binary_length(values), 0), "0", values).cast(self._kind.arrow)
         return self._add(self._kind.to_words(values, self._heap))
 
@@ -116,15 +118,15 @@ class _Values:
 
 
 _Columns = dict[tuple[int, int], _Values]
-"""The composed columns, by the number of their source and their own in it."""
+"""The composed columns, by the number of their source and their own number in it."""
 
 
 class Scanner:
-    """Decodes the messages of one topic: `kernel` for the good ones, `judge` for what it leaves.
+    """Decodes the messages of one topic: `kernel` handles the well-formed ones, `judge` those that it leaves.
 
     kernel: (text, starts, pool, names, first, columns, out, doubles, nulls, good) -> number of updates. judge: (value)
-    -> verdict, raises Refusal. envelope: the members of the envelope, the first names that the kernel is given.
-    least_bytes: no update with one column has fewer bytes; 0 where a message is one update.
+    -> verdict, raises Refusal. envelope: the members of the envelope, which are the first names passed to the kernel.
+    least_bytes: a lower bound for the bytes of an update with one column; 0 if a message is one update.
     """
 
     def __init__(
@@ -155,13 +157,13 @@ class Scanner:
         self._kernel, self._judge, self._least_bytes = kernel, judge, least_bytes
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
-        """Decode a batch; heap: takes the contents of long texts.
+        """Decode a batch; heap: receives the contents of long texts.
 
         O(bytes); some 50 times slower for messages that the kernel leaves to the judge.
         """
         columns = {place: _Values(kind, heap) for place, kind in self._composed.items()}
         good = np.zeros(len(values), np.bool_)
-        # A null may have bytes below it, which the kernel must not see.
+        # A null may have bytes in its place, which the kernel must not see.
         visible = pc.fill_null(values, b"") if values.null_count else values
         scanned = list(self._scan(visible, good, columns)) if self._scans else []
         judged, progress, refused = self._judge_all(values, np.flatnonzero(~good), columns)
@@ -175,7 +177,7 @@ class Scanner:
         return Parsed(tuple(self._sources), source, message, time, diff, words, progress, refused)
 
     def _scan(self, values: pa.LargeBinaryArray, good: Bools, columns: _Columns) -> Iterator[Scanned]:
-        """Scan in chunks, so that room for the most updates that fit in the bytes stays small."""
+        """Scan in chunks, so that the arrays for the maximum number of updates per chunk stay small."""
         text, starts = bytes_of(values)
         begin = 0
         while begin < len(values):
@@ -230,7 +232,7 @@ class Scanner:
 
 
 def _about(field: Field) -> tuple[int, bool, int, int]:
-    """What the kernel is told of a column."""
+    """What the kernel must know about a column."""
     kind = field.type
     whole, fraction = (kind.precision - kind.scale, kind.scale) if isinstance(kind, Decimal) else (0, 0)
     return _KINDS.get(type(kind), -1), field.nullable, whole, fraction

@@ -1,4 +1,4 @@
-"""The sieve: which messages a fast JSON parser may see (kernels/json_sieve.py)."""
+"""The sieve: decides which messages a fast JSON parser may read (kernels/json_sieve.py)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def doubtful(values: pa.Array) -> Bools:
-    """bool[n]: which of n messages must be loaded by the judge first. Those that are null, which are none, are not."""
+    """bool[n]: which of n messages the judge must load first. Null messages have no value and are never doubtful."""
     if not pa.types.is_large_binary(values.type):
         values = values.cast(pa.large_binary())
     visible = pc.fill_null(values, b"") if values.null_count else values
@@ -32,7 +32,8 @@ def bytes_of(values: pa.LargeBinaryArray) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def _read_only(buffer: pa.Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A buffer as an array. Some buffers are writable, some not, and kernels are compiled for each kind of array."""
+    """A buffer as a read-only array. Kernels are compiled separately for writable and read-only arrays, and buffers may
+    be either."""
     array = np.frombuffer(buffer, dtype)
     array.flags.writeable = False
     return array

@@ -1,12 +1,12 @@
-"""The upsert format: the message's key says which row, its value what the row is now; without a value it is gone.
+"""The upsert format: the message's key names the row and its value is the row as it is now; no value means deleted.
 
 The key is JSON: an object by name, an array in the order of the settings' key columns, or, for a key of one column, its
-value (of a String also the text itself). The value is an object by name, which may leave the key's columns out, or an
+value (for a String also the text itself). The value is an object by name, which may leave out the key's columns, or an
 array of all columns. Progress is `{"resolved":"<ns>"}` with any key. A message has no time of its own: the clock
-`event` takes the record's.
+`event` uses the record's timestamp.
 
-What a message means goes into the diff (operators/physical/upsert.py): the sign for set or gone, the size, which the
-door knows, for where it stands in its log.
+The diff encodes a message's meaning (operators/physical/upsert.py): its sign says set or deleted, its size the position
+in the log, which ingestion fills in.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NULL = b"null"
 
 @dataclass(frozen=True, slots=True)
 class Upserted:
-    """One message: the JSON of the whole row, None for one that is gone; that of the key's columns; its time in
-    JSON, None where it has none."""
+    """One message: the JSON of the whole row, None for a deleted one; the JSON of the key's columns; its time in JSON,
+    None if it has none."""
 
     row: bytes | None
     key: bytes
@@ -51,7 +51,8 @@ _encode = msgspec.json.encode
 
 
 class Upserts:
-    """Reads a topic of upserts for one source. key: its key columns. `decode_keyed` in place of messages.Format's."""
+    """Reads a topic of upserts for one source. key: its key columns. `decode_keyed` takes the place of
+    messages.Format's `decode`."""
 
     def __init__(self, sources: Mapping[str, RowType], key: Sequence[str]) -> None:
         ((self._name, self._row_type),) = sources.items()
@@ -66,7 +67,7 @@ class Upserts:
         return self.decode_keyed(values, pa.nulls(len(values), pa.binary()), heap)
 
     def decode_keyed(self, values: pa.LargeBinaryArray, keys: pa.BinaryArray, heap: Heap | None = None) -> Parsed:
-        """Decode a batch with its keys. Diffs are 1 for a row that is set and -1 for one that is gone."""
+        """Decode a batch with its keys. Diffs are 1 for a row that is set and -1 for one that is deleted."""
         found = Gathered(self._name, self._row_type)
         sets: list[tuple[int, bytes]] = []
         gone: list[tuple[int, bytes]] = []
@@ -96,7 +97,7 @@ class Upserts:
     def _add(
         self, found: Gathered, lines: list[tuple[int, bytes]], reader: JsonLines, words: Any, heap: Heap | None
     ) -> None:
-        """Add what the reader makes of lines of whole rows, or of keys alone, whose words are `words` of a row."""
+        """Add what the reader returns for lines of whole rows, or of keys alone, whose words are `words` of a row."""
         parsed = reader.decode(pa.array([line for _, line in lines], pa.large_binary()), heap)
         owners = np.array([message for message, _ in lines], np.int64)
         rows: Ints = np.zeros((len(parsed.time), self._row_type.width), np.int64)
@@ -107,7 +108,7 @@ class Upserts:
             found.refused.append(Refused(int(owners[one.message]), reason, one.detail, self._name))
 
     def _opened(self, key: bytes | None, value: bytes | None, suspect: bool) -> Upserted | None:
-        """What a message says, None for nothing. suspect: whether the key must be looked at first. Raises Refusal."""
+        """What a message says, None for nothing. suspect: whether the key must be checked first. Raises Refusal."""
         if key is not None and suspect:
             self._look(key)
         named = self._named(key)
@@ -115,7 +116,7 @@ class Upserts:
         return Upserted(row, _encode(named))
 
     def _look(self, key: bytes) -> None:
-        """Read a key by the letter. Raises Refusal with the reason `key`."""
+        """Read a key strictly. Raises Refusal with the reason `key`."""
         if self._plain_text and key.lstrip()[:1] not in (b'"', b"[", b"{"):
             return
         try:
@@ -153,12 +154,12 @@ class Upserts:
             if value.lstrip()[:1] == b"[":
                 items = _items(value)
                 if len(items) != len(self._row_type.names):
-                    return value  # whose judge says what is wrong
+                    return value  # the row's judge says what is wrong
                 members = dict(zip(self._row_type.names, items, strict=True))
             else:
                 members = _members(value)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            load(value)  # raises what is wrong with it as JSON, if that is it
+            load(value)  # raises if the value is not legal JSON
             raise Refusal("schema", f"the value is {shown(value)}, but it should be an object or an array") from error
         for name, raw in named.items():
             other = members.setdefault(name, raw)
@@ -168,7 +169,7 @@ class Upserts:
 
 
 def _same(one: object, other: object, kind: Type) -> bool:
-    """Whether two values of JSON are one of a column; `1` and `1.0` are, unless it is of integers."""
+    """Whether two JSON values are the same column value; `1` and `1.0` are, except in integer columns."""
     if isinstance(one, bool) or isinstance(other, bool) or isinstance(kind, Int64):
         return type(one) is type(other) and one == other
     if isinstance(one, (int, Real, Huge)) and isinstance(other, (int, Real, Huge)):
