@@ -143,8 +143,8 @@ def _open_held(entry: Entry, ref: LayerRef, row_type: RowType) -> Held:
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """Where one shard's own output of an epoch is stored: change layers by view (None for views without changes), dead
-    letters."""
+    """Where one shard's own output of an epoch is stored: dead letters, and change layers by view (views without
+    changes are absent)."""
 
     changes: dict[str, LayerRef]
     dead: LayerRef | None

@@ -389,7 +389,7 @@ def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str
 
 def set_back(state: Mapping[str, Any], discard: Discard) -> dict[str, Any]:
     """The ingest state with a discard in it; the state must not be past `discard.after`. Partitions that have promised
-    more than that time are set back to it."""
+    more than that time are set back to it and forget their counts."""
     before = msgspec.convert(dict(state), DoorState)
     topics = {
         topic: {

@@ -1,8 +1,8 @@
 """Lateness (class Gate): which updates of one source enter an epoch, which are held, and which are late.
 
 Relative to the interval [lower, upper) of an epoch, an update enters, is held (its time is not before upper) or is late
-(its time is before lower). With an arrival clock, updates can be late only because of a skewed broker clock; they are
-moved up to lower.
+(its time is before lower). Late updates of an event clock are refused or moved up to lower, as the source's on_late
+says. With an arrival clock, updates can be late only because of a skewed broker clock; they are moved up to lower.
 """
 
 from collections import Counter

@@ -28,7 +28,8 @@ CHUNK = 256
 """The number of messages that a child decodes together while nothing is wrong with them."""
 
 WALL = 3
-"""The wall-clock limit of a message as a multiple of its processor-time limit, for one that waits and does no work."""
+"""How long a message may sleep, as a multiple of its processor-time limit; this is for one that waits and does no
+work."""
 
 _TICK_SECONDS = 0.02
 _LONGEST_TICK = 0.2

@@ -106,8 +106,8 @@ def advance_arrival(clock: PartitionClock, fact: Fact | None, now_ms: int, slack
 def advance_event(
     clock: PartitionClock, fact: Fact | None, now_ms: int, lateness_ns: int | None, idle_timeout_ms: int | None
 ) -> PartitionClock:
-    """The clock after an epoch: it advances to the promised time and to the newest time minus the bounded lateness, if
-    any.
+    """The clock after an epoch. It advances to the promised time and, unless its progress is counted, to the newest
+    time minus the bounded lateness, if there is one.
 
     A partition whose counts are not met is never idle: it is waited for.
     """

@@ -105,7 +105,8 @@ class Letter:
 
 
 class Dealt(msgspec.Struct):
-    """What was done about a message. sent: the places of those of its dead letters that were sent again."""
+    """What was done about a message, identified by its first place. sent: its places (Letter.message) from which it was
+    sent again."""
 
     sent: list[str] = []
     dropped: bool = False

@@ -146,9 +146,8 @@ class Exchange:
         return False
 
     def _move_apart(self) -> bool:
-        """If the awaited peer runs on the same core, move to another one; returns whether that was so. The system
-        places a woken thread beside the one that woke it, and leaves both there while another thread occupies the other
-        core."""
+        """If a peer runs on the same core, move to another core; returns whether that was so. The system places a woken
+        thread beside the one that woke it, and leaves both there while another thread occupies the other core."""
         taken = {ring.core for ring in self._rings}
         if this_core() not in taken:
             return False

@@ -2,10 +2,10 @@
 
 `c` and `r` insert `after`, `d` deletes `before`, `u` does both. An update therefore needs the old row: either have the
 database send it (in PostgreSQL, REPLICA IDENTITY FULL), or name the key's columns in the settings, so that only `after`
-counts. A message without a value, which follows a delete in a compacted topic, carries no information and is ignored.
-With an event clock, the time is that of the source's transaction: `source.ts_ns`, `ts_us` or `ts_ms`. Progress is
-`{"resolved":"<ns>"}`. Dates that are integers count days. If the message has a schema, timestamps and decimals are read
-in the encodings of Debezium and Kafka Connect that the schema names.
+counts. A message without a value, which follows a delete in a compacted topic, carries no information and is ignored,
+like `op` `m`. With an event clock, the time is that of the source's transaction: `source.ts_ns`, `ts_us` or `ts_ms`.
+Progress is `{"resolved":"<ns>"}`. Dates that are integers count days. If the message has a schema, timestamps and
+decimals are read in the encodings of Debezium and Kafka Connect that the schema names.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class _Values:
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         values = pa.LargeStringArray.from_buffers(len(spans), *buffers[1:])
         if isinstance(self._kind, Decimal):
-            # The kernel has counted the digits. A null or empty span stands for no value.
+            # The kernel has counted the digits, so the cast fits. An empty string stands for a null; it is cast as 0.
             values = pc.if_else(pc.equal(pc.binary_length(values), 0), "0", values).cast(self._kind.arrow)
         return self._add(self._kind.to_words(values, self._heap))
 
