@@ -1,9 +1,9 @@
-"""Change files: `{"view":"reach","data":[1],"time":17,"diff":1}` a line, consolidated.
+"""Change files: one line `{"view":"reach","data":[1],"time":17,"diff":1}` per change, consolidated.
 
-Lines are sorted by time, then view, then data, and each (view, data, time) is there once, so one program and one set of
-updates have one change file, byte for byte, however the work was cut and spread. `data` is an array in schema order:
-values are as service/codec/arrowjson.py has them, `time` is an integer. Rows sort as their values do, nulls first and
-NaN last.
+Lines are sorted by time, then view, then data, and each (view, data, time) occurs once. One program and one set of
+updates therefore have exactly one change file, byte for byte, however the work was cut and distributed. `data` is an
+array in schema order, with values as in service/codec/arrowjson.py; `time` is an integer. Rows sort as their values do,
+nulls first and NaN last.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from vernier.storage.updates import Ints, Updates, consolidate_rows
 
 _INT = Int64()
 _WAITING = 1 << 18
-"""Changes that wait for one another before they become text: formatting many at once costs little each."""
+"""Number of changes that are collected before they are formatted; formatting many at once is cheap per change."""
 
 
 class CannotWrite(CallerError):
-    """The change file cannot be written where it should be."""
+    """The change file cannot be written at its path."""
 
     message = "cannot write {file}: {reason}"
     file: str
@@ -41,9 +41,9 @@ class CannotWrite(CallerError):
 
 
 def json_lines(member: str, name: str, schema: RowType, updates: Ints, heap: Heap | None = None) -> pa.LargeStringArray:
-    """`{member:name,"data":[...],"time":t,"diff":d}` and a newline for each update; int64[n, width + 2]. O(n).
+    """One line `{member:name,"data":[...],"time":t,"diff":d}` for each update, int64[n, width + 2]. O(n).
 
-    heap: has the contents of long texts.
+    heap: holds the contents of long texts.
     """
     parts: list[Any] = []
     for field in schema.fields:
@@ -58,16 +58,16 @@ def _integers(values: Ints) -> pa.LargeStringArray:
 
 
 def _texts(field: Field, words: Ints, heap: Heap | None) -> pa.LargeStringArray:
-    """JSON for the values of one column."""
+    """The JSON texts of one column."""
     if field.type == _INT and not field.nullable:
         return _integers(words[:, 0])
     return json_texts(field.slot, field.decode(words, heap))
 
 
 class ChangeFile:
-    """Writes the changes of views, epoch after epoch, each epoch's times behind those of the one before it.
+    """Writes the changes of views, epoch by epoch; the times of each epoch are after those of the previous one.
 
-    A context manager: the file appears, whole, when it is left without an error. `.gz` compresses.
+    A context manager: the complete file appears on exit without an error. A name ending in `.gz` is compressed.
     """
 
     def __init__(self, path: Path, views: Mapping[str, RowType]) -> None:
@@ -77,7 +77,7 @@ class ChangeFile:
         self._waiting: dict[str, list[Ints]] = {name: [] for name in self.views}
         self._count = 0
         self._heap = Heap()
-        # A pipe or a device is written as it is, a file when it is whole.
+        # A pipe or a device is written directly; a file is renamed into place when it is complete.
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         self._direct = path.exists() and not path.is_file()
         try:
@@ -86,13 +86,13 @@ class ChangeFile:
             raise CannotWrite(file=str(path), reason=(error.strerror or str(error)).lower()) from error
         self._text: IO[bytes] = self._raw
         if path.suffix == ".gz":
-            # No name and no time in it: the same changes are the same bytes.
+            # The gzip header has no name and no time, so that equal changes give equal bytes.
             self._text = cast(IO[bytes], gzip.GzipFile("", "wb", 6, self._raw, mtime=0))
 
     def add(self, changes: Mapping[str, Updates], heap: Heap | None = None) -> None:
-        """The changes of an epoch; views that the file does not show are left out. Raises CannotWrite.
+        """Add the changes of an epoch; views that the file does not show are left out. Raises CannotWrite.
 
-        heap: has the contents of long texts in the changes.
+        heap: holds the contents of long texts in the changes.
         """
         texts = {name: schema.text_words for name, schema in self.views.items()}
         if heap is not None:

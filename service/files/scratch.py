@@ -1,7 +1,8 @@
-"""Scratch: a running service's folder for what no later process needs: Spark's files, sockets, native libraries.
+"""A running service's folder for files that no later process needs: Spark's files, sockets, native libraries.
 
-It lies beside the state, under a root that all runs of the service share. A run holds a lock on its own folder, which
-the kernel lets go however the run ends, so the next run removes the folders of runs that were killed and no others.
+The folder is beside the state, under a root that all runs of the service share. Each run holds a lock on its own
+folder, which the kernel releases however the run ends. The next run can therefore remove the folders of runs that were
+killed, and no others.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ _LOCK = "lock"
 
 
 class Scratch:
-    """The folder of one run, `path`; for its owner alone to read. Raises OSError where it cannot be made."""
+    """The folder of one run, `path`, readable by its owner only. Raises OSError if it cannot be created."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._root = root
         with _locked(root / _LOCK):
             _remove_others(root)
-            # Short, because the paths of sockets must be.
+            # The name is short, because the paths of sockets must be.
             self.path = root / secrets.token_hex(3)
             self.path.mkdir(mode=0o700)
             self._held = os.open(self._lock_of(self.path), os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._held, fcntl.LOCK_EX)
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the folder."""
         with _locked(self._root / _LOCK):
             shutil.rmtree(self.path, ignore_errors=True)
             self._lock_of(self.path).unlink(missing_ok=True)
@@ -44,7 +45,7 @@ class Scratch:
 
 
 def _remove_others(root: Path) -> None:
-    """Remove the folders of runs that live no more."""
+    """Remove the folders of runs that have ended."""
     for lock in root.glob("*.lock"):
         held = os.open(lock, os.O_RDWR)
         try:

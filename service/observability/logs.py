@@ -1,4 +1,4 @@
-"""Logs: what processes of a service tell while running, as text or as one JSON object a line."""
+"""Configures the logs of the service's processes: text, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Literal
 import msgspec
 
 FIELDS = "vernier_fields"
-"""The attribute of a log record that has its values by name."""
+"""The attribute of a log record that holds its values by name."""
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _NOISY = ("aiobotocore", "botocore", "kafka", "opentelemetry", "py4j", "numba")
 
 
 class JsonLines(logging.Formatter):
-    """`{"at", "level", "logger", "message", …}` and the record's own values; an exception is one text."""
+    """Formats `{"at", "level", "logger", "message", …}` with the record's own values; an exception is one text."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="microseconds")
@@ -31,7 +31,7 @@ class JsonLines(logging.Formatter):
 
 
 def begin(level: str, form: Literal["text", "json"]) -> None:
-    """Tell on standard error from now on, without what libraries say to each other."""
+    """Log to standard error from now on; libraries log only critical messages."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
@@ -40,7 +40,9 @@ def begin(level: str, form: Literal["text", "json"]) -> None:
 
 
 def values(logger: logging.Logger, fields: Mapping[str, Any]) -> None:
-    """One line of values: `name=value …` as text, with those of a mapping behind its name; an object as JSON."""
+    """Log one line of values: as text `name=value …`, with the entries of a mapping as `name.key=value`; as JSON an
+    object.
+    """
     said = []
     for name, value in fields.items():
         if isinstance(value, Mapping):

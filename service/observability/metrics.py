@@ -1,7 +1,8 @@
-"""Stats: the service's running totals, committed with each epoch and exported by the sidecar as Prometheus metrics.
+"""The service's running totals, committed with each epoch and exported by the sidecar as Prometheus metrics.
 
-Totals live in the manifest, so they count each committed epoch exactly once whatever dies in between, and the process
-that exports them need not be the one that counts. `CATALOGUE` is the one list of names, labels and buckets.
+The totals are in the manifest, so they count each committed epoch exactly once, whichever process dies in between, and
+the process that exports them can be a different one from the process that counts. `CATALOGUE` is the only list of
+names, labels and buckets.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ def _decades(least: int, greatest: int) -> tuple[float, ...]:
 
 
 LATENCY_BOUNDS = _decades(-3, 2)
-"""Upper bounds of latency buckets in seconds: 1 ms to 100 s, six a decade, so a quantile is off by at most a half."""
+"""Upper bounds of latency buckets in seconds: 1 ms to 100 s, six per decade, so a quantile is off by at most a half."""
 DURATION_BOUNDS = _decades(-4, 1)
-"""Upper bounds of the buckets of work inside an epoch, in seconds: 0.1 ms to 10 s."""
+"""Upper bounds, in seconds, of the buckets for durations inside an epoch: 0.1 ms to 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One family: its name without the prefix `vernier_`, its kind, its labels in order, and what it tells."""
+    """One metric: its name without the prefix `vernier_`, its kind, its labels in order, and its description."""
 
     name: str
     kind: Kind
@@ -103,7 +104,7 @@ CATALOGUE = _catalogue(
 
 
 class UnknownMetric(InvariantError):
-    """A number was counted under a name that the catalogue does not have."""
+    """A value was recorded under a name that is not in the catalogue."""
 
     message = "metric {name} with labels {labels} is not in the catalogue as a {kind}"
     name: str
@@ -113,7 +114,7 @@ class UnknownMetric(InvariantError):
 
 @dataclass(slots=True)
 class Histogram:
-    """Totals over time by bucket: counts[i] fell in (bounds[i-1], bounds[i]], the last beyond all bounds."""
+    """Totals by bucket: counts[i] values fell in (bounds[i-1], bounds[i]], the last count is beyond all bounds."""
 
     bounds: tuple[float, ...]
     counts: list[int]
@@ -121,12 +122,12 @@ class Histogram:
 
     @classmethod
     def empty(cls, bounds: tuple[float, ...]) -> Self:
-        """Nothing observed yet."""
+        """A histogram without observations."""
         return cls(bounds, [0] * (len(bounds) + 1))
 
     @property
     def observations(self) -> int:
-        """How many values were observed."""
+        """The number of observed values."""
         return sum(self.counts)
 
     def observe(self, value: float, count: int = 1) -> None:
@@ -142,12 +143,12 @@ class Histogram:
         self.total += float(np.dot(values, counts))
 
     def minus(self, earlier: Histogram) -> Histogram:
-        """What was observed after `earlier`, an older state of this histogram."""
+        """The observations made after `earlier`, an older state of this histogram."""
         counts = [max(0, now - then) for now, then in zip(self.counts, earlier.counts, strict=True)]
         return Histogram(self.bounds, counts, max(0.0, self.total - earlier.total))
 
     def quantile(self, q: float) -> float | None:
-        """The value below which the share `q` lies, linear inside its bucket; None when nothing was observed."""
+        """The value below which the share `q` lies, linear inside its bucket; None without observations."""
         if not any(self.counts):
             return None
         return float(quantiles(self.bounds, np.array([self.counts]), q)[0])
@@ -156,7 +157,7 @@ class Histogram:
 def quantiles(bounds: tuple[float, ...], counts: npt.NDArray[np.int64], q: float) -> npt.NDArray[np.float64]:
     """The quantile `q` of many histograms, counts[n, len(bounds) + 1], linear inside buckets; 0 for empty ones.
 
-    What fell beyond all bounds counts as the greatest bound.
+    Values beyond all bounds count as the greatest bound.
     """
     edges = np.array([0.0, *bounds, bounds[-1]])
     below = np.cumsum(counts, axis=1)
@@ -170,7 +171,7 @@ def quantiles(bounds: tuple[float, ...], counts: npt.NDArray[np.int64], q: float
 
 
 class Stats:
-    """Totals by metric name and label values, and free facts; JSON in the manifest's `stats`."""
+    """Totals by metric name and label values, and arbitrary facts; stored as JSON in the manifest's `stats`."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, dict[Labels, float]] = {}
@@ -179,7 +180,9 @@ class Stats:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | None) -> Self:
-        """The totals of a manifest. Names that this release does not know are dropped, so a downgrade still starts."""
+        """Load the totals of a manifest. Names unknown to this release are dropped, so that a downgrade
+        still starts.
+        """
         stats = cls()
         for name, rows in (data or {}).get("metrics", {}).items():
             metric = CATALOGUE.get(name)
@@ -196,7 +199,7 @@ class Stats:
         return stats
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads: JSON types only."""
+        """The form that `from_json` reads: JSON types only."""
         metrics: dict[str, list[Any]] = {
             name: [[list(labels), value] for labels, value in rows.items()] for name, rows in self.numbers.items()
         }
@@ -208,7 +211,7 @@ class Stats:
         return {"metrics": metrics, "facts": self.facts}
 
     def add(self, name: str, *labels: str, by: float = 1) -> None:
-        """Raise a counter."""
+        """Increase a counter."""
         rows = self.numbers.setdefault(_known(name, labels, "counter").name, {})
         rows[labels] = rows.get(labels, 0) + by
 
@@ -217,11 +220,11 @@ class Stats:
         self.numbers.setdefault(_known(name, labels, "gauge").name, {})[labels] = value
 
     def clear(self, name: str) -> None:
-        """Forget a gauge for all label values, so that what no longer exists is absent."""
+        """Remove a gauge for all label values, so that things that no longer exist are absent."""
         self.numbers.pop(name, None)
 
     def observe(self, name: str, *labels: str, value: npt.ArrayLike, count: npt.ArrayLike = 1) -> None:
-        """Add to a histogram: one value or an array of them in seconds, each `count` times."""
+        """Add to a histogram: one value or an array of values in seconds, each `count` times."""
         metric = _known(name, labels, "histogram")
         histograms = self.histograms.setdefault(name, {})
         histogram = histograms.setdefault(labels, Histogram.empty(metric.bounds))
@@ -229,7 +232,7 @@ class Stats:
         histogram.observe_many(values, np.broadcast_to(np.asarray(count, np.int64), values.shape))
 
     def fact(self, name: str, value: object) -> None:
-        """Keep a JSON value under a name: what is known of the sources, for instance."""
+        """Store a JSON value under a name, for instance the status of the sources."""
         self.facts[name] = value
 
 

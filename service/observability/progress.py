@@ -1,4 +1,4 @@
-"""Progress of long work, for people who look on."""
+"""Shows people the progress of long work."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rich.text import Text
 
 
 class Show(Protocol):
-    """Is told how a long piece of work goes on."""
+    """Receives the progress of a long piece of work."""
 
     def step(self, what: str) -> None:
-        """Something begins that nobody knows the size of."""
+        """A step of unknown size begins."""
 
     def done(self, what: str, count: int, total: int | None, unit: str) -> None:
-        """So much of it is done; total: None where nobody knows."""
+        """`count` units of a step are done. total: None if unknown."""
 
     def clear(self) -> None:
-        """Show nothing: the work is over, or something else is to be printed."""
+        """Show nothing, because the work is over or other output follows."""
 
 
 class Quiet:
@@ -45,10 +45,10 @@ class _Amount(ProgressColumn):
 
 
 class Bar:
-    """A line at the foot of the terminal, on standard error, that leaves no trace."""
+    """A line at the bottom of the terminal, on standard error, that is erased at the end."""
 
     def __init__(self) -> None:
-        # A descriptor of its own: standard error may be turned away while something noisy starts.
+        # Uses its own descriptor, because standard error may be redirected while a noisy program starts.
         self._console = Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8"))
         self._progress: Progress | None = None
         self._what = ""
@@ -81,5 +81,5 @@ class Bar:
 
 
 def on_terminal() -> Show:
-    """A bar where standard error is a terminal, nothing elsewhere."""
+    """A bar if standard error is a terminal, otherwise nothing."""
     return Bar() if sys.stderr.isatty() else Quiet()

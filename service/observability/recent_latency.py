@@ -1,7 +1,7 @@
-"""Recent latency: histograms of the last five minutes, made of totals that never stop growing.
+"""Latency histograms of the last five minutes, derived from totals that only grow.
 
-A mark is the totals as they were at some time; what came since is the difference to the totals now. Marks are a few
-seconds apart, so five minutes take about sixty of them, however many epochs there are.
+A mark is a copy of the totals at some time; the difference to the present totals is what was observed since. Marks are
+a few seconds apart, so five minutes need about sixty of them, however many epochs there are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from vernier.service.observability.metrics import Histogram, Stats
 
 LATENCY = "view_latency_seconds"
 WINDOW_NS = 300 * 1_000_000_000
-"""What counts as recent."""
+"""The length of the window that counts as recent."""
 _APART_NS = 5_000_000_000
 
 
@@ -26,19 +26,21 @@ class Mark:
 
     @staticmethod
     def of(at_ns: int, stats: Stats) -> Mark:
-        """The totals of an epoch that was committed then."""
+        """The totals of an epoch that was committed at that time."""
         return Mark(at_ns, {labels[0]: total for labels, total in stats.histograms.get(LATENCY, {}).items()})
 
 
 def followed(marks: Sequence[Mark], at_ns: int, stats: Stats) -> tuple[Mark, ...]:
-    """The marks after one more epoch: those of the window, and the newest before it. O(marks), mostly nothing."""
+    """The marks after one more epoch: those of the window, and the newest before it. O(marks); most calls add none."""
     if marks and at_ns < marks[-1].at_ns + _APART_NS:
         return tuple(marks)
     return (*_needed(marks, at_ns), Mark.of(at_ns, stats))
 
 
 def recent(marks: Sequence[Mark], stats: Stats, now_ns: int) -> tuple[float, dict[str, Histogram]]:
-    """(seconds, by view what was observed in them): the last five minutes, or since the first mark if that is later."""
+    """The observations of the last five minutes by view, and the seconds that they cover, fewer shortly
+    after a start.
+    """
     kept = _needed(marks, now_ns)
     totals = Mark.of(now_ns, stats).totals
     if not kept:

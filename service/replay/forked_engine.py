@@ -1,8 +1,9 @@
-"""The workers of a dataflow as processes of this machine, forked, without Spark: what `vernier replay` runs on.
+"""Runs the workers of a dataflow as forked processes on this machine, without Spark. `vernier replay` uses it.
 
-They exchange as the service's workers do (service/cluster/exchange/all_to_all.py). The parent hands each its part of an
-epoch's input through a pipe and gets its changes back. Workers end with the parent, however that ends. Measured on two
-cores, with two workers: 1.7 times the speed of threads, which wait for one another in Python between kernels.
+The workers exchange rows as the service's workers do (service/cluster/exchange/all_to_all.py). The parent sends each
+worker its part of an epoch's input through a pipe and receives its changes. Workers end with the parent, however that
+ends. On two cores with two workers, this measured 1.7 times the speed of threads, which wait for each other in Python
+between kernels.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from vernier.storage.trace import spill
 from vernier.storage.updates import Updates
 
 _EXCHANGE_SECONDS = 24 * 3600
-"""How long a worker may let its peers wait; whether they live is the parent's business."""
+"""How long a worker may wait for its peers; the parent checks whether they are alive."""
 
 
 class WorkerLost(InvariantError):
@@ -47,7 +48,7 @@ class WorkerLost(InvariantError):
 
 
 class WorkerRaised(InvariantError):
-    """A worker failed in a way that nobody foresaw."""
+    """A worker failed with an unexpected error."""
 
     message = "worker {index} of {workers} failed: {problem}"
     index: int
@@ -62,10 +63,10 @@ class _Child:
 
 
 class ForkedWorkers:
-    """N worker processes; fork them before this process starts threads of its own. `close` ends them.
+    """N worker processes. Create it before this process starts threads of its own; `close` ends the workers.
 
-    `heap` has the contents of long texts, as LocalEngine's does. After an epoch that raised they must not be used any
-    more.
+    `heap` holds the contents of long texts, as LocalEngine's does. The workers must not be used again after an epoch
+    that raised.
     """
 
     def __init__(self, plan: Plan, workers: int) -> None:
@@ -74,7 +75,7 @@ class ForkedWorkers:
         self._children: list[_Child] = []
         self._answers = select.poll()
         self._places: dict[int, int] = {}
-        # Nothing is ever written to it: the workers see the end of it when this process has ended.
+        # The parent watch: nothing is ever written to this pipe; workers see its end when this process has ended.
         leash, self._leash = os.pipe()
         context = multiprocessing.get_context("fork")
         token = secrets.token_hex(16)
@@ -97,7 +98,7 @@ class ForkedWorkers:
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> Mapping[str, Updates]:
         """The changes of all views, not consolidated across workers. Raises what a worker raised, and WorkerLost."""
         count = len(self._children)
-        # Which worker reads an update is arbitrary: the dataflow sends rows where their keys live.
+        # Any worker may read an update: the dataflow sends each row to the worker of its key.
         parts = [
             {name: updates.take(slice(i, None, count)) for name, updates in inputs.items() if len(updates) > i}
             for i in range(count)
@@ -114,12 +115,12 @@ class ForkedWorkers:
         }
 
     def state_bytes(self) -> int:
-        """Bytes of all layers on all workers."""
+        """The size in bytes of all batches on all workers."""
         self._tell([None] * len(self._children))
         return sum(self._gather())
 
     def close(self) -> None:
-        """End the processes, whatever they do."""
+        """Terminate the processes, whatever they are doing."""
         for child in self._children:
             child.process.terminate()
         for child in self._children:
@@ -138,13 +139,13 @@ class ForkedWorkers:
                 raise self._lost(index) from error
 
     def _gather(self) -> list[Any]:
-        """One answer of each worker. Raises the first failure; what it does to the others is not waited for."""
+        """Receive one answer from each worker. Raises the first failure without waiting for the other workers."""
         answers: dict[int, Any] = {}
         while len(answers) < len(self._children):
             for descriptor, _ in self._answers.poll():
                 index = self._places[descriptor]
                 if index in answers:
-                    # It says more than it was asked for only by ending.
+                    # A worker answers once; a second event means that its pipe has closed.
                     raise self._lost(index)
                 try:
                     answer = self._children[index].pipe.recv()
@@ -162,11 +163,11 @@ class ForkedWorkers:
 
 
 def _fork(process: ForkProcess) -> None:
-    """Start a child, which must not hear Ctrl-C before it has said that it ignores it."""
+    """Start a child with SIGINT blocked, until it has installed its own handling of Ctrl-C."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with warnings.catch_warnings():
-            # numpy has idle threads; none of ours runs yet.
+            # numpy has idle threads, about which Python warns; this process has not started any yet.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
     finally:
@@ -174,8 +175,8 @@ def _fork(process: ForkProcess) -> None:
 
 
 def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, theirs: int) -> None:
-    """A worker's life."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
+    """The main loop of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.close(theirs)
     threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
@@ -183,7 +184,7 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, the
     pipe.send(mailbox.address)
     peers: list[str] = pipe.recv()
     spill.keep()
-    # The workers share what the machine has.
+    # The workers share the memory of the machine.
     budget = Budget(int(SHARE * usable_bytes()) // len(peers))
     worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS), budget=budget)
     views = plan.views.items()

@@ -1,8 +1,7 @@
-"""Replay: run a program on files of updates, all of them final at the end, and write what its views changed, or tell
-what rows they have at a data time.
+"""Runs a program on files of updates, all final at the end, and writes the changes of its views or shows their rows.
 
-The updates are cut into epochs in the order of their times, never inside one time. Neither the cuts nor the number of
-workers nor the engine show in what is written. An epoch's changes are written before the next one runs, so memory
+The updates are cut into epochs in the order of their times, never inside one time. The output does not depend on the
+cuts, the number of workers or the engine. The changes of an epoch are written before the next epoch runs, so memory
 holds the updates, the state and one epoch's changes.
 """
 
@@ -35,11 +34,11 @@ from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 EPOCH_UPDATES = 50_000
-"""Updates of an epoch where nobody says how many: their changes fit in memory, and more would not be faster."""
+"""Default number of updates per epoch. Their changes fit in memory, and larger epochs are not faster."""
 
 
 class UnknownView(CallerError):
-    """A view that the program does not have."""
+    """The program does not have the requested view."""
 
     message = "the program has no view {name!r}{hint} (it has {known})"
     name: str
@@ -48,29 +47,34 @@ class UnknownView(CallerError):
 
 
 class Engine(Protocol):
-    """Runs a plan epoch by epoch, each interval behind the one before it. heap: has the contents of long texts in the
-    inputs, and in the changes of the newest epoch."""
+    """Runs a plan epoch by epoch, in consecutive intervals.
+
+    heap: holds the contents of long texts in the inputs, and in the changes of the newest epoch.
+    """
 
     heap: Heap
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> Mapping[str, Updates]:
-        """The changes of all views; inputs: every source's updates, sorted by time."""
+        """Run an epoch; returns the changes of all views. inputs: every source's updates, sorted by time."""
         ...
 
     def state_bytes(self) -> int:
-        """Bytes of all workers' layers."""
+        """The size in bytes of all workers' batches."""
         ...
 
     def close(self) -> None:
-        """End what was started, also in the middle of an epoch."""
+        """Stop everything that was started, even in the middle of an epoch."""
         ...
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to replay. out: the change file, none when None. views: those to write or show, all of them when empty.
-    state: where the Spark engine keeps its state, a temporary directory when None. rows_at: the data time at which the
-    views' rows are asked for; without `out` nothing behind it is run."""
+    """What to replay.
+
+    out: the change file; None for none. views: those to write or show; empty for all. state: where the Spark engine
+    keeps its state; None for a temporary directory. rows_at: the data time at which the rows of the views are wanted;
+    without `out`, the replay stops after it.
+    """
 
     program: Path
     updates: Sequence[Path]
@@ -85,8 +89,11 @@ class Request:
 
 @dataclass
 class Account:
-    """What a replay did. seconds: from the first byte read to the last one written, start-up and compilation apart.
-    found: the rows asked for."""
+    """What a replay did.
+
+    seconds: from the first byte read to the last one written, without start-up and compilation. found: the requested
+    rows.
+    """
 
     engine: str
     workers: int
@@ -103,24 +110,24 @@ class Account:
     found: RowsAt | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For `--stats`; seconds to the microsecond."""
+        """The numbers for `--stats`; seconds are rounded to microseconds."""
         numbers = {name: value for name, value in vars(self).items() if name != "found"}
         return {name: round(value, 6) if isinstance(value, float) else value for name, value in numbers.items()}
 
 
 class Changes(Protocol):
-    """Takes what the views change, epoch by epoch."""
+    """Receives the changes of views, epoch by epoch."""
 
     def add(self, changes: Mapping[str, Updates], heap: Heap | None = None) -> None:
-        """The changes of an epoch; heap: has the contents of their long texts."""
+        """Take the changes of an epoch. heap: holds the contents of their long texts."""
         ...
 
 
 def replay(request: Request, show: Show | None = None) -> Account:
     """Run the program on the updates and write the change file.
 
-    Raises ProgramError, UnknownView, BadUpdate, BadUpdateFile, CannotWrite and what the dataflow itself raises
-    (a loop that does not settle, an overflow); then no change file appears.
+    Raises ProgramError, UnknownView, BadUpdate, BadUpdateFile, CannotWrite and what the dataflow itself raises (a loop
+    that does not converge, an overflow). In these cases no change file appears.
     """
     show = show or Quiet()
     account = Account(request.engine, request.workers)
@@ -184,7 +191,7 @@ def _run(request: Request, plan: Plan, engine: Engine, takers: Sequence[Changes]
 
 
 class _Clock:
-    """Seconds since it was last asked."""
+    """Measures the seconds since its previous reading."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
@@ -195,10 +202,10 @@ class _Clock:
 
 
 def epochs_of(updates: Mapping[str, Updates], size: int) -> Iterator[tuple[int, int, dict[str, Updates]]]:
-    """(lower, upper, each source's updates in between) of epochs of `size` updates in time order, and the last one's
-    upper is CLOSED.
+    """Cut the updates into epochs of `size` updates in time order: (lower, upper, each source's updates in between).
 
-    An epoch has all updates of its last time, so it may have more. updates: sorted by time. There is always one epoch.
+    An epoch contains all updates of its last time, so it may have more. The upper of the last epoch is CLOSED. updates:
+    sorted by time. There is always at least one epoch.
     """
     times = np.sort(np.concatenate([np.empty(0, np.int64), *(one.time for one in updates.values())]))
     own: dict[str, Ints] = {name: np.ascontiguousarray(one.time) for name, one in updates.items()}
@@ -231,7 +238,7 @@ def _chosen(app: App, wanted: Sequence[str]) -> list[str]:
 def _engine(request: Request, app: App, plan: Plan, show: Show) -> Engine:
     if request.engine == "spark":
         from vernier.service.replay.spark_engine import (
-            SparkEngine,  # starts with Spark's own packages, which take a second
+            SparkEngine,  # imported here, because Spark's own packages take a second
         )
 
         show.step("starting Spark")
@@ -248,7 +255,9 @@ class _Alone(LocalEngine):
 
 
 def _peak_memory() -> int:
-    """The most that this process and those below it had resident, each at its own time, in bytes."""
+    """The sum of the peak resident memory of this process and its descendants, in bytes; the peaks may
+    differ in time.
+    """
     here = psutil.Process()
     return sum(_peak_of(process) for process in [here, *here.children(recursive=True)])
 

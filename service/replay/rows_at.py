@@ -1,4 +1,4 @@
-"""The rows of a replay's views at one data time, in the order and with the values in which the sidecar answers them."""
+"""Collects the rows of a replay's views at one data time, with the order and values of the sidecar's answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vernier.storage.updates import MIN_TIME, Updates
 
 
 class RowsAt:
-    """Takes the views' changes epoch by epoch and keeps what their rows at the time `at` are made of.
+    """Receives the views' changes epoch by epoch and accumulates their rows at the time `at`.
 
     views: schema and key by name. Memory holds the rows as of `at`, not their history.
     """
@@ -31,7 +31,7 @@ class RowsAt:
         self._heap = Heap()
 
     def add(self, changes: Mapping[str, Updates], heap: Heap | None = None) -> None:
-        """The changes of an epoch. heap: has the contents of their long texts. Raises DiffOverflow."""
+        """Take the changes of an epoch. heap: holds the contents of their long texts. Raises DiffOverflow."""
         kept = {}
         for name, (schema, key) in self.views.items():
             found = changes[name]
@@ -52,7 +52,7 @@ class RowsAt:
         return self.views[name][0].names
 
     def rows(self, name: str) -> Rows:
-        """The view's rows by its key, then by the other columns; a multiplicity other than 1 is `_diff`. O(n log n)."""
+        """The view's rows by key, then by the other columns; a multiplicity other than 1 is `_diff`. O(n log n)."""
         stored, run = self._stored(name), self._rows[name].flat()
         rows, counts = run.rows, run.counts
         if stored.text_words:

@@ -1,8 +1,8 @@
-"""Replay on Spark: the service's own epochs (barrier stage, door, exchange, commit), fed from memory instead of Kafka.
+"""Runs a replay on Spark: the service's own epochs (barrier stage, ingestion, exchange, commit), fed from memory.
 
-A replay is a topic that nobody else writes: each epoch's updates are its next messages, spread over one partition a
-worker, and a progress record in each partition says that nothing before the epoch's end follows. What comes out is
-read back from what the epoch committed.
+A replay looks like a topic to which only the replay writes. The updates of each epoch are its next messages, spread
+over one partition per worker, and a progress record in each partition says that nothing before the epoch's end follows.
+The changes are read back from what the epoch committed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SCHEMA = pa.schema(zip(COLUMNS, _KINDS))
 
 
 class StateNotEmpty(CallerError):
-    """A replay was to begin where something has been before."""
+    """The state directory of a replay is not empty."""
 
     message = (
         "state directory {path} holds epoch {epoch} already; a replay begins with nothing: give it a new directory"
@@ -55,11 +55,11 @@ class StateNotEmpty(CallerError):
 
 
 class SparkEngine:
-    """Runs epochs as the service does. state: a new directory to keep; None for a temporary one. heap: the contents of
-    long texts in the inputs, which come from whoever encoded them, and in the changes of the newest epoch.
+    """Runs epochs as the service does.
 
-    Raises SparkFailed, JavaMissing, JarsError and StateNotEmpty when it cannot start; an epoch raises EpochFailed,
-    ProgramFailed and StorageErrors.
+    state: a new directory to keep; None for a temporary one. heap: the contents of long texts in the inputs, added when
+    they were encoded, and in the changes of the newest epoch. Raises SparkFailed, JavaMissing, JarsError and
+    StateNotEmpty if it cannot start. An epoch raises EpochFailed, ProgramFailed and StorageErrors.
     """
 
     def __init__(self, program: Path, app: App, plan: Plan, workers: int, state: Path | None) -> None:
@@ -100,13 +100,13 @@ class SparkEngine:
             most_bytes=settings.most_bytes,
         )
         runner.attach(Stage(spark, job, workers))
-        # A stage that does nothing: starts the Python processes, and Spark loads its classes for the first time.
+        # Run an empty stage, which starts the Python processes and lets Spark load its classes.
         frame = spark.createDataFrame(self._messages(0, {}))
         frame.mapInArrow(_nothing, frame.schema, barrier=True).count()
         self._next = [0] * workers
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> Mapping[str, Updates]:
-        """The changes of all views in an epoch that is committed when this returns."""
+        """Run and commit an epoch; returns the changes of all views."""
         frame = self._spark.createDataFrame(self._messages(upper, inputs))
         self._runner(frame, 0)
         newest = self._epochs.newest
@@ -115,17 +115,17 @@ class SparkEngine:
         return {view: self._changes(newest, view) for view in self._plan.views}
 
     def state_bytes(self) -> int:
-        """Bytes of all layers of the newest epoch."""
+        """The size in bytes of all batches of the newest epoch."""
         newest = self._epochs.newest
         traces = newest.traces.values() if newest else ()
         return sum(ref.nbytes for trace in traces for shard in trace.shards for ref in shard)
 
     def close(self) -> None:
-        """Stop Spark and let go of the state."""
+        """Stop Spark and close the state."""
         self._open.close()
 
     def _messages(self, upper: int, inputs: Mapping[str, Updates]) -> pa.Table:
-        """The epoch's Kafka rows, as many in each partition: then every partition is one of Spark's, too."""
+        """The epoch's Kafka rows, the same number in each partition, so that each becomes one of Spark's partitions."""
         lines = [
             json_lines("input", name, self._plan.sources[name], np.ascontiguousarray(updates.data), self.heap)
             for name, updates in inputs.items()
@@ -167,7 +167,7 @@ class SparkEngine:
 
 
 def _settings(app: App, program: Path, workers: int, state: Path) -> Settings:
-    """The service's settings: the user's own for Spark (from the environment), a replay's for the rest."""
+    """Settings for the replay; those of Spark are the user's own, from the environment."""
     exact = {"topic": _TOPIC, "format": "json", "clock": "event", "resolution": "exact", "on_late": "reject"}
     flags: dict[str, object] = {"program": str(program), "workers": workers, "state.path": str(state), "state.keep": 2}
     flags |= {
@@ -182,14 +182,16 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _stop(spark: SparkSession) -> None:
-    # After Ctrl-C, which Java gets too, there may be nobody left to stop.
+    # After Ctrl-C, which Java receives as well, Spark may be gone already.
     with suppress(Py4JError, OSError):
         spark.stop()
 
 
 @contextmanager
 def _standard_error_to(log: Path) -> Iterator[None]:
-    """Java, started meanwhile, and all it starts write their standard error to a file: a command has one line."""
+    """Redirect the standard error of Java, and of all that it starts, to a file, because a command prints only one
+    line.
+    """
     sys.stderr.flush()
     before = os.dup(2)
     with log.open("wb") as file:

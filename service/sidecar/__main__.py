@@ -32,15 +32,18 @@ _FLAGS = {
     "--log-level": ("log.level", "debug, info, warning or error"),
 }
 _POLL_MS, _FAR_POLL_MS = 5, 250
-"""How often a directory, and an object store, is asked for a new epoch: there each time costs a request."""
+"""How often a local directory and an object store are checked for a new epoch. In a store each check
+costs a request.
+"""
 _SWITCH_SECONDS = 0.0005
-"""For how long a thread may keep the interpreter from another. The event loop wants it back after each wait, and the
-threads that follow epochs and answer queries would keep it for ten times as long by default."""
+"""How long a thread may keep the interpreter lock while another one waits. The event loop needs it after each wait; by
+default, the threads that follow epochs and answer queries would keep it ten times as long.
+"""
 _log = logging.getLogger("vernier.sidecar")
 
 
 class Server(uvicorn.Server):
-    """Tells on stdout, in one line, when and where it accepts, and ends change streams when it is to stop."""
+    """Prints one line on stdout when it accepts connections, with its address, and ends change streams at shutdown."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -49,18 +52,18 @@ class Server(uvicorn.Server):
             name = f"[{host}]" if ":" in host else host
             scheme = "https" if self.config.is_ssl else "http"
             print(f"sidecar listening on {scheme}://{name}:{port}", flush=True)
-            # What has been loaded stays: a full collection, during which nobody is answered, need not go through it.
+            # Exempt everything loaded so far from full garbage collections, during which no request is answered.
             gc.collect()
             gc.freeze()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn waits for open answers before it tells the application, and change streams never end by themselves.
+        # uvicorn waits for open answers before it informs the application, and change streams never end by themselves.
         self.config.app.state.context.streams.close()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
 def parse(arguments: list[str] | None = None) -> Loaded:
-    """The settings of a command line, of a file, and of the environment. Raises BadSettings."""
+    """The settings from the command line, a file and the environment. Raises BadSettings."""
     parser = argparse.ArgumentParser(prog="python -m vernier.service.sidecar", description=__doc__)
     parser.add_argument("--config", metavar="FILE", help="the service's settings, YAML")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, as in the file")
@@ -73,7 +76,7 @@ def parse(arguments: list[str] | None = None) -> Loaded:
 
 
 def options_of(loaded: Loaded) -> Options:
-    """What a sidecar is told by a service's settings. Raises BadTokens, OpenToOthers."""
+    """The options of a sidecar, from a service's settings. Raises BadTokens, OpenToOthers."""
     settings = loaded.settings
     http, place = settings.http, settings.state.place
     return Options(
@@ -136,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
         ssl_keyfile=settings.http.tls_key,
     )
     logging.getLogger("uvicorn.error").addFilter(Unfinished())
-    # uvicorn raises the signal that ended it once more; to be told to stop is no failure.
+    # uvicorn raises the signal that ended it again; a requested stop must not count as a failure.
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: sys.exit(0))
     Server(config).run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""The FastAPI application of a sidecar."""
+"""Builds the FastAPI application of a sidecar: middleware, routes and their shared parts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PAGE_HEADERS = {
 
 
 class Assets(StaticFiles):
-    """The console's files; browsers ask each time whether they have changed, so an upgrade shows at once."""
+    """The console's files. Browsers revalidate them on each request, so an upgrade shows at once."""
 
     def file_response(self, *arguments: Any, **about: Any) -> Response:
         response = super().file_response(*arguments, **about)
@@ -54,7 +54,7 @@ class Assets(StaticFiles):
 
 
 class Observed:
-    """Counts and times every request by its route; a change stream is observed when it begins."""
+    """Counts and times every request by its route. A change stream is observed when it begins."""
 
     def __init__(self, app: ASGIApp, metrics: SidecarMetrics) -> None:
         self.app, self.metrics = app, metrics
@@ -75,7 +75,7 @@ class Observed:
 
 
 def build(options: Options) -> FastAPI:
-    """The application; following starts with its lifespan. `app.state.context` has its parts."""
+    """Build the application. It follows epochs during its lifespan; `app.state.context` holds its parts."""
     follower = Follower(Reader(options.state, log_bytes=options.log_bytes), options.poll_ms)
     answers = Answers(options.cache_bytes)
     queries = Queries(options.query_threads, options.query_ms)

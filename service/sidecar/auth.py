@@ -1,9 +1,9 @@
-"""Access: who may ask a sidecar what.
+"""Decides what each request to a sidecar may do.
 
-A request carries a bearer token or none. Tokens come from the environment or from files, and have a scope each: `read`
-is for answers, `admin` also for settings, for sending updates in, and for whatever else changes something. What a
-request without a token may do is `http.anonymous`; unless that is said it is everything on loopback when there is no
-token, and nothing otherwise.
+A request carries a bearer token or none. Tokens come from the environment or from files. Each token has a scope: `read`
+allows reading answers; `admin` also allows reading settings, sending updates, and any other change. `http.anonymous`
+sets what a request without a token may do. By default that is everything if the sidecar listens on loopback only and
+has no tokens, and nothing otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Scope = Literal["none", "read", "admin"]
 LEAST_LENGTH = 16
 _RANK: dict[Scope, int] = {"none": 0, "read": 1, "admin": 2}
 _TOKEN = re.compile(r"[!-+\--~]+")
-"""Visible ASCII without the comma, which stands between tokens."""
+"""Visible ASCII without the comma, which separates tokens."""
 
 
 class BadTokens(CallerError):
@@ -40,7 +40,7 @@ class BadTokens(CallerError):
 
 
 class OpenToOthers(CallerError):
-    """The sidecar would answer whoever reaches it, and nobody has said that it should."""
+    """The sidecar would answer everyone who can reach it, and no setting says that it should."""
 
     message = (
         "http.host {host} is not loopback and there is no token: whoever reaches it could read all answers; set "
@@ -50,14 +50,16 @@ class OpenToOthers(CallerError):
 
 
 def includes(given: Scope, needed: Scope) -> bool:
-    """Whether one scope allows what needs another."""
+    """Whether the scope `given` includes the scope `needed`."""
     return _RANK[given] >= _RANK[needed]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Scopes by token. read, admin: SHA-256 digests of tokens. anonymous: what a request without one may do. local:
-    only this machine reaches the sidecar, so a browser's request for another host's page is none of ours.
+    """The scopes of tokens.
+
+    read, admin: SHA-256 digests of tokens. anonymous: the scope of requests without a token. local: only this machine
+    can reach the sidecar, so a browser's request that names another host is refused.
     """
 
     read: tuple[bytes, ...] = ()
@@ -67,7 +69,7 @@ class Access:
 
     @staticmethod
     def of(http: Http) -> Access:
-        """What the settings say. Raises BadTokens, OpenToOthers."""
+        """Build it from the settings. Raises BadTokens, OpenToOthers."""
         read = _digests("read_tokens", http.read_tokens, http.read_tokens_file)
         admin = _digests("admin_tokens", http.admin_tokens, http.admin_tokens_file)
         local, known = is_loopback(http.host), bool(read or admin)
@@ -77,11 +79,11 @@ class Access:
 
     @property
     def wide_open(self) -> bool:
-        """Whether strangers from elsewhere may change something."""
+        """Whether anyone on another machine may make changes."""
         return not self.local and self.anonymous == "admin"
 
     def scope(self, token: str | None) -> Scope | None:
-        """What a token allows; None for one that nobody has given out. Compares with all of them in constant time."""
+        """The scope of a token, None for an unknown token. Compares with all tokens in constant time."""
         if token is None:
             return self.anonymous
         digest = sha256(token.encode("utf-8", "surrogateescape")).digest()
@@ -91,7 +93,7 @@ class Access:
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    """Whether an address or a host's name is this machine's alone."""
+    """Whether only this machine can reach the address or host name."""
     name = host.strip("[]").lower()
     try:
         return ipaddress.ip_address(name).is_loopback

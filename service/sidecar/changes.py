@@ -1,10 +1,10 @@
-"""Change streams: a view's snapshot and then every change, as server-sent events or lines of JSON, resumable at any
-event.
+"""Change streams: a view's snapshot and then every change, as server-sent events or lines of JSON.
 
-An event covers the data times [lower, upper) completely and its id is `upper`, a frontier: whoever has handled an event
-and resumes with its id gets exactly what is missing. So events are cut between data times, never inside one.
-Subscribers have no queues: each holds its position, and an event is encoded once for all of them (feed.py). One that
-reads so slowly that more than `subscriber_bytes` of events wait for it is told `slow_consumer` and let go.
+An event covers the data times [lower, upper) completely, and its id is `upper`, a frontier. A client that has handled
+an event and resumes with its id receives exactly what is missing. Events are therefore cut between data times, never
+inside one. Subscribers have no queues: each holds its position, and an event is encoded once for all of them (feed.py).
+A subscriber that reads so slowly that more than `subscriber_bytes` of events wait for it gets the error `slow_consumer`
+and is disconnected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _encode = msgspec.json.encode
 
 
 def encode_event(form: Format, kind: str, event_id: int | None, data: dict[str, Any]) -> bytes:
-    """One event: as SSE, or as a line of JSON with the members `event` and `id` in front."""
+    """Encode one event: as SSE, or as a line of JSON that begins with the members `event` and `id`."""
     if form == "ndjson":
         head: dict[str, Any] = {"event": kind}
         if event_id is not None:
@@ -47,7 +47,7 @@ def encode_event(form: Format, kind: str, event_id: int | None, data: dict[str, 
 
 
 def cut(interval: Interval, most: int) -> Iterator[Interval]:
-    """The interval in pieces of about `most` changes, each complete for its own data times."""
+    """Cut the interval into pieces of about `most` changes, each complete for its own data times."""
     time_column = interval.changes.time
     count, start, lower = len(interval.changes), 0, interval.lower
     while count - start > most:
@@ -63,7 +63,9 @@ def cut(interval: Interval, most: int) -> Iterator[Interval]:
 
 
 class ChangeStreams:
-    """All subscriptions of a sidecar. counts: by view, how many are open; dropped: by view, how many were too slow."""
+    """All subscriptions of a sidecar. counts: the open ones, by view; dropped: the number that were too
+    slow, by view.
+    """
 
     def __init__(self, follower: Follower, answers: Answers, options: Options) -> None:
         self.follower, self.answers, self.options = follower, answers, options
@@ -75,20 +77,20 @@ class ChangeStreams:
 
     @property
     def open(self) -> int:
-        """How many subscriptions are open."""
+        """The number of open subscriptions."""
         return sum(self.counts.values())
 
     def close(self) -> None:
-        """End all streams; their clients resume elsewhere, or when the sidecar is back."""
+        """End all streams. Their clients resume elsewhere, or when the sidecar is back."""
         self._closing = True
         self.follower.wake()
 
     async def events(
         self, snapshot: Snapshot, view: ViewState, form: Format, since: int, until: int | None, with_rows: bool
     ) -> AsyncGenerator[bytes]:
-        """Encoded events: the rows as of since - 1 if asked for, then all changes from `since` on, up to `until`.
+        """Encoded events: optionally the rows as of since - 1, then all changes from `since` on, up to `until`.
 
-        First what there is already, from the view's log or its trace; then what comes, from the feed of all.
+        Existing changes come from the view's log or its trace, later ones from the feed that all subscribers share.
         """
         position, last = since, CLOSED + 1 if until is None else until
         if with_rows:
@@ -101,7 +103,7 @@ class ChangeStreams:
                     position = upper
                 newest = self.follower.snapshot
                 state = newest.views.get(view.name) if newest is not None else None
-                # When it is another view by now, the feed has the words for that.
+                # If the view has changed its type, the feed reports that.
                 view = state if state is not None and state.stored == view.stored else view
             if position < last:
                 async with self._feed(view, form) as feed:
@@ -111,7 +113,7 @@ class ChangeStreams:
             yield encode_event(form, "error", None, _error(error.code, str(error)))
 
     async def _coming(self, feed: Feed, form: Format, position: int, last: int) -> AsyncIterator[bytes]:
-        """What becomes final from the position on, up to `last`."""
+        """Yield what becomes final from the position on, up to `last`."""
         beats = feed.beats
         while position < last and not self._closing:
             chunk = feed.after(position)
@@ -139,12 +141,12 @@ class ChangeStreams:
                 await feed.news()
 
     def drop(self, view: str) -> None:
-        """Count a subscriber that was let go as too slow."""
+        """Count a subscriber that was disconnected as too slow."""
         self.dropped[view] = self.dropped.get(view, 0) + 1
 
     @asynccontextmanager
     async def _feed(self, view: ViewState, form: Format) -> AsyncIterator[Feed]:
-        """The feed of a view, which runs while somebody reads it."""
+        """The feed of a view, which runs while it has readers."""
         key = (view.name, form, view.stored)
         if key not in self._feeds or self._feeds[key][0].ended is not None:
             options = self.options
@@ -169,11 +171,11 @@ class ChangeStreams:
                     del self._feeds[key]
 
     async def _past(self, view: ViewState, form: Format, lower: int, upper: int) -> AsyncIterator[tuple[int, bytes]]:
-        """The events of an interval that is final, each with the frontier behind it. Raises Compacted.
+        """The events of a final interval, each with the frontier after it. Raises Compacted.
 
-        Other requests come in between: what takes longer than a moment is done in a thread.
+        Other requests run in between: work that takes longer than a moment is done in a thread.
         """
-        # What the log does not have costs a look through the trace.
+        # Changes that the log no longer has cost a search of the trace.
         old = lower < view.log_start
         for interval in await asyncio.to_thread(view.intervals, lower, upper) if old else view.intervals(lower, upper):
             for piece in cut(interval, self.options.event_changes):
@@ -202,7 +204,7 @@ class ChangeStreams:
             return encode_event(form, "snapshot", since if last else None, data)
 
         def shared(start: int) -> bytes:
-            # Many come at the same time: after a start, or when a page is opened everywhere.
+            # Many subscribers start at the same time, after a restart or when many people open the same page.
             key = (view.name, view.incarnation, form, since, "rows", start)
             event: bytes = self._encoded.get(key, lambda: part(start), len)
             return event
@@ -230,7 +232,7 @@ class ChangeStreams:
         return encode_event(form, "updates", interval.upper, data)
 
     def _heartbeat(self, form: Format) -> bytes:
-        """Keeps the connection alive, and says how old the newest epoch is."""
+        """Keeps the connection alive, and tells the age of the newest epoch."""
         age = self.follower.require().age_ns(time.time_ns()) // 1_000_000
         if form == "ndjson":
             return encode_event(form, "heartbeat", None, {"stale_ms": age})
@@ -242,7 +244,7 @@ def _error(code: str, detail: str) -> dict[str, Any]:
 
 
 class EventResponse(Response):
-    """An answer that streams events until they end, the client goes, or it reads nothing for `stall_s`."""
+    """Streams events until they end, the client disconnects, or the client reads nothing for `stall_s` seconds."""
 
     def __init__(self, streams: ChangeStreams, view: str, form: Format, events: AsyncGenerator[bytes]) -> None:
         super().__init__(media_type=MEDIA_TYPES[form], headers={"cache-control": "no-store", "vary": "accept"})

@@ -1,4 +1,4 @@
-"""Context: the parts of a running sidecar, and what every route asks of them: a view at a time, and how stale it is."""
+"""The parts of a running sidecar, and what all routes need from them: a view at a data time, and its staleness."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from vernier.storage.updates import CLOSED
 Result = TypeVar("Result")
 
 SMALL_ROWS = 1_000
-"""An answer of so many rows is made at once."""
+"""Answers of up to this number of rows are made on the event loop."""
 _SMALL_VIEW = 20_000
 _PLAN_FILE = "plan.json"
 
 
 @dataclass(slots=True)
 class Context:
-    """The parts of a sidecar. started_ns: wall clock. room: tells the free bytes of the disk that a folder is on."""
+    """The parts of a sidecar. started_ns: wall clock. room: returns the free bytes of the disk that holds a folder."""
 
     options: Options
     follower: Follower
@@ -51,7 +51,7 @@ class Context:
         return snapshot.age_ns(time.time_ns()) // 1_000_000
 
     def free_bytes(self) -> int | None:
-        """Room for the state; None where nobody can tell, as of an object store."""
+        """Free bytes for the state; None if unknown, as for an object store."""
         folder = Place.of(self.options.state).folder
         try:
             return None if folder is None else self.room(folder)
@@ -59,18 +59,20 @@ class Context:
             return None
 
     def budget(self, deadline: Deadline) -> Budget:
-        """What an answer may cost."""
+        """The limits of one answer."""
         return Budget(self.options.max_response_bytes, deadline)
 
     async def run(self, view: ViewState, as_of: int, rows: int, work: Callable[[Deadline], Result]) -> Result:
-        """Work on a view for an answer of up to so many rows: at once if it is small, else in a thread. Raises
-        TooSlow, and what the work raises."""
+        """Run work on a view for an answer of up to `rows` rows: at once if it is small, else in a thread.
+
+        Raises TooSlow, and what the work raises.
+        """
         undone = view.undone(as_of)
         small = undone is not None and rows <= SMALL_ROWS and len(view.rows) + undone <= _SMALL_VIEW
         return await self.queries.run(small, work)
 
     def plan(self) -> dict[str, Any] | None:
-        """What the service explains of its program; None where it has left no readable plan."""
+        """The service's explanation of its program; None if there is no readable plan file."""
         try:
             plan: dict[str, Any] = msgspec.json.decode(self.follower.reader.files.get(_PLAN_FILE))
         except (StorageError, msgspec.DecodeError):
@@ -78,12 +80,14 @@ class Context:
         return plan
 
     def announced(self) -> dict[str, Any] | None:
-        """What the service says of its views before its first epoch, by name; None where it has said nothing yet."""
+        """The views that the service announces before its first epoch, by name; None if it has not done so yet."""
         plan = None if self.follower.snapshot is not None or self.follower.failure is not None else self.plan()
         return None if plan is None else plan.get("views")
 
     def require(self, names: list[str]) -> Snapshot:
-        """The newest epoch, for views of these names. Raises NoEpoch, and UnknownView for one that is not to come."""
+        """The newest epoch, for views of these names. Raises NoEpoch, or UnknownView if a view is not
+        even announced.
+        """
         if self.follower.snapshot is None and (announced := self.announced()) is not None:
             for name in names:
                 if name not in announced:
@@ -98,7 +102,7 @@ class Context:
     async def at(
         self, names: list[str], as_of: str | int | None, wait_ms: int
     ) -> tuple[Snapshot, list[ViewState], int]:
-        """Views of one epoch and the data time asked for (the newest final one by default), after waiting for it.
+        """Views of one epoch and the requested data time (by default the newest final one), after waiting for it.
 
         Raises UnknownView, NoEpoch, Compacted, NotYetFinal, BadInstant.
         """
@@ -117,7 +121,7 @@ class Context:
 
 
 def find_view(snapshot: Snapshot, name: str) -> ViewState:
-    """The view of that name. Raises UnknownView, and Damaged when a file that it needs is."""
+    """The view of that name. Raises UnknownView, or Damaged if a file that it needs is damaged."""
     view = snapshot.views.get(name)
     if view is None:
         if name in snapshot.damaged:
@@ -127,7 +131,7 @@ def find_view(snapshot: Snapshot, name: str) -> ViewState:
 
 
 def frontier_list(frontier: int | None) -> list[str] | None:
-    """A frontier as JSON: the times that may still come; empty when everything is final, null when unknown."""
+    """A frontier as JSON: the times that may still come; empty if everything is final, null if unknown."""
     if frontier is None:
         return None
     return [] if frontier >= CLOSED else [str(frontier)]

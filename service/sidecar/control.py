@@ -1,6 +1,6 @@
-"""Routes for operators: pause, resume and drain the intake, and how it stands.
+"""Routes for operators: pause, resume and drain the intake, and show its state.
 
-The sidecar makes no epochs; it leaves the wish in the state directory, where the driver finds it
+The sidecar makes no epochs. It writes the desired state to a file in the state directory, where the driver finds it
 (service/status/intake.py).
 """
 
@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.1
 
 
 class ControlBody(BaseModel):
-    """How the intake stands. acknowledged: the driver does what was wanted last."""
+    """The state of the intake. acknowledged: the driver has done what was requested last."""
 
     intake: control.Intake
     wanted: Wanted
@@ -79,7 +79,7 @@ def router(context: Context) -> APIRouter:
 
 
 def done(wish: Wish | None, standing: Standing) -> bool:
-    """Whether the driver has followed a wish to its end."""
+    """Whether the driver has reached the desired state."""
     return wish is None or (standing.wish == wish.id and standing.intake == wish.wanted)
 
 

@@ -1,7 +1,7 @@
-"""Departed: answers to clients that have gone are dropped without a word.
+"""Drops answers to clients that have disconnected, without logging an error.
 
-A client may leave at any moment, and the server library then raises what looks like a failure of ours, with a traceback
-of seventy lines in the log: anybody could fill the disk with them.
+A client may disconnect at any moment. The server library then raises an error that looks like a failure of the sidecar,
+with a traceback of seventy lines in the log. Clients could fill the disk with such tracebacks.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _CLOSED = "the handler is closed"
-"""What uvloop says of a write to a connection that has ended; it has no class of its own for it."""
+"""uvloop's message for a write to a closed connection; it has no exception class for this case."""
 
 
 class Unfinished(logging.Filter):
-    """Keeps uvicorn's complaint of an answer that ends before the server knows that its client has gone out of the log.
+    """Filters uvicorn's complaint about an answer that ends before the server knows that its client has disconnected.
 
-    A client that closes its half of a connection and reads nothing leaves the server in doubt for as long as it likes.
+    A client that closes its half of a connection and reads nothing can leave the server in doubt indefinitely.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -27,7 +27,7 @@ class Unfinished(logging.Filter):
 
 
 class Departed:
-    """Stands outside of everything else of the application."""
+    """The outermost middleware of the application."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -45,7 +45,7 @@ class Departed:
                 if isinstance(error, RuntimeError) and _CLOSED not in str(error):
                     raise
                 gone = True
-                # The server learns of it in its loop's next turn.
+                # The server notices the disconnection in the next turn of its loop.
                 await asyncio.sleep(0)
 
         await self.app(scope, receive, sent)

@@ -1,6 +1,6 @@
-"""Rows as JSON, CSV or Arrow in pieces, up to a number of bytes and a deadline.
+"""Encodes rows as JSON, CSV or Arrow in pieces, within a limit of bytes and a deadline.
 
-A thousand rows at a time: between them other threads get their turn, and whoever takes too long is stopped.
+A piece is a thousand rows. Other threads can run between pieces, and the deadline is checked there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STEP = 1_000
 
 
 class TooLarge(CallerError):
-    """An answer is longer than is allowed, and cannot be had in pages."""
+    """An answer exceeds the limit, and its route has no pages."""
 
     code = "response_too_large"
     message = "the answer is longer than the {limit} bytes of http.max_response_bytes; ask for {less}"
@@ -34,7 +34,9 @@ class TooLarge(CallerError):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What an answer may cost: bytes, and time. least: rows that must fit, so that pages lead somewhere."""
+    """The limits of one answer: bytes, and time. least: the number of rows that must fit, so that a page never is
+    empty.
+    """
 
     most: int
     deadline: Deadline
@@ -48,7 +50,7 @@ def _steps(n: int, deadline: Deadline) -> Iterator[slice]:
 
 
 def json_parts(codec: RowJson, rows: Ints, counts: Ints, budget: Budget) -> tuple[list[bytes], int]:
-    """JSON of the first rows, as many as fit, and how many they are. Raises TooSlow, TooLarge."""
+    """The JSON texts of the first rows that fit, and their number. Raises TooSlow, TooLarge."""
     return _fitting(
         len(rows), budget, lambda part: [msgspec.json.encode(row) for row in codec.dicts(rows[part], counts[part])]
     )
@@ -77,7 +79,7 @@ def json_rows(codec: RowJson, rows: Ints, counts: Ints, budget: Budget) -> msgsp
 
 
 def csv_text(page: Page, budget: Budget) -> tuple[bytes, int]:
-    """A header and the first rows, and how many they are. Raises TooSlow, TooLarge."""
+    """CSV of a header and the first rows that fit, and the number of these rows. Raises TooSlow, TooLarge."""
     names = [*page.columns, *([DIFF] if bool((page.counts != 1).any()) else [])]
     out = io.StringIO()
     writer = csv.DictWriter(out, names, restval=1, lineterminator="\n")
@@ -104,7 +106,7 @@ def _cell(value: object) -> object:
 
 
 def arrow_stream(page: Page, budget: Budget) -> tuple[bytes, int]:
-    """An Arrow IPC stream of the first rows, and how many they are. Raises TooSlow, TooLarge."""
+    """An Arrow IPC stream of the first rows that fit, and their number. Raises TooSlow, TooLarge."""
     codec, shown = page.codec, 0
     metadata: dict[Any, Any] = {"vernier.as_of": str(page.as_of), "vernier.view": page.view.name}
     counted = bool((page.counts != 1).any())

@@ -1,9 +1,9 @@
-"""Feed: the newest events of one view in one form, encoded once and shared by all subscribers that have caught up.
+"""The newest events of one view in one format, encoded once and shared by all subscribers that have caught up.
 
-One task follows the epochs, has each encoded beside the event loop, and wakes the subscribers a few at a time, so that
-a thousand of them do not keep a look-up waiting. A subscriber has no queue, it holds its position, a frontier, and asks
-for what comes `after` it. What is kept is bounded: older epochs go when they are more than `kept_bytes`, and whoever
-has not got so far is too slow.
+One task follows the epochs, encodes each outside the event loop, and wakes the subscribers in small groups, so that a
+thousand subscribers do not delay a look-up. A subscriber has no queue: it holds its position, a frontier, and asks for
+the chunk that begins there (`after`). The memory is bounded: older epochs are dropped when they exceed `kept_bytes`,
+and a subscriber whose position is dropped is too slow.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _CHUNK_BYTES = 64 << 10
 _CHUNKS_TOGETHER = 16
 
 Events = Callable[[ViewState, int, int], AsyncIterator[tuple[int, bytes]]]
-"""(view, lower, upper) -> the encoded events of that interval, each with the frontier behind it."""
+"""(view, lower, upper) -> the encoded events of that interval, each with the frontier after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some events that follow one another. lower, upper: the data times that they cover; epoch: which turn made it."""
+    """Consecutive events. lower, upper: the data times that they cover; turn: the epoch advance that produced them."""
 
     lower: int
     upper: int
@@ -37,10 +37,11 @@ class Chunk:
 
 
 class Feed:
-    """Events of a view from its frontier at the start on; on one event loop.
+    """The events of a view from its frontier at the start on, for one event loop.
 
-    frontier: all before it is here, or was. start: all from here up to the frontier is here. beats, beat: how often
-    there was nothing for `heartbeat_s`, and what is then to be said. ended: the (code, detail) with which all end.
+    frontier: all events before it were published here. start: all events from here up to the frontier are still here.
+    beats, beat: how often nothing happened for `heartbeat_s`, and the heartbeat to send then. ended: the (code, detail)
+    with which all subscriptions end.
     """
 
     def __init__(
@@ -65,17 +66,17 @@ class Feed:
         self._waiting: list[asyncio.Future[None]] = []
 
     def after(self, position: int) -> Chunk | None:
-        """What begins at that frontier; None when nothing does (yet, or any more)."""
+        """The chunk that begins at that frontier; None if there is none (not yet, or no longer)."""
         return self._chunks.get(position)
 
     async def news(self) -> None:
-        """Wait for anything new: chunks, a heartbeat, the end. Look before and after."""
+        """Wait for news: chunks, a heartbeat, or the end. Check the state before and after."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         await waiter
 
     async def run(self) -> None:
-        """Follow the epochs until the view is another one, or what comes next is gone."""
+        """Follow the epochs until the view changes its type, or the next changes are no longer available."""
         quiet = time.monotonic()
         while self.ended is None:
             seen = self.follower.snapshot
@@ -104,7 +105,7 @@ class Feed:
             await self.wake()
 
     async def wake(self) -> None:
-        """Let all who wait look again, a few of them at a time."""
+        """Wake all waiting subscribers, a few at a time."""
         waiting, self._waiting = self._waiting, []
         for first in range(0, len(waiting), _WOKEN_TOGETHER):
             for waiter in waiting[first : first + _WOKEN_TOGETHER]:
@@ -113,7 +114,7 @@ class Feed:
             await asyncio.sleep(0)
 
     async def _publish(self, state: ViewState) -> None:
-        """Add what has become final, in chunks of many small events or a large one."""
+        """Add what has become final, in chunks of many small events or one large event."""
         self._turn, self._turn_bytes = self._turn + 1, 0
         pending: list[bytes] = []
         size = made = 0
@@ -135,7 +136,7 @@ class Feed:
         self._bytes += len(events)
         self._turn_bytes += len(events)
         self.view, self.frontier = state, upper
-        # The newest epoch does not count: nobody is slow who has all before it.
+        # The newest epoch does not count, because a subscriber that has everything before it is not slow.
         while self._bytes - self._turn_bytes > self._kept_bytes:
             oldest = self._chunks.pop(self.start)
             self._bytes -= len(oldest.events)

@@ -1,4 +1,4 @@
-"""Follower: keeps the reader at the newest epoch in a thread of its own and wakes the requests that wait for one."""
+"""Keeps the reader at the newest epoch, in a thread of its own, and wakes the requests that wait for a new epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("vernier.sidecar")
 
 
 class Follower:
-    """Polls a reader every few milliseconds. `snapshot` and `failure` are the reader's, for any thread."""
+    """Polls a reader every few milliseconds. Any thread may read `snapshot` and `failure`."""
 
     def __init__(self, reader: Reader, poll_ms: float) -> None:
         self.reader = reader
@@ -37,7 +37,7 @@ class Follower:
         return self.reader.failure
 
     def require(self) -> Snapshot:
-        """The newest epoch. Raises NoEpoch, and Damaged or Unreadable when there is one that cannot be read."""
+        """The newest epoch. Raises NoEpoch, or Damaged or Unreadable if there is an epoch that cannot be read."""
         snapshot, problem = self.reader.snapshot, self.reader.problem
         if snapshot is None and isinstance(problem, Damaged):
             raise problem
@@ -48,32 +48,32 @@ class Follower:
         return snapshot
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to follow; the first look is done when this returns, so what is there can be asked for at once."""
+        """Start the thread. The first poll has happened on return, so existing epochs can be queried at once."""
         self._loop = loop
         self._look()
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and let go of the files."""
+        """End the thread and close the files."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
         self.reader.close()
 
     async def woken(self, timeout: float) -> None:
-        """Wait for the next snapshot (or `wake`), at most `timeout` seconds. Look at `snapshot` before and after."""
+        """Wait for the next snapshot (or `wake`), at most `timeout` seconds. Check `snapshot` before and after."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._fresh.wait(), timeout)
 
     async def after(self, seen: Snapshot | None, timeout: float) -> Snapshot | None:
-        """The newest snapshot as soon as it is another one than `seen`; after `timeout` seconds whatever there is."""
+        """The first snapshot other than `seen`; after `timeout` seconds, the current one."""
         deadline = time.monotonic() + timeout
         while self.snapshot is seen and (left := deadline - time.monotonic()) > 0:
             await self.woken(left)
         return self.snapshot
 
     def wake(self) -> None:
-        """Let everyone who waits look again; on the event loop."""
+        """Wake all waiting requests. Call on the event loop."""
         waiting, self._fresh = self._fresh, asyncio.Event()
         waiting.set()
 
@@ -85,7 +85,7 @@ class Follower:
         try:
             changed = self.reader.poll()
         except Exception as error:
-            # Following must go on whatever one epoch holds; readers are told through `failure`.
+            # Following must continue whatever an epoch contains; readers learn of the problem through `failure`.
             if self.reader.failure != str(error):
                 _log.exception("cannot follow the state directory")
             self.reader.failure = str(error) or type(error).__name__

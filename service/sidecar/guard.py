@@ -1,9 +1,8 @@
-"""Guard: stands before all routes. It asks for a token where one is needed, and takes no more of a request than the
-settings allow.
+"""Checks every request before routing: it requires tokens, and limits the size of bodies.
 
-Routes of health and the console's own files are for everybody, since they tell nothing of the data; reading needs the
-scope `read`; /v1/config and every request that may change something need `admin`, also routes that nobody has thought
-of here.
+The health routes and the console's own files are open to everyone, because they reveal nothing about the data. Reading
+needs the scope `read`. /v1/config and every request that may change something need `admin`; this includes routes that
+are not listed here.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from vernier.service.sidecar.auth import Access, includes, is_loopback
 from vernier.service.sidecar.problems import problem_response
 
 GIVEN = "vernier.scope"
-"""Where a request's ASGI scope has what its sender may do."""
+"""The key in a request's ASGI scope for the access scope of its sender."""
 _OPEN = frozenset({"/", "/healthz", "/readyz"})
 _ADMIN = frozenset({"/v1/config"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -30,7 +29,7 @@ _BODY_SECONDS = 30.0
 
 
 def needed(method: str, path: str, *, open_metrics: bool) -> access.Scope:
-    """The scope that a request needs; path: as routed, or a route's template."""
+    """The scope that a request needs. path: as routed, or a route's template."""
     if path in _OPEN or path.startswith("/static/") or (open_metrics and path == "/metrics"):
         return "none"
     asks_rows = method == "POST" and path.startswith("/v1/views/") and path.endswith("/rows")
@@ -40,7 +39,7 @@ def needed(method: str, path: str, *, open_metrics: bool) -> access.Scope:
 
 
 class Guard:
-    """Refuses what may not pass; `observe(route, method, status, seconds)` is told of each refusal."""
+    """Refuses requests that are not allowed, and reports each refusal to `observe(route, method, status, seconds)`."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class Guard:
         if refusal is None and scope["method"] not in _SAFE:
             body = await self._body(scope, receive)
             if body is None:
-                return  # gone in the middle of its body: there is nobody to answer
+                return  # the client disconnected while it sent its body, so there is no one to answer
             if isinstance(body, Response):
                 refusal = body
             else:
@@ -96,7 +95,7 @@ class Guard:
         return self._foreign(scope) if token is None else None
 
     def _foreign(self, scope: Scope) -> Response | None:
-        """A browser on this machine must not ask for the pages of others: they could be anybody's."""
+        """Refuse a browser on this machine that sends requests on behalf of a page from another origin."""
         host = _header(scope["headers"], b"host")
         if self.access.local and host is not None and not is_loopback(_name(host)):
             detail = (
@@ -111,7 +110,7 @@ class Guard:
     # --- how much -----------------------------------------------------------------------------------------------------
 
     async def _body(self, scope: Scope, receive: Receive) -> list[Message] | Response | None:
-        """The whole body as it came, or why it is refused; None where the client has gone before its end."""
+        """The whole body as received, or a refusal; None if the client disconnected before the end."""
         declared = _header(scope["headers"], b"content-length")
         if declared is not None and declared.isdecimal() and int(declared) > self.max_body_bytes:
             return self._too_large(int(declared))
@@ -161,7 +160,7 @@ def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     if given is None:
         return None
     kind, _, token = given.partition(" ")
-    # Credentials of another kind are none that we gave out; they must not count as no credentials at all.
+    # Credentials of another kind are unknown credentials; they must not be treated as missing ones.
     return token.strip() if kind.lower() == "bearer" else given
 
 

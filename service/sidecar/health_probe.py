@@ -1,9 +1,9 @@
-"""Probe: is the sidecar of these settings alive? For a container's health check.
+"""Checks whether the sidecar of given settings is alive, for a container's health check.
 
     python -m vernier.service.sidecar.health_probe
 
-It asks /healthz, which needs no token, on this machine. With TLS the certificate is not looked at: it is for the names
-that others use, and this is not one of them.
+It requests /healthz, which needs no token, on this machine. With TLS it does not verify the certificate, because that
+is issued for the names that other machines use.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class BadCertificate(CallerError):
 
 
 def address(settings: Http) -> str:
-    """Where the sidecar is, as seen from this machine."""
+    """The URL of the sidecar as seen from this machine."""
     host = _EVERYWHERE.get(settings.host, settings.host)
     scheme = "http" if settings.tls_cert is None else "https"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def alive(settings: Http) -> bool:
-    """Whether it answers that it lives."""
+    """Whether the sidecar answers /healthz."""
     host = _EVERYWHERE.get(settings.host, settings.host)
     if settings.tls_cert is None:
         asked = http.client.HTTPConnection(host, settings.port, timeout=_SECONDS)
@@ -57,14 +57,14 @@ def alive(settings: Http) -> bool:
 
 
 def check_certificate(settings: Http) -> None:
-    """Raises BadCertificate unless the files of the certificate, if there is one, can be used."""
+    """Raises BadCertificate if there is a certificate whose files cannot be used."""
     cert, key = settings.tls_cert, settings.tls_key
     if cert is None or key is None:
         return
     try:
         for file in (cert, key):
             file.read_bytes()
-        # A key that wants a password would else ask for one on the terminal.
+        # Without `password`, an encrypted key would prompt for one on the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except OSError as error:
         reason = "they do not fit together, or are no PEM" if isinstance(error, ssl.SSLError) else error.strerror
@@ -72,7 +72,7 @@ def check_certificate(settings: Http) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when the sidecar lives, else 1 with a line on stderr."""
+    """Return 0 if the sidecar is alive, else 1 with a line on stderr."""
     parser = argparse.ArgumentParser(prog="python -m vernier.service.sidecar.health_probe", description=__doc__)
     parser.add_argument("--config", metavar="FILE")
     given = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Routes by which updates come in, and the tokens that say when they are visible."""
+"""Routes that accept updates, and the read tokens that tell when these are visible."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from vernier.service.sidecar.writes.read_tokens import Receipt, as_json
 from vernier.service.views.query import split_list
 
 _BOUNDS = 4_096
-"""Receipts whose times are remembered between two questions."""
+"""Number of receipts whose time bounds are remembered between requests."""
 
 
 class Ingest:
-    """Takes updates for the sources of a service, at most `max_ingests` requests at once."""
+    """Accepts updates for the sources of a service, at most `max_ingests` requests at once."""
 
     def __init__(self, context: Context, settings: Settings) -> None:
         self._context, self._settings = context, settings
@@ -40,7 +40,7 @@ class Ingest:
         self._pool = ThreadPoolExecutor(max(1, self._room), thread_name_prefix="ingest")
 
     async def take(self, source: str, kind: str, body: bytes, after: Receipt | None) -> tuple[Receipt, int]:
-        """Send what a body holds; its receipt, and how many updates.
+        """Send the updates in a body; returns their receipt and their number.
 
         Raises Problem, BadBody, BadSubmission, KafkaAway.
         """
@@ -48,9 +48,9 @@ class Ingest:
             known = ", ".join(kind for kind in READERS if kind not in ("application/ndjson", "application/jsonl"))
             raise Problem.of(415, "unknown_content_type", f"updates come as {known}, not as {kind or 'nothing'}")
         if not body or body.isspace():
-            # A producer that sends nothing has a defect; `[]` says that there is nothing.
+            # A producer that sends an empty body has a defect; `[]` says that there are no updates.
             raise BadBody(what="list of updates", problem="it is empty")
-        # The plan may be in an object store.
+        # The plan may be in an object store, so it is read in a thread.
         target = await asyncio.to_thread(self._target, source)
         if self._room < 1:
             detail = "as many requests with updates as http.max_ingests allows wait for Kafka; try again"
@@ -65,7 +65,7 @@ class Ingest:
         return receipt if after is None else receipt.after(after), count
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more updates."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._delivery.close()
 
@@ -77,7 +77,7 @@ class Ingest:
         return Receipt(target.name, target.topic, offsets, given.latest, target.resolution), len(given)
 
     def _target(self, source: str) -> Target:
-        """The source as the service itself tells of it, before its first epoch as the settings do."""
+        """The source as the newest epoch describes it; before the first epoch, as the settings do."""
         plan = self._context.plan()
         if plan is None:
             raise Problem.of(
@@ -111,14 +111,14 @@ class Ingest:
 
 
 class Visibility:
-    """Says whether what a receipt names is visible."""
+    """Tells whether the updates that a receipt names are visible."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._bounds: OrderedDict[str, int] = OrderedDict()
 
     async def look(self, receipt: Receipt, names: list[str], wait_ms: int) -> dict[str, Any]:
-        """By view, after waiting for all of them. Raises NoEpoch, UnknownView."""
+        """The visibility by view, after waiting for all views. Raises NoEpoch, UnknownView."""
         follower = self._context.follower
         deadline = time.monotonic() + min(wait_ms, self._context.options.max_wait_ms) / 1000
         await follower.after(None, deadline - time.monotonic())
@@ -146,7 +146,7 @@ class Visibility:
         }
 
     def _bound(self, receipt: Receipt, found: int | None) -> int | None:
-        """The least bound that was ever found: a source that is never quiet finds ever greater ones."""
+        """The least bound found so far; a busy source yields ever greater bounds."""
         if receipt.latest is not None or found is None:
             return found
         key = receipt.encode()
@@ -158,7 +158,7 @@ class Visibility:
 
 
 def router(context: Context, ingest: Ingest | None) -> APIRouter:
-    """The routes; without `ingest` nothing is taken."""
+    """The routes; without `ingest`, updates are refused."""
     routes = APIRouter(tags=["updates"])
     visibility = Visibility(context)
 

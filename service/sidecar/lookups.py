@@ -1,8 +1,8 @@
-"""Point look-ups: the rows of one key, answered in front of the framework.
+"""Point look-ups: the rows of one key, answered before the request reaches the web framework.
 
-A look-up itself costs microseconds, so routing, dependencies and response classes would be most of its price. This ASGI
-layer answers `GET /v1/views/{view}/rows/{key}` of the newest time when all is well, and hands everything else on: other
-routes, query parameters, and whatever is to become an error. Both ways give the same bytes.
+A look-up itself costs microseconds, so routing, dependencies and response classes would be most of its cost. This ASGI
+layer answers `GET /v1/views/{view}/rows/{key}` at the newest time in the ordinary case. It passes on everything else:
+other routes, query parameters, and requests that will end in an error. Both ways produce the same bytes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-stor
 
 
 def split_key(raw: str) -> list[str]:
-    """The parts of a key in a path. Split before unquoting, so that a comma inside a value can be written %2C."""
+    """The parts of a key in a path. Splits before unquoting, so that a comma inside a value can be written %2C."""
     return [unquote_to_bytes(part).decode("utf-8", "replace") for part in raw.split(",")]
 
 
 def key_body(
     context: Context, view: ViewState, as_of: int, found: tuple[Ints, Ints], stale_ms: int, deadline: Deadline
 ) -> bytes:
-    """The JSON answer for one key, whose rows and counts are found. Raises TooSlow, TooLarge."""
+    """The JSON answer for one key whose rows and counts were found. Raises TooSlow, TooLarge."""
     rows, counts = found
     answer = {
         "view": view.name,
@@ -49,7 +49,7 @@ def key_body(
 
 
 class PointLookups:
-    """Answers plain look-ups; `observe(route, method, status, seconds)` is told of each."""
+    """Answers plain look-ups, and reports each to `observe(route, method, status, seconds)`."""
 
     def __init__(self, app: ASGIApp, context: Context, observe: Callable[[str, str, int, float], None]) -> None:
         self.app, self.context, self.observe = app, context, observe

@@ -1,7 +1,7 @@
-"""Prometheus metrics: the totals that came with the newest epoch, and what this process counts itself.
+"""Prometheus metrics: the totals of the newest epoch, and what this process counts itself.
 
-Everything about the pipeline is exported from the committed stats, so a scrape after a restart goes on where it was.
-What is not known is absent.
+Everything about the pipeline is exported from the committed stats, so counters continue after a restart. Unknown values
+are absent.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class SidecarMetrics:
 
     def observe(self, route: str, method: str, code: int, seconds: float) -> None:
         """Count an answered request."""
-        # Anybody can make methods up, and each would be a time series for good.
+        # Clients can invent methods, and each would create a permanent time series.
         self.requests.labels(route, method if method in _METHODS else "other", str(code)).observe(seconds)
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """The text in the format that the scraper accepts, and its content type."""
+        """The metrics in the format that the scraper accepts, and their content type."""
         encoder, content_type = choose_encoder(accept)
         return encoder(self.registry), content_type
 
@@ -104,7 +104,7 @@ class _Committed(Collector):
 
     @staticmethod
     def _derived(snapshot: Snapshot, now_ns: int) -> dict[str, dict[Labels, float]]:
-        """What the manifest itself tells: frontiers, lags, rows, traces."""
+        """Metrics derived from the manifest itself: frontiers, lags, rows, traces."""
         manifest = snapshot.manifest
         derived: dict[str, dict[Labels, float]] = {}
         known = {name: v for name, v in snapshot.views.items() if MIN_TIME < v.frontier < CLOSED}
@@ -131,7 +131,7 @@ class _Committed(Collector):
         return derived
 
     def _published(self, snapshot: Snapshot) -> dict[str, dict[Labels, float]]:
-        """What the publisher tells of its sinks."""
+        """Metrics of the sinks, from the publisher's status file."""
         found = publisher.read(self.context.follower.reader.files)
         if found is None:
             return {}

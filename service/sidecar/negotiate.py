@@ -1,7 +1,7 @@
-"""Rows in the format that the request accepts: JSON, NDJSON, CSV or an Arrow IPC stream.
+"""Encodes rows in the format that the request accepts: JSON, NDJSON, CSV or an Arrow IPC stream.
 
-JSON has what is known about the answer in its body; the other formats have it in headers (`vernier-as-of`, `-since`,
-`-frontier`, `-next-cursor`, `-stale-ms`), which JSON has too.
+JSON carries the metadata of the answer in its body. All formats carry it in headers (`vernier-as-of`, `-since`,
+`-frontier`, `-next-cursor`, `-stale-ms`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALIASES = {"application/ndjson": "application/x-ndjson", "application/jsonl": "
 
 
 def choose(accept: str | None, offered: Sequence[Format]) -> Format:
-    """The best offered format by an Accept header; the first for none or `*/*`. Raises Problem not_acceptable."""
+    """The best offered format for an Accept header; the first one for none or `*/*`. Raises Problem not_acceptable."""
     if not accept:
         return offered[0]
     best: tuple[float, int, Format] | None = None
@@ -59,7 +59,7 @@ def _quality(parameters: Sequence[str]) -> float:
 
 
 def page_response(page: Page, form: Format, stale_ms: int, budget: Budget) -> Response:
-    """The answer in one of the formats; a page that is too long ends earlier. Raises TooSlow, TooLarge."""
+    """The answer in one of the formats. A page that is too long ends early. Raises TooSlow, TooLarge."""
     match form:
         case "csv":
             body, shown = csv_text(page, budget)
@@ -86,7 +86,7 @@ def page_response(page: Page, form: Format, stale_ms: int, budget: Budget) -> Re
 
 
 def page_body(page: Page, stale_ms: int, budget: Budget) -> tuple[dict[str, object], int]:
-    """The JSON body of an answer, and how many rows it has. Raises TooSlow, TooLarge."""
+    """The JSON body of an answer, and its number of rows. Raises TooSlow, TooLarge."""
     parts, shown = json_parts(page.codec, page.rows, page.counts, budget)
     body = {
         "view": page.view.name,

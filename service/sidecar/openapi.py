@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the routes say of themselves, and what holds for all of them: problems and tokens."""
+"""The OpenAPI document: what the routes declare, plus what all routes share: problems and tokens."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _BEARER = {"type": "http", "scheme": "bearer", "description": "A token of scope 
 
 
 def described(app: FastAPI) -> dict[str, Any]:
-    """The document; made once."""
+    """Return the document; it is built once."""
     if app.openapi_schema:
         return app.openapi_schema
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     components = document.setdefault("components", {})
     known = components.setdefault("schemas", {})
-    # What FastAPI says of its own errors, which are never answered.
+    # FastAPI's own error models, which are never used in answers.
     for name in ("HTTPValidationError", "ValidationError"):
         known.pop(name, None)
     for model in schemas.models:
@@ -28,7 +28,7 @@ def described(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {"token": _BEARER}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            # A query parameter that it does not have.
+            # Every route refuses unknown query parameters with 400.
             operation["responses"] = {"400": schemas.problems(400)[400]} | operation["responses"]
             scope = needed(method.upper(), path, open_metrics=False)
             if scope == "none":

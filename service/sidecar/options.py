@@ -1,4 +1,4 @@
-"""What a sidecar is told when it starts."""
+"""The options that a sidecar is started with."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from vernier.storage.blob.location import Place
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Limits in the unit of their names. settings: the service's own settings, shown at /v1/config with secrets masked.
+    """Options and limits; the name of each limit includes its unit.
 
-    poll_ms: how often the state directory is looked at. stale_after_ms: age of the newest epoch from which /readyz says
-    no. lag_limit: unread messages of a source from which /readyz says no. default_rows, max_rows: rows a page.
-    max_wait_ms: longest wait_ms. max_keys: keys a request. event_changes: changes an event (more only if one data time
-    has more). subscriber_bytes: changes that a subscriber may be behind. max_subscribers: open change streams.
-    heartbeat_s: silence in a change stream at most. stall_s: how long a subscriber may read nothing at all. access: who
-    may ask what. service: the settings as they are, with which updates are sent to Kafka; None: none are taken.
-    origins: where each of the settings came from. The others are those of `http.` in the settings.
+    settings: the service's own settings, shown at /v1/config with secrets masked. poll_ms: interval between checks for
+    a new epoch. stale_after_ms: age of the newest epoch at which /readyz reports not ready. lag_limit: unread messages
+    of a source at which /readyz reports not ready. default_rows, max_rows: rows per page. max_wait_ms: longest wait_ms.
+    max_keys: keys per request. event_changes: changes per event (more only if a single data time has more).
+    subscriber_bytes: how far a subscriber may be behind. max_subscribers: open change streams. heartbeat_s: longest
+    silence in a change stream. stall_s: how long a subscriber may read nothing at all. access: the scopes of tokens.
+    service: the settings used to send updates to Kafka; with None, updates are refused. origins: where each of the
+    settings came from. The others are those of `http.` in the settings.
     """
 
     state: Path | Place

@@ -1,4 +1,4 @@
-"""Errors over HTTP: RFC 9457 problem+json, one status and one stable code for each family of errors."""
+"""Errors over HTTP: RFC 9457 problem+json, with one status and one stable code for each family of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class UnknownView(CallerError):
-    """No view of that name."""
+    """There is no view of that name."""
 
     message = "there is no view {view!r}{hint}"
     view: str
@@ -31,13 +31,13 @@ class UnknownView(CallerError):
 
     @classmethod
     def of(cls, view: str, known: list[str]) -> UnknownView:
-        """The error with the nearest name, or the names there are."""
+        """The error with the nearest name as a hint, or with all existing names."""
         listed = f"; there are {', '.join(known)}" if known else "; there are no views"
         return cls(view=view, hint=meant(view, known) or listed)
 
 
 class UnknownSource(CallerError):
-    """No source of that name."""
+    """There is no source of that name."""
 
     message = "there is no source {source!r}{hint}"
     source: str
@@ -45,7 +45,7 @@ class UnknownSource(CallerError):
 
 
 class UnknownParameter(CallerError):
-    """A query parameter that the route does not have: ignored, it would change nothing without a word."""
+    """A request has a query parameter that its route does not know. Ignoring it would hide the mistake."""
 
     message = "{route} has no query parameter {parameter!r}{hint}"
     route: str
@@ -54,7 +54,7 @@ class UnknownParameter(CallerError):
 
 
 def refuse_unknown(request: Request) -> None:
-    """Every query parameter must be one of the route's own. Raises UnknownParameter, with the nearest name."""
+    """Refuse query parameters that the route does not have. Raises UnknownParameter, with the nearest name."""
     if not request.url.query:
         return
     route = request.scope["route"]
@@ -66,21 +66,21 @@ def refuse_unknown(request: Request) -> None:
 
 
 class NoEpoch(StorageError):
-    """Nothing was committed yet."""
+    """No epoch was committed yet."""
 
     message = "no epoch has been committed in {path} yet; start the service, or wait until its first epoch is done"
     path: str
 
 
 class Unreadable(StorageError):
-    """There is a state, but not one epoch of it can be read."""
+    """A state exists, but none of its epochs can be read."""
 
     message = "the state cannot be read: {problem}; `vernier state verify` says more"
     problem: str
 
 
 class Problem(VernierError):
-    """An answer that is an error, where no other class of error says it: status, code, detail, and further members."""
+    """An error answer for which there is no class of its own: status, code, detail, and further members."""
 
     status: int
     kind: str
@@ -93,7 +93,7 @@ class Problem(VernierError):
 
     @classmethod
     def of(cls, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **extra: Any) -> Problem:
-        """The problem in one line."""
+        """Create the problem in one call."""
         return cls(status=status, kind=kind, detail=detail, extra=extra, headers=headers or {})
 
 
@@ -113,12 +113,12 @@ def problem_response(
 
 
 def about_damage(error: Damaged) -> str:
-    """What is damaged, and the way out."""
+    """What is damaged, and how to repair it."""
     return f"{error}; put {damaged_file(error)} back from a copy of the state: see docs/state.md, Damage"
 
 
 def of_error(error: VernierError) -> Response:
-    """The answer to an error of ours; times as decimal strings."""
+    """The answer to a VernierError; times are decimal strings."""
     match error:
         case Problem():
             return problem_response(error.status, error.kind, error.detail, error.extra, error.headers)
@@ -152,7 +152,7 @@ def of_error(error: VernierError) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of the app a problem."""
+    """Turn every error of the app into a problem answer."""
 
     @app.exception_handler(VernierError)
     async def of_vernier(_: Request, error: VernierError) -> Response:

@@ -1,4 +1,4 @@
-"""Queries: small answers are made at once, longer ones in a few threads, so that they do not hold up the others."""
+"""Runs queries: small ones at once, longer ones in a few threads, so that they do not delay other requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ Result = TypeVar("Result")
 
 
 class Queries:
-    """Runs work with a deadline. threads: how many run at once; the time that a query waits for one counts, too."""
+    """Runs work with a deadline. threads: how many queries run at once; waiting for a thread counts towards the
+    deadline.
+    """
 
     def __init__(self, threads: int, query_ms: int) -> None:
         self.query_ms = query_ms
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="query")
 
     async def run(self, small: bool, work: Callable[[Deadline], Result]) -> Result:
-        """What the work gives; `small` work at once. Raises TooSlow, and what the work raises."""
+        """Return the work's result; `small` work runs at once. Raises TooSlow, and what the work raises."""
         if small:
             return work(NEVER)
         deadline = Deadline(self.query_ms)
@@ -30,9 +32,9 @@ class Queries:
         except TimeoutError:
             raise TooSlow(ms=self.query_ms) from None
         finally:
-            # It may go on in its thread, up to the next of its steps.
+            # The work may continue in its thread until its next check of the deadline.
             deadline.give_up()
 
     def close(self) -> None:
-        """Take no more work."""
+        """Accept no more work."""
         self._pool.shutdown(wait=False, cancel_futures=True)

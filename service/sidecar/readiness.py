@@ -1,4 +1,4 @@
-"""Readiness: whether every view is caught up, and if not, who lags and why."""
+"""Decides whether every view is caught up, and if not, what lags and why."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from vernier.storage.errors import Damaged
 from vernier.storage.updates import CLOSED, MIN_TIME
 
 FULL_BYTES = 1 << 20
-"""Free bytes below which a disk counts as full: an epoch writes a segment and a manifest."""
+"""Free bytes below which a disk counts as full; an epoch writes a segment and a manifest."""
 
 _NAMED = 5
-"""Partitions that are named before the others are only counted."""
+"""Number of partitions that are named; further ones are only counted."""
 
 
 def laggards(
@@ -32,12 +32,12 @@ def laggards(
     damage: Iterable[Damaged] = (),
     free_bytes: int | None = None,
 ) -> list[dict[str, Any]]:
-    """What keeps the answers from being current, each as {laggard, why}; nothing when all is well. standing: what the
-    driver does as an operator wants. damage: damaged files of the state. free_bytes: room for the state, if known.
+    """The reasons why the answers are not current, each as {laggard, why}; empty if all is well.
 
-    The pipeline lags when it commits nothing (it commits on every heartbeat, input or not), a source when many of its
-    messages are unread. With the event clock a quiet source holds the frontier back by design, so that alone is not
-    lag, unless updates wait behind it.
+    standing: the driver's observed state of the intake. damage: damaged files of the state. free_bytes: free space for
+    the state, if known. The pipeline lags if it commits nothing (it commits on every heartbeat, with or without input).
+    A source lags if many of its messages are unread. With the event clock a quiet source holds the frontier back by
+    design, so that alone is not lag, unless updates wait because of it.
     """
     reasons = [{"laggard": f"file {damaged_file(one)}", "why": about_damage(one)} for one in damage]
     if failure is not None:
@@ -70,7 +70,9 @@ def laggards(
 
 
 def _ahead(snapshot: Snapshot, options: Options, now_ns: int) -> list[dict[str, Any]]:
-    """The sources, or views, whose frontier the clock has not reached: what is final there cannot have happened yet."""
+    """The sources, or the pipeline, whose frontier is well ahead of the clock. Times that are final there are in the
+    future.
+    """
     limit = now_ns + options.stale_after_ms * 1_000_000
     sources = snapshot.stats.facts.get("sources", {})
     told = {name: about.get("frontier") for name, about in sources.items()}
@@ -88,7 +90,7 @@ def _ahead(snapshot: Snapshot, options: Options, now_ns: int) -> list[dict[str, 
 
 
 def _held_back(snapshot: Snapshot, options: Options) -> list[dict[str, Any]]:
-    """The sources whose frontier has not moved for as long as an epoch may be old while updates wait for it."""
+    """The sources whose frontier did not advance for longer than `stale_after_ms` while updates wait for it."""
     sources = snapshot.stats.facts.get("sources", {})
     held = sum(int(about.get("held", 0)) for about in sources.values())
     newest = snapshot.history[-1]
@@ -110,7 +112,7 @@ def _held_back(snapshot: Snapshot, options: Options) -> list[dict[str, Any]]:
 
 
 def _waited_for(source: str, about: Mapping[str, Any], frontier: int) -> str:
-    """The partitions of the source that stand at its frontier, and what lets them go on."""
+    """The partitions of the source that hold its frontier back, and what would let them advance."""
     held_by = [
         number
         for number, part in about.get("partitions", {}).items()

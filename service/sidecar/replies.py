@@ -1,4 +1,4 @@
-"""JSON answers."""
+"""Plain JSON answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 
 def reply(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer that nobody may keep."""
+    """A JSON answer that must not be cached."""
     return Response(
         msgspec.json.encode(body), status, {"cache-control": "no-store", **(headers or {})}, "application/json"
     )

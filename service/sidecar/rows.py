@@ -38,7 +38,7 @@ Columns = Annotated[str | None, Query(description="Columns of the answer, comma-
 
 
 class Keys(BaseModel):
-    """Many keys of a view: a value, a list of values, or an object by key column each."""
+    """Many keys of a view; each is a value, a list of values, or an object by key column."""
 
     keys: list[Any] = Field(examples=[[1, 2, 3]])
     as_of: str | int | None = Field(None, description="Data time; the newest final one by default")

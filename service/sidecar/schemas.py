@@ -1,4 +1,4 @@
-"""What OpenAPI says about answers: models and examples. Answers are encoded by msgspec and never pass through these."""
+"""The OpenAPI models and examples of answers. Answers are encoded by msgspec and never pass through these models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Responses = dict[int | str, dict[str, Any]]
 Time = Field(description="Data time in nanoseconds since 1970, a decimal string", examples=["1767225600000000000"])
 Frontier = list[str] | None
-"""Times that may still come; empty: everything is final, null: nobody knows."""
+"""The times that may still come; empty if everything is final, null if unknown."""
 
 
 class ProblemBody(BaseModel):
@@ -35,13 +35,13 @@ class RowsBody(BaseModel):
 
 
 class PageBody(RowsBody):
-    """A page of rows; `next_cursor` asks for the next one of the same answer, null at the end."""
+    """A page of rows; `next_cursor` requests the next page of the same answer, null at the end."""
 
     next_cursor: str | None = Field(examples=[None])
 
 
 class KeysBody(RowsBody):
-    """Rows of many keys, in the order of the keys; `missing` are the keys that have none."""
+    """Rows of many keys, in the order of the keys; `missing` lists the keys that have none."""
 
     missing: list[Any] = Field(examples=[[3]])
 
@@ -56,9 +56,11 @@ class ReadBody(BaseModel):
 
 
 class ViewBody(BaseModel):
-    """A view: its columns, key, distinct rows, and the data times it can be asked for: since <= as_of < frontier.
+    """A view: its columns, key, number of distinct rows, and the data times that can be read: since <= as_of <
+    frontier.
 
-    Before the first epoch it has no rows, and both are null."""
+    Before the first epoch it has no rows, and both times are null.
+    """
 
     name: str = Field(examples=["reach"])
     columns: list[dict[str, str]] = Field(examples=[[{"name": "node", "type": "Int64"}]])
@@ -69,7 +71,7 @@ class ViewBody(BaseModel):
 
 
 class ViewsBody(BaseModel):
-    """All views; epoch 0 before the first one is committed."""
+    """All views. The epoch is 0 before the first one is committed."""
 
     views: list[ViewBody]
     damaged: dict[str, str] = Field(
@@ -81,13 +83,13 @@ class ViewsBody(BaseModel):
 
 
 def answer(model: type[BaseModel], description: str = "") -> Responses:
-    """A good answer, with an example made of its members' examples."""
+    """A successful answer, with an example made of its members' examples."""
     about = description or (model.__doc__ or "").partition("\n")[0]
     return {200: {"model": model, "description": about, "content": {"application/json": {"example": example(model)}}}}
 
 
 def example(kind: Any) -> Any:
-    """An example of a type of an answer."""
+    """An example value for a type of an answer."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return {
             name: field.examples[0] if field.examples else example(field.annotation)
@@ -124,7 +126,7 @@ _WHY = {
 
 
 def problems(*statuses: int) -> Responses:
-    """Answers that are errors."""
+    """Error answers."""
     schema = {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
     return {
         status: {"description": _WHY[status], "content": {"application/problem+json": schema}} for status in statuses

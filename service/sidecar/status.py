@@ -62,7 +62,7 @@ def router(context: Context) -> APIRouter:
             context.free_bytes(),
         )
         if request.scope.get(GIVEN) == "none":
-            # Reasons can have rows in them, and whoever asks here has no right to read any.
+            # The reasons can contain rows, which a request without a token may not read.
             reasons = [reason | {"why": "ask with a token to know"} for reason in reasons]
         if snapshot is None or reasons:
             detail = "; ".join(f"{reason['laggard']}: {reason['why']}" for reason in reasons)
@@ -279,7 +279,7 @@ def _source_details(snapshot: Snapshot) -> dict[str, Any]:
     for about in details.values():
         parts = [part["frontier"] for part in about.get("partitions", {}).values() if part["frontier"] is not None]
         if about.get("state") == "idle" and parts:
-            # It gives way to the others; this is how far it was.
+            # An idle source does not hold the others back; show how far it got.
             about["frontier"] = min(parts, key=int)
     for what, rows in counted.items():
         for row in rows:
@@ -311,7 +311,7 @@ def _quantiles(histogram: Histogram) -> dict[str, float | None]:
 
 
 def _series(history: Sequence[EpochNote], window_seconds: int, points: int) -> dict[str, list[dict[str, Any]]]:
-    """By view: p50, p99 and count of steps of time, oldest first; steps without updates are left out."""
+    """By view: p50, p99 and count per time step, oldest first; steps without updates are left out."""
     step_ns = max(1, window_seconds * 1_000_000_000 // points)
     begin = history[-1].committed_ns - window_seconds * 1_000_000_000
     notes = [note for note in history if note.committed_ns >= begin]

@@ -1,4 +1,4 @@
-"""What OpenAPI says about the answers of the status routes, of ingest and of tokens."""
+"""The OpenAPI models of the answers of the status routes, of ingest and of tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBERS = "By label, and the value"
 
 
 class Health(BaseModel):
-    """The process lives."""
+    """The process is alive."""
 
     status: str = Field(examples=["ok"])
     pid: int = Field(examples=[4711])
@@ -29,7 +29,7 @@ class Ready(BaseModel):
 
 
 class SourceFrontiers(BaseModel):
-    """How far a source is final; null: unknown."""
+    """How far a source is final; null if unknown."""
 
     frontier: Frontier
     partitions: dict[str, Frontier]
@@ -50,7 +50,7 @@ class Frontiers(BaseModel):
 
 
 class Point(BaseModel):
-    """Latencies of a stretch of time, in seconds."""
+    """Latencies in one time step, in seconds."""
 
     at: str = Time
     p50: float | None
@@ -59,7 +59,7 @@ class Point(BaseModel):
 
 
 class Observed(BaseModel):
-    """Received to visible, in seconds."""
+    """Latency from received to visible, in seconds."""
 
     count: int
     mean: float | None
@@ -68,14 +68,14 @@ class Observed(BaseModel):
 
 
 class ViewLatency(Observed):
-    """Received to visible since the service first started; `recent`: in the last five minutes."""
+    """Latency from received to visible since the service first started; `recent`: in the last five minutes."""
 
     recent: Observed
     series: list[Point]
 
 
 class Latency(BaseModel):
-    """Received to visible by view."""
+    """Latency from received to visible, by view."""
 
     unit: str = Field(examples=["seconds"])
     meaning: str
@@ -86,7 +86,7 @@ class Latency(BaseModel):
 
 
 class Epoch(BaseModel):
-    """A committed epoch: its data times [lower, upper), and changes by view."""
+    """A committed epoch: its data times [lower, upper), and the number of changes by view."""
 
     epoch: int = Field(examples=[128])
     lower: str = Time
@@ -110,7 +110,7 @@ class Sources(BaseModel):
 
 
 class Sinks(BaseModel):
-    """Output topics: how far each view has gone out, how many epochs they are behind, and what keeps them."""
+    """Output topics: how far each view is published, how many epochs they are behind, and any problem."""
 
     model_config = ConfigDict(extra="allow")
     sinks: dict[str, dict[str, Any]] = Field(examples=[{"reach": {"topic": "demo.reach"}}])
@@ -119,7 +119,7 @@ class Sinks(BaseModel):
 
 
 class LayerAbout(BaseModel):
-    """A layer of an arrangement."""
+    """A batch of an arrangement."""
 
     segment: str
     updates: int
@@ -130,7 +130,7 @@ class LayerAbout(BaseModel):
 
 
 class TraceAbout(BaseModel):
-    """An arrangement, its layers by shard, and who reads it."""
+    """An arrangement, its batches by shard, and its readers."""
 
     model_config = ConfigDict(extra="allow")
     trace: str = Field(examples=["view:reach"])
@@ -150,7 +150,7 @@ class Traces(BaseModel):
 
 
 class Letter(BaseModel):
-    """A message that the service refused; the whole of it is in the dead-letter topic."""
+    """A refused message; the dead-letter topic holds all of it."""
 
     model_config = ConfigDict(extra="allow")
     epoch: int = Field(examples=[128])
@@ -162,7 +162,7 @@ class Letter(BaseModel):
 
 
 class Letters(BaseModel):
-    """The newest refused messages, newest first, and how many there were by source and reason."""
+    """The newest refused messages, newest first, and totals by source and reason."""
 
     dead_letters: list[Letter]
     totals: list[dict[str, Any]] = Field(
@@ -172,7 +172,7 @@ class Letters(BaseModel):
 
 
 class Dataflow(BaseModel):
-    """The plan as `vernier explain --format json` has it, and counters by operator."""
+    """The plan as in `vernier explain --format json`, and counters by operator."""
 
     program: str
     plan: dict[str, Any]
@@ -180,7 +180,7 @@ class Dataflow(BaseModel):
 
 
 class Config(BaseModel):
-    """Settings, secrets masked, and where each that is no default came from."""
+    """Settings with secrets masked, and the origin of each that is not a default."""
 
     sidecar: dict[str, Any]
     service: dict[str, Any]
@@ -188,7 +188,7 @@ class Config(BaseModel):
 
 
 class Sent(BaseModel):
-    """Kafka has the updates. offsets: by partition, the one behind the last of them."""
+    """Kafka has acknowledged the updates. offsets: by partition, the offset after the last of them."""
 
     token: str = Field(examples=["WyJlZGdlcyIsImVkZ2VzIix7IjAiOjEyfSxudWxsLCJleGFjdCJd"])
     source: str = Field(examples=["edges"])
@@ -198,14 +198,16 @@ class Sent(BaseModel):
 
 
 class ViewVisible(BaseModel):
-    """Whether a view has the effect of the updates."""
+    """Whether a view includes the effect of the updates."""
 
     visible: bool = Field(examples=[True])
     frontier: Frontier
 
 
 class Visible(BaseModel):
-    """Whether updates are visible. read: an epoch has read them. as_of: the first data time that has all of them."""
+    """Whether updates are visible. read: an epoch has read them. as_of: the first data time that
+    includes all of them.
+    """
 
     visible: bool = Field(examples=[True])
     source: str = Field(examples=["edges"])

@@ -1,11 +1,11 @@
-"""Update files: `{"input":"edges","data":[1,2],"time":17,"diff":1}` a line, or the same as columns.
+"""Update files: one line `{"input":"edges","data":[1,2],"time":17,"diff":1}` per update, or the same as columns.
 
-`.jsonl` and `.jsonl.gz` hold a JSON object a line: `data` is an array in schema order or an object by name, `time` an
-integer, a decimal string or RFC 3339, `diff` 1 where it is left out; `input` may be left out when the program has one
-source. `.parquet` and `.arrow` (file or stream) have the columns `input`, `data` (a list, or a struct by name), `time`
-and `diff`. Updates stand in any order.
-
-Files are read in pieces, so what is resident at the end is the updates as words: 8 bytes a word, time and diff.
+In: files of a user. `.jsonl` and `.jsonl.gz` hold one JSON object per line: `data` is an array in schema order or an
+object by name; `time` is an integer, a decimal string or RFC 3339; `diff` is 1 if omitted; `input` may be omitted if
+the program has one source. `.parquet` and `.arrow` (file or stream) have the columns `input`, `data` (a list, or a
+struct by name), `time` and `diff`. Updates may be in any order. Out: the updates of each source as words, sorted by
+time. Files are read in pieces, so the memory in use at the end is that of the words, times and diffs: 8 bytes each.
+Read first: `read_updates` below, then lines.py and columns.py.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import Updates
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet", ".arrow")
-"""How the names of update files end."""
+"""The suffixes of update files."""
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes of how many have been read."""
+"""Called with the bytes read so far and the total."""
 
 
 def read_updates(
@@ -38,10 +38,10 @@ def read_updates(
     progress: Progress = lambda done, size: None,
     heap: Heap | None = None,
 ) -> dict[str, Updates]:
-    """All updates of the files by source, each source's sorted by time (and as they stood, within a time).
+    """All updates of the files by source, sorted by time; updates of one time keep their order in the files.
 
-    heap: takes the contents of long texts. O(n log n). Raises BadUpdate, which names the first bad line or row of the
-    file, and BadUpdateFile.
+    heap: receives the contents of long texts. O(n log n). Raises BadUpdate, which names the first bad line or row of
+    the file, and BadUpdateFile.
     """
     sizes = [_size(path) for path in files]
     parts: dict[str, list[Updates]] = {name: [] for name in sources}
@@ -71,7 +71,7 @@ def _size(path: Path) -> int:
 
 
 def _read(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tuple[int, dict[str, Updates]]]:
-    """(bytes of the file read so far, the updates in them), piece by piece."""
+    """Yield (bytes of the file read so far, the updates in the piece), piece by piece."""
     name = path.name.lower()
     try:
         if name.endswith((".jsonl", ".jsonl.gz")):

@@ -1,4 +1,4 @@
-"""Update files with a column each for input, data, time and diff: Parquet, and Arrow files and streams."""
+"""Reads update files with columns for input, data, time and diff: Parquet, and Arrow files and streams."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from vernier.storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 
 def read_columns(path: Path, sources: Sources, heap: Heap | None = None) -> Iterator[tuple[int, dict[str, Updates]]]:
-    """(bytes of the file read so far, the updates in them), piece by piece. Raises BadUpdate and BadUpdateFile.
+    """Yield (bytes of the file read so far, the updates in the piece), piece by piece. Raises BadUpdate and
+    BadUpdateFile.
 
-    heap: takes the contents of long texts.
+    heap: receives the contents of long texts.
     """
     size, first = path.stat().st_size, 1
     schema, count, batches = _open_columns(path)
@@ -34,7 +35,7 @@ def read_columns(path: Path, sources: Sources, heap: Heap | None = None) -> Iter
 
 
 def _open_columns(path: Path) -> tuple[pa.Schema, int, Iterator[pa.RecordBatch]]:
-    """The schema, about how many batches there are, and the batches."""
+    """The schema, the approximate number of batches, and the batches."""
     if path.suffix.lower() == ".parquet":
         file = pq.ParquetFile(path, memory_map=True)
         return file.schema_arrow, file.num_row_groups, file.iter_batches(use_threads=False)
@@ -64,7 +65,7 @@ def _check_columns(path: Path, schema: pa.Schema, sources: Sources) -> None:
 
 
 class _Piece:
-    """A record batch of updates; `first` is the number of its first row in the file, from 1."""
+    """A record batch of updates. `first`: the number of its first row in the file, from 1."""
 
     def __init__(self, file: str, first: int, batch: pa.RecordBatch, sources: Sources, heap: Heap | None) -> None:
         self.file, self.first, self.batch, self.sources, self.heap = file, first, batch, sources, heap
@@ -83,7 +84,7 @@ class _Piece:
         return result
 
     def _split(self) -> dict[str, Ints]:
-        """The rows of each source."""
+        """The row numbers of each source."""
         n = self.batch.num_rows
         if "input" not in self.batch.schema.names:
             return {next(iter(self.sources)): np.arange(n)}
@@ -106,7 +107,7 @@ class _Piece:
         return {name: np.flatnonzero(number == i) for i, name in enumerate(names) if only or (number == i).any()}
 
     def _integers(self, name: str) -> Ints:
-        """An integer column (times may be timestamps) without nulls as int64[n]."""
+        """An integer column without nulls as int64[n]. The time column may hold timestamps."""
         column = self.batch.column(name)
         if name == "time" and pa.types.is_timestamp(column.type):
             column = self._cast(name, column, pa.timestamp("ns")).cast(pa.int64())
@@ -170,7 +171,7 @@ class _Piece:
         return out
 
     def _members(self, data: pa.StructArray, row_type: RowType, source: str, rows: Ints) -> list[pa.Array]:
-        """The columns of structs; members of other sources are there too, and null."""
+        """The columns of structs. Members of other sources may be present if they are null."""
         names = [field.name for field in data.type]
         for name in names:
             if name not in row_type:
@@ -211,7 +212,9 @@ class _Piece:
 
 
 def first_bad(n: int, attempt: Callable[[int], object]) -> int:
-    """The first of n rows with which `attempt(first rows)` fails; it fails with all n of them."""
+    """Find the first of n rows for which `attempt(number of first rows)` fails, by bisection. It must fail for all n
+    rows.
+    """
     good, bad = 0, n
     while bad - good > 1:
         middle = (good + bad) // 2

@@ -1,4 +1,4 @@
-"""Update files with a JSON object a line, plain or compressed."""
+"""Reads update files with one JSON object per line, plain or compressed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MEMBERS = tuple(name.decode() for name in LINE_NAMES)
 
 
 def read_lines(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tuple[int, dict[str, Updates]]]:
-    """(bytes of the file read so far, the updates in them), piece by piece. heap: takes long texts.
+    """Yield (bytes of the file read so far, the updates in the piece), piece by piece. heap: receives long texts.
 
     Raises BadUpdate, and what gzip raises.
     """
@@ -51,7 +51,7 @@ def read_lines(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tupl
 
 
 def _scan(*arrays: Any) -> int:
-    """The kernel, told that a line is never a bare row."""
+    """Call the kernel with bare rows disabled."""
     kernel: Callable[..., int] = scan_lines
     return kernel(*arrays[:6], False, *arrays[6:])
 
@@ -73,7 +73,7 @@ def _line_updates(
     bad = {refused.message: refused.detail for refused in parsed.refused if values[refused.message].as_py().strip()}
     timeless = parsed.message[parsed.time == NO_TIME]
     if len(timeless):
-        # An array that is no object, or an object without time: the judge can say which.
+        # The line is an array instead of an object, or an object without time; checking it strictly tells which.
         line = int(timeless.min())
         try:
             _judge(values[line].as_py(), sources)
@@ -90,7 +90,7 @@ def _line_updates(
 
 
 def _judge(value: bytes | None, sources: Sources) -> list[Judged]:
-    """One line by the letter. Raises Refusal."""
+    """Parse one line strictly. Raises Refusal."""
     try:
         line = load(value.strip() if value else value)
     except Refusal as refusal:

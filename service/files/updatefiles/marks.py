@@ -1,4 +1,4 @@
-"""Byte order marks: that of UTF-8 says nothing and is passed over; those of UTF-16 mean text that is no UTF-8."""
+"""Byte order marks: the one of UTF-8 is skipped; those of UTF-16 identify text that is not UTF-8."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UTF16 = "it is UTF-16, as its byte order mark says; updates are UTF-8 (iconv -f 
 
 
 def is_utf16(start: bytes) -> bool:
-    """Whether what begins so is UTF-16."""
+    """Whether a text that begins with these bytes is UTF-16."""
     return start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with an update file, and which of a program's sources an update means."""
+"""The errors of update files, and the choice of the source that an update is for."""
 
 from collections.abc import Mapping
 
@@ -8,13 +8,13 @@ from vernier.service.ingest.rejects import Refusal, shown
 from vernier.storage.errors import CallerError
 
 COLUMNS = ("input", "data", "time", "diff")
-"""What an update consists of."""
+"""The members of an update."""
 
 Sources = Mapping[str, RowType]
 
 
 class BadUpdate(CallerError):
-    """An update file holds something that is no update of the program."""
+    """A line or row of an update file is not an update of the program."""
 
     message = "{file}, {unit} {number}: {problem}"
     file: str
