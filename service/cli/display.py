@@ -1,4 +1,4 @@
-"""What the command line shows: aligned tables for people, JSON, CSV and Arrow for programs."""
+"""Formats the output of the command line: aligned tables for people; JSON, CSV and Arrow for programs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge
 
 
 class BadCondition(CallerError):
-    """A --where that cannot be read."""
+    """A --where condition cannot be parsed."""
 
     message = "--where {text!r} is no condition: write column=value, or one of != < <= > >= in place of ="
     text: str
 
 
 def condition(text: str) -> str:
-    """`column=value` as HTTP has it, `column:eq:value`; what is written the HTTP way stays. Raises BadCondition."""
+    """Convert `column=value` to the form of HTTP, `column:eq:value`; that form itself is kept. Raises BadCondition."""
     found = _CONDITION.fullmatch(text)
     if found:
         return f"{found[1]}:{_OPERATORS[found[2]]}:{found[3]}"
@@ -44,7 +44,7 @@ def condition(text: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Lines with aligned columns, numbers to the right."""
+    """Format rows as lines with aligned columns, numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     widths = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(columns)]
@@ -71,7 +71,7 @@ def json_line(value: object) -> str:
 
 
 def show_rows(view: str, rows: Rows, columns: Sequence[str], form: str) -> None:
-    """Print rows as `table`, `json` (the body that HTTP answers) or `csv`."""
+    """Print rows as `table`, `json` (the body of the HTTP answer) or `csv`."""
     columns = [*columns, *(["_diff"] if any("_diff" in row for row in rows) else [])]
     values = [[row.get(name, 1 if name == "_diff" else None) for name in columns] for row in rows]
     if form == "json":
@@ -90,7 +90,7 @@ def show_rows(view: str, rows: Rows, columns: Sequence[str], form: str) -> None:
 
 
 def show_views(found: RowsAt) -> None:
-    """Print the rows of each view as a table, under its name where there are several."""
+    """Print the rows of each view as a table, with the view's name above it if there are several."""
     for i, view in enumerate(found.views):
         if len(found.views) > 1:
             print(f"{chr(10) if i else ''}{view}:")
@@ -105,13 +105,13 @@ def show_arrow(rows: pa.Table) -> None:
 
 
 def event_lines(view: str, event: Event) -> Iterator[str]:
-    """A line a change, as in change files but with rows by name; the rows of a snapshot come at its time."""
+    """One line per change, as in change files but with rows by name. The rows of a snapshot have its time."""
     for change in event.changes:
         yield json_line({"view": view, "data": change.row, "time": change.time, "diff": change.diff})
 
 
 def instant(ns: int) -> str:
-    """A data time for people; small numbers are counters rather than dates."""
+    """A data time for people. Small numbers are shown as they are, because they are counters rather than dates."""
     if ns == CLOSED:
         return "the end"
     if ns == MIN_TIME:
@@ -120,7 +120,7 @@ def instant(ns: int) -> str:
 
 
 def status_text(status: Mapping[str, Any]) -> str:
-    """The status of a service that has an epoch, in a screenful."""
+    """The status of a service that has an epoch, on about one screen."""
     lines = [
         f"{status['app']} at {status['url']}: {'ready' if status['ready'] else 'not ready'}",
         f"epoch {status['epoch']}, committed {status['stale_ms'] / 1000:.1f} s ago",
@@ -162,7 +162,7 @@ def status_text(status: Mapping[str, Any]) -> str:
 
 
 def _shared(trace: Mapping[str, Any]) -> str:
-    """The views that follow from an arrangement."""
+    """The views that depend on an arrangement."""
     return ", ".join(trace.get("views") or ())
 
 
@@ -177,7 +177,7 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def state_text(found: Survey, sizes: Mapping[str, int]) -> str:
-    """A state directory at an epoch: its arrangements and its files. sizes: bytes of all segments."""
+    """Describe a state directory at an epoch: its arrangements and its files. sizes: bytes by segment, all segments."""
     age = (time.time_ns() - found.committed_ns) / 1e9
     views = {trace: view for view, trace in found.views.items()}
     rows: list[list[object]] = []

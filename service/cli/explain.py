@@ -1,4 +1,4 @@
-"""What a program's plan looks like, for people: text and Mermaid from `plan.explain()`."""
+"""Formats a program's plan for people: text and Mermaid from `plan.explain()`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INDENT = "    "
 
 
 def as_text(plan: Plan) -> str:
-    """The plan as lines: sources, operators with the inner ones of a loop below it, arrangements, views."""
+    """The plan as lines: sources, operators with those of a loop indented below it, arrangements, views."""
     counts = ", ".join(_count(plan[f"{noun}s"], noun) for noun in ("source", "view", "operator", "arrangement"))
     lines = [
         f"app {plan['app']}: {counts}",
@@ -90,12 +90,12 @@ def _arrangement_lines(plan: Plan, arrangement: Mapping[str, Any]) -> Iterator[s
 
 
 def as_mermaid(plan: Plan) -> str:
-    """The plan as a Mermaid flow chart, a box a loop."""
+    """The plan as a Mermaid flow chart with one box per loop."""
     arranged = {op["id"] for op in plan["operators"] if op["kind"] in ("arrange", "reduce")}
     lines = ["flowchart TD", *_scope_boxes(plan, 0, "  ")]
     for op in plan["operators"]:
         for source in op["inputs"]:
-            # A thick arrow: rows move between workers here.
+            # A thick arrow marks an exchange: rows move between workers here.
             arrow = "==>" if op.get("exchange") else "-->"
             back = op["kind"] == "variable" and source != op["inputs"][0]
             lines.append(f"  op{source} {'-. next round .->' if back else arrow} op{op['id']}")

@@ -1,8 +1,9 @@
-"""Send: lines of updates into a Kafka topic.
+"""Sends lines of updates to a Kafka topic, for `vernier send`.
 
-A line is an update as in update files. In the format `vernier` the lines that are at hand together share native
-messages, each update at its own data time (the wall clock's for a line without one); in the format `json` each line is
-a message as it stands, whatever it is. Updates of one row go to one partition, so they keep their order.
+A line is an update as in update files. In the format `vernier`, lines that are available together share native
+messages; each update has its own data time (the wall clock's for a line without one). In the format `json`, each line
+becomes a message unchanged, even if it is not an update. Updates of one row go to one partition, so they keep their
+order.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from vernier.storage.errors import CallerError
 _CHUNK = 1 << 16
 _TICK_SECONDS = 0.02
 _MOST_UPDATES = 500
-"""Updates of one native message."""
+"""Maximum number of updates in one native message."""
 
 
 class CannotSend(CallerError):
-    """Kafka does not take the updates."""
+    """Kafka does not accept the updates."""
 
     message = "cannot send to topic {topic} at {bootstrap}: {reason}; {sent} updates are there"
     topic: str
@@ -45,7 +46,7 @@ class CannotSend(CallerError):
 
 
 class BadLine(CallerError):
-    """A line is no update."""
+    """A line is not an update."""
 
     message = "{file}, line {line}: {problem}; the {sent} lines before it are sent"
     file: str
@@ -63,7 +64,7 @@ class CannotRead(CallerError):
 
 
 class _Update(msgspec.Struct, forbid_unknown_fields=True):
-    """What an update's line may have; data stays the text that it is."""
+    """The members of an update's line; `data` is kept as text."""
 
     data: msgspec.Raw
     time: int | str | None = None
@@ -72,7 +73,7 @@ class _Update(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Kind(msgspec.Struct):
-    """Tells native messages, which go out as they are, from updates."""
+    """Distinguishes native messages, which are sent unchanged, from updates."""
 
     v: Any = None
     p: Any = None
@@ -88,8 +89,11 @@ class _Batch:
 
 @dataclass(frozen=True)
 class Sending:
-    """What is sent and how. rate: updates a second at most. promise: say after each tick, in every partition, that
-    nothing earlier follows than what was sent last; the lines must then be in the order of their times."""
+    """What is sent and how.
+
+    rate: maximum updates per second. promise: after each tick, promise in every partition that nothing earlier than the
+    latest update follows; the lines must then be in the order of their times.
+    """
 
     file: str
     topic: str
@@ -99,7 +103,7 @@ class Sending:
 
 
 class Sender:
-    """Sends the lines of one file (`-`: standard input) and waits until Kafka has them."""
+    """Sends the lines of one file (`-`: standard input) and waits until Kafka has acknowledged them."""
 
     def __init__(self, settings: Settings, sending: Sending, show: Show | None = None) -> None:
         self._settings, self._sending, self._show = settings, sending, show or Quiet()
@@ -135,7 +139,7 @@ class Sender:
 
     @property
     def sent(self) -> int:
-        """How many updates, or messages, were sent."""
+        """The number of updates, or messages, that were sent."""
         return self._sent
 
     def _cannot(self, error: BaseException) -> CannotSend:
@@ -174,7 +178,7 @@ class Sender:
         except msgspec.DecodeError as error:
             raise self._bad(f"no update: {error}") from error
         if kind.v is not None:
-            # A native message already; progress is for every partition.
+            # The line is a native message already. Progress goes to every partition.
             for partition in range(self._partitions) if kind.p is not None else (zlib.crc32(line),):
                 self._put(partition, line)
             self._sent += 1
@@ -197,7 +201,7 @@ class Sender:
             raise self._bad(f"no update: {error}") from error
 
     def _note(self, update: _Update) -> int:
-        """The update's time; the order of times matters when something is promised."""
+        """The update's time. Checks that times ascend if promises are sent."""
         try:
             moment = time.time_ns() if update.time is None else parse_instant(update.time)
         except CallerError as error:
@@ -241,7 +245,7 @@ class Sender:
 
 
 def _place_of(line: bytes) -> int:
-    """Where an update's line goes: by its row, or by all of it when it is no update."""
+    """Choose the partition of a line: by its row, or by the whole line if it is not an update."""
     try:
         return zlib.crc32(msgspec.json.decode(line, type=_Update).data)
     except msgspec.DecodeError:
@@ -262,7 +266,7 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
 
 
 def examine(file: str) -> None:
-    """See whether a file can be read, before anybody is troubled with it. Raises CannotRead."""
+    """Check that a file can be read, before connecting to Kafka. Raises CannotRead."""
     if file != "-":
         with _opened(file) as stream:
             start = stream.read(_CHUNK)
@@ -278,7 +282,9 @@ def read_lines(file: str) -> list[bytes]:
 
 
 def _chunks(file: str, size: int | None) -> Iterator[list[bytes]]:
-    """The lines that are at hand, at most `size` of them at once: a slow pipe is passed on without delay."""
+    """Yield the lines that are available, at most `size` at once, so that lines from a slow pipe are sent without
+    delay.
+    """
     with _opened(file) as stream:
         rest, first = b"", True
         while chunk := cast(Any, stream).read1(_CHUNK):

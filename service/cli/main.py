@@ -1,7 +1,8 @@
 """The command line: `vernier`, also `python -m vernier`.
 
-Exit status 0; 1 with one line on standard error (a traceback with --debug); 2 for wrong usage; 130 after Ctrl-C. What a
-command needs is imported when it runs, so that help and mistakes are answered at once.
+The exit status is 0 on success; 1 on an error, with one line on standard error (a traceback with --debug); 2 for wrong
+usage; 130 after Ctrl-C. Each command imports what it needs when it runs, so that help and mistakes are answered at
+once.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ for command in _COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and leave the process with its exit status."""
+    """Run a command and exit the process with its status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(words))
 
@@ -53,7 +54,7 @@ def run(words: Sequence[str]) -> int:
     if debug:
         logging.basicConfig(level=logging.INFO)
     elif not logging.getLogger().handlers:
-        # Else warnings would go to standard error, where a command that fails has one line.
+        # Without a handler, warnings would go to standard error, where a failing command prints exactly one line.
         logging.getLogger().addHandler(logging.NullHandler())
     try:
         result = cli.main(list(words), prog_name="vernier", standalone_mode=False)
@@ -67,7 +68,7 @@ def run(words: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (BrokenPipeError, Enough):
-        # Whoever read our output has enough of it. Python would complain once more when it flushes at the end.
+        # The reader of our output has closed the pipe. Python would report this again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:

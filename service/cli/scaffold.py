@@ -1,4 +1,4 @@
-"""A first program and updates for it: what `vernier new NAME` writes."""
+"""Writes a first program and updates for it: `vernier new NAME`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UPDATES = """\
 
 
 class CannotMake(CallerError):
-    """There is something under the name already, or it cannot be a name."""
+    """A file of that name exists already, or the name is not valid."""
 
     message = "cannot make {file}: {reason}"
     file: str
@@ -38,7 +38,7 @@ class CannotMake(CallerError):
 
 
 def new_program(path: str) -> tuple[Path, Path]:
-    """Write PATH.py and PATH.jsonl; returns both. Raises CannotMake; nothing is ever overwritten."""
+    """Write PATH.py and PATH.jsonl; returns both paths. Never overwrites a file. Raises CannotMake."""
     stem = Path(path.removesuffix(".py"))
     name = re.sub(r"[^a-z0-9_-]+", "-", stem.name.lower()).strip("-")
     if not name or not name[0].isalpha():

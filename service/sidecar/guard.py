@@ -72,7 +72,7 @@ class Guard:
         await refusal(scope, receive, send)
         self.observe("refused", scope["method"], refusal.status_code, time.perf_counter() - started)
 
-    # --- who ----------------------------------------------------------------------------------------------------------
+    # --- authentication -----------------------------------------------------------------------------------------------
 
     def _refusal(self, scope: Scope) -> Response | None:
         method, path = scope["method"], scope["path"]
@@ -107,7 +107,7 @@ class Guard:
             return problem_response(403, "foreign_origin", f"pages of {origin} may not send anything here")
         return None
 
-    # --- how much -----------------------------------------------------------------------------------------------------
+    # --- size of the body ---------------------------------------------------------------------------------------------
 
     async def _body(self, scope: Scope, receive: Receive) -> list[Message] | Response | None:
         """The whole body as received, or a refusal; None if the client disconnected before the end."""

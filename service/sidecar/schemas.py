@@ -56,8 +56,7 @@ class ReadBody(BaseModel):
 
 
 class ViewBody(BaseModel):
-    """A view: its columns, key, number of distinct rows, and the data times that can be read: since <= as_of <
-    frontier.
+    """A view: columns, key, number of distinct rows, and the readable data times: since <= as_of < frontier.
 
     Before the first epoch it has no rows, and both times are null.
     """

@@ -205,8 +205,9 @@ class ViewVisible(BaseModel):
 
 
 class Visible(BaseModel):
-    """Whether updates are visible. read: an epoch has read them. as_of: the first data time that
-    includes all of them.
+    """Whether updates are visible.
+
+    read: an epoch has read them. as_of: the first data time that includes all of them.
     """
 
     visible: bool = Field(examples=[True])

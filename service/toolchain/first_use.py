@@ -1,7 +1,7 @@
-"""What an installed package still lacks on a machine, made at its first use: the jars, and compiled kernels.
+"""Makes what an installed package still lacks on a machine at its first use: the jars and the compiled kernels.
 
-A checkout has both from `make setup`. Both go to the user's folder of caches, are checked each time (milliseconds), and
-what was interrupted goes on where it was.
+A checkout has both from `make setup`. Both are stored in the user's cache folder and are checked at each start
+(milliseconds). An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class KernelsFailed(CallerError):
 
 
 def have_kernels(say: Callable[[str], None]) -> None:
-    """Compile the kernels unless they are; a minute or two. say: gets lines of progress. Raises KernelsFailed."""
+    """Compile the kernels if necessary, which takes a minute or two. say: receives progress lines. Raises
+    KernelsFailed.
+    """
     if checkout() is not None or setup.compiled():
         return
     say(f"kernels: compiling into {cache_folder()}, once; a minute or two")
@@ -39,7 +41,7 @@ def have_kernels(say: Callable[[str], None]) -> None:
 
 
 def have_jars(say: Callable[[str], None]) -> None:
-    """Fetch the jars of Kafka unless they are there. say: gets lines of progress. Raises JarsError, JavaMissing."""
+    """Fetch Kafka's jars if they are missing. say: receives progress lines. Raises JarsError, JavaMissing."""
     if checkout() is not None or jars.present():
         return
     say(f"jars: fetching 55 MB into {jars.jars_dir()}, once")

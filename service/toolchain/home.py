@@ -1,4 +1,6 @@
-"""Where Vernier keeps what it makes on a machine: in the checkout it runs from, else in the user's folder of caches."""
+"""The folder for what Vernier makes on a machine: in the checkout that it runs from, else in the user's
+cache folder.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def checkout() -> Path | None:
-    """The checkout that this code belongs to, None for an installed package."""
+    """The checkout that this code belongs to, or None for an installed package."""
     return ROOT if (ROOT / "pyproject.toml").is_file() else None
 
 
@@ -21,6 +23,6 @@ def cache_folder() -> Path:
 
 
 def settle_caches() -> None:
-    """Let an installed package keep compiled kernels among the user's caches. Before numba is loaded."""
+    """Let an installed package store compiled kernels in the user's cache folder. Call before numba is imported."""
     if checkout() is None:
         os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder() / "compiled"))

@@ -1,13 +1,13 @@
-"""Set-up: `.venv`, `.jars` and compiled kernels, with as much as possible at the same time. `make setup` runs this.
+"""Set-up: makes `.venv`, `.jars` and the compiled kernels, with as much in parallel as possible. `make setup` runs it.
 
     python -m vernier.service.toolchain.install check run|dev      is everything there? Says why not, in one line
-    python -m vernier.service.toolchain.install run|dev            bring there what is missing
+    python -m vernier.service.toolchain.install run|dev            install what is missing
 
-`run` is what the service needs, `dev` adds the tools of developers. uv fetches the wheels while it builds PySpark in an
-environment beside. The kernels are compiled as soon as the wheels are there, and the jars are fetched as soon as
-PySpark is. Archives of class data, which halve what starting Spark costs, come last and to developers only; `make run`
-has them made while it runs. A part that was finished once stays finished, so a set-up that was interrupted goes on
-where it was. This runs with the system's Python and needs the standard library alone.
+`run` is what the service needs; `dev` adds the tools of developers. uv fetches the wheels while it builds PySpark in a
+separate environment. The kernels are compiled as soon as the wheels are there, and the jars are fetched as soon as
+PySpark is there. Class-data archives, which halve the start-up cost of Spark, come last and for developers only; `make
+run` makes them while it runs. A finished part stays finished, so an interrupted set-up continues where it stopped. This
+module runs on the system's Python and needs only the standard library.
 """
 
 from __future__ import annotations
@@ -30,25 +30,27 @@ from vernier.service.toolchain.packages import MAKE, PYTHON, ROOT, VENV, Command
 GROUPS = ("run", "dev")
 LEAST_FREE_MB, FRESH_FREE_MB = 1000, 4000
 _UNFINISHED = VENV / ".unfinished"
-"""There while packages are installed: what is in `.venv` then may be cut short."""
+"""Exists while packages are installed: the contents of `.venv` may then be incomplete."""
 _EVERY_SECONDS = 5
-"""How often the state of all parts is printed where it cannot be written over."""
+"""Interval between status lines if the output is not a terminal."""
 
 
 def stamp(group: str) -> Path:
-    """The file that tells what `.venv` was made from."""
+    """The file that records what `.venv` was made from."""
     return VENV / (".made-from" if group == "run" else ".made-from-dev")
 
 
 def wanted(group: str) -> str:
-    """What the stamp of an environment of now says: its locks, and what of pyproject.toml concerns an install."""
+    """The stamp of an up-to-date environment: its locks, and the part of pyproject.toml that affects
+    the installation.
+    """
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\n[tool.ruff]")[0]
     text = "".join(lock.read_text(encoding="utf-8") for lock in locks(group)) + project
     return f"{crc32(text.encode()):08x}-{len(text)}"
 
 
 def made(group: str) -> bool:
-    """Whether `.venv` was made from the locks as they are; an environment for developers is also one to run in."""
+    """Whether `.venv` was made from the present locks. An environment for developers also serves for running."""
     return any(
         path.is_file() and path.read_text(encoding="utf-8").strip() == wanted(name)
         for name, path in ((one, stamp(one)) for one in ({group, "dev"}))
@@ -56,7 +58,7 @@ def made(group: str) -> bool:
 
 
 def missing(group: str) -> str:
-    """What lacks, in a few words; empty when all is there. Runs inside `.venv`; about 0.2 s."""
+    """What is missing, in a few words; empty if all is there. Runs inside `.venv`; about 0.2 s."""
     from vernier.service.toolchain import jars, setup
 
     if _UNFINISHED.exists():
@@ -78,7 +80,7 @@ def missing(group: str) -> str:
 
 
 def broken(group: str) -> str:
-    """What is wrong with the packages of the environment that this runs in; empty when they are whole."""
+    """What is wrong with the packages of the present environment; empty if they are intact."""
     from vernier.service.toolchain import setup
 
     try:
@@ -93,7 +95,7 @@ def broken(group: str) -> str:
 
 
 def _is_ours() -> bool:
-    """Whether `.venv` imports this checkout; one that was copied or moved has an environment of the other one."""
+    """Whether `.venv` imports this checkout. In a copied or moved checkout, `.venv` still refers to the original."""
     links = VENV.glob("lib/python3*/site-packages/__editable__.vernier-*.pth")
     return any(Path(link.read_text(encoding="utf-8").strip()) == ROOT for link in links)
 
@@ -109,8 +111,9 @@ def _remembered_java() -> Path | None:
 
 
 class Board:
-    """What the parts of set-up do now, for whoever looks: one line that is written over on a terminal, else a line
-    whenever a part is finished and every few seconds."""
+    """Shows what the parts of set-up are doing: on a terminal, one line that is overwritten; otherwise a line every few
+    seconds and whenever a part is finished.
+    """
 
     def __init__(self, parts: Sequence[str]) -> None:
         self._began = time.monotonic()
@@ -121,18 +124,18 @@ class Board:
         self._terminal = sys.stdout.isatty()
 
     def tell(self, part: str, now: str) -> None:
-        """A part goes on with something else."""
+        """Report what a part does now."""
         with self._lock:
             self._now[part] = now
             self._show()
 
     def say(self, line: str) -> None:
-        """Something that is to stay on the screen."""
+        """Print a line that stays on the screen."""
         with self._lock:
             self._print(f"setup: {line}", stays=True)
 
     def done(self, part: str) -> None:
-        """A part is finished."""
+        """Report that a part is finished."""
         with self._lock:
             self._now[part] = "done"
             left = [name for name, now in self._now.items() if now != "done"]
@@ -160,7 +163,7 @@ class Board:
 
 
 class Setup:
-    """One run of set-up. python: what `.venv` is made with; group: `run` or `dev`."""
+    """One run of set-up. python: the interpreter for `.venv`; group: `run` or `dev`."""
 
     def __init__(self, group: str, python: str) -> None:
         self._group = group
@@ -171,7 +174,7 @@ class Setup:
         self._java = ""
 
     def run(self) -> None:
-        """Bring there what is missing. Raises SetupError, JavaMissing."""
+        """Install what is missing. Raises SetupError, JavaMissing."""
         self._java = str(java_home())
         install = self._environment()
         if install:
@@ -196,7 +199,7 @@ class Setup:
     # --- the environment ----------------------------------------------------------------------------------------------
 
     def _environment(self) -> bool:
-        """Make `.venv` unless it is one that can be kept; returns whether packages are to be installed into it."""
+        """Make `.venv` unless the existing one can be kept; returns whether packages have to be installed into it."""
         free = shutil.disk_usage(ROOT).free >> 20
         works = PYTHON.exists() and _succeeds([PYTHON, "-I", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"])
         said = _asked([PYTHON, "-m", "vernier.service.toolchain.install", "broken", self._group]) if works else ""
@@ -249,7 +252,7 @@ class Setup:
                 raise SetupError(problem=f".venv stays broken: {said}; see .make/uv.log")
             stamp(self._group).write_text(wanted(self._group) + "\n", encoding="utf-8")
             _UNFINISHED.unlink()
-        # made last: whoever finds it finds an environment that runs
+        # written last: once this file exists, the environment works
         words = {"JAVA_HOME": self._java, "PYSPARK_PYTHON": str(PYTHON), "PYSPARK_DRIVER_PYTHON": str(PYTHON)}
         written = MAKE / f"env.{os.getpid()}"
         written.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in words.items()))
@@ -267,7 +270,7 @@ class Setup:
         self._ours("kernels", "vernier.service.toolchain.setup", "kernels")
 
     def _classes(self, jars: Future[None], kernels: Future[None]) -> None:
-        """`make run` has them made once it runs; tests, which start Spark many times, want them before."""
+        """Make the class-data archives. Tests start Spark many times and want them early; `make run` makes its own."""
         self._after(jars)
         self._after(kernels)
         self._board.tell("classes", "running a small service")
@@ -282,7 +285,7 @@ class Setup:
             raise Stopped()
 
     def _ours(self, part: str, module: str, *arguments: str) -> None:
-        """Run a module of ours in `.venv`; what it prints is the state of the part."""
+        """Run one of the project's modules in `.venv`; its output becomes the status of the part."""
         log = MAKE / f"{part}.log"
         command = [str(PYTHON), "-m", module, *arguments]
         each: Callable[[str], None] = lambda line: self._board.tell(part, line.removeprefix(f"{part}: "))  # noqa: E731
@@ -312,7 +315,7 @@ def _succeeds(command: Sequence[str | Path]) -> bool:
 
 
 def _asked(command: Sequence[str | Path]) -> str:
-    """What a program says, in one line."""
+    """Run a program and return the last line of its output."""
     try:
         ran = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=ROOT)
     except OSError as error:

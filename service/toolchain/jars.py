@@ -1,9 +1,9 @@
 """Fetch the Java archives that do not come with PySpark: Spark's Kafka connector and a Kafka broker.
 
-There is no Maven here. PySpark carries Ivy, which knows the public repository by itself, so no address
-is written down. `jars.lock` beside this file names every archive and its sha256, so nothing is resolved
-at set-up and nothing else can be installed. A set is put together in a folder of its own, checked and
-moved into place in one step: a fetch that dies leaves nothing that looks whole.
+Maven is not needed. PySpark contains Ivy, which knows the public repository by itself, so no address is written down.
+`jars.lock` beside this file names every archive and its sha256. Nothing is resolved at set-up, and nothing else can be
+installed. A set is assembled in a temporary folder, checked, and moved into place in one step, so an interrupted fetch
+leaves nothing that looks complete.
 
     python -m vernier.service.toolchain.jars            fetch what is missing
     python -m vernier.service.toolchain.jars lock       resolve again and rewrite jars.lock
@@ -39,8 +39,9 @@ LOCK = Path(__file__).with_name("jars.lock")
 STAMP = "jars.json"
 NEEDED_BYTES = 200 * 2**20
 
-# What `lock` starts from: (group, artifact, version, with its runtime dependencies?). The token provider
-# is one that is served for certain; it matters for delegation tokens only. The logger lets a broker say why it died.
+# The input of `lock`: (group, artifact, version, with its runtime dependencies?). The version of the token provider is
+# one that the repository is certain to serve; it matters for delegation tokens only. The logger lets a broker say why
+# it died.
 ROOTS: dict[Set, tuple[tuple[str, str, str, bool], ...]] = {
     "spark": (
         ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", False),
@@ -56,7 +57,7 @@ ROOTS: dict[Set, tuple[tuple[str, str, str, bool], ...]] = {
 
 
 class JarsError(CallerError):
-    """The archives could not be fetched or are not there; `problem` is one line with the way out."""
+    """The archives could not be fetched or are missing. `problem` is one line that includes the remedy."""
 
     message = "{problem}"
     problem: str
@@ -68,7 +69,7 @@ class _BrokenCache(JarsError):
 
 @dataclass(frozen=True)
 class Jar:
-    """One archive: Maven coordinates and the sha256 of its bytes (hex, empty while not known)."""
+    """One archive: Maven coordinates and the sha256 of its bytes (hex, empty if unknown)."""
 
     group: str
     artifact: str
@@ -77,12 +78,14 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """The file name."""
         return f"{self.artifact}-{self.version}.jar"
 
 
 def jars_dir() -> Path:
-    """Return the folder of the sets: VERNIER_JARS_DIR, or `.jars` in the checkout, or one among the user's caches."""
+    """Return the folder of the sets: VERNIER_JARS_DIR, or `.jars` in the checkout, or one in the user's
+    cache folder.
+    """
     if chosen := os.environ.get("VERNIER_JARS_DIR"):
         return Path(chosen).resolve()
     root = checkout()
@@ -102,17 +105,19 @@ def locked(which: Set) -> list[Jar]:
 
 
 def spark_jars() -> list[Path]:
-    """Return the connector's archives for `spark.jars`. Raises JarsError when not fetched; costs a few stats."""
+    """Return the connector's archives for `spark.jars`. Raises JarsError if they were not fetched;
+    costs a few stats.
+    """
     return _ready("spark")
 
 
 def kafka_jars() -> list[Path]:
-    """Return the class path of the broker. Raises JarsError when not fetched; costs a few stats."""
+    """Return the class path of the broker. Raises JarsError if it was not fetched; costs a few stats."""
     return _ready("kafka")
 
 
 def present() -> bool:
-    """Whether every set has been fetched; a few stats."""
+    """Whether every set has been fetched; costs a few stats."""
     return all(_whole(jars_dir() / which, locked(which)) for which in SETS)
 
 
@@ -127,7 +132,7 @@ def _ready(which: Set) -> list[Path]:
 
 
 def _whole(folder: Path, jars: Sequence[Jar]) -> bool:
-    """Whether the folder holds exactly these archives, by its stamp and their sizes."""
+    """Whether the folder holds exactly these archives, judged by its stamp and their sizes."""
     try:
         stamp = json.loads((folder / STAMP).read_bytes())
         return {jar.name: jar.sha256 for jar in jars} == {name: it["sha256"] for name, it in stamp.items()} and all(
@@ -138,10 +143,10 @@ def _whole(folder: Path, jars: Sequence[Jar]) -> bool:
 
 
 def fetch(say: Callable[[str], None] = lambda line: None) -> None:
-    """Fetch every set that is not there yet; quick when both are. `say` gets lines of progress.
+    """Fetch every set that is missing; quick if there are none. `say` receives progress lines.
 
-    Takes ~10 s and 55 MB of network when fresh. Several processes may call it at once. Raises JarsError (no
-    network, disk full, an archive that is not served or not the locked one) and JavaMissing.
+    Takes ~10 s and 55 MB of network when fresh. Several processes may call it at once. Raises JarsError (no network,
+    disk full, an archive that is not served or not the locked one) and JavaMissing.
     """
     home = jars_dir()
     if present():
@@ -149,14 +154,14 @@ def fetch(say: Callable[[str], None] = lambda line: None) -> None:
     with _one_line_errors(home):
         home.mkdir(parents=True, exist_ok=True)
         with _only_one(home, say):
-            for left in home.glob(".fetch-*"):  # of a fetch that was killed: we hold the lock, so it is nobody's
+            for left in home.glob(".fetch-*"):  # left by a killed fetch: we hold the lock, so no process uses it
                 shutil.rmtree(left, ignore_errors=True)
             try:
                 for which in SETS:
                     if not _whole(home / which, locked(which)):
                         _fetch_set(home, which, say)
             except (JarsError, OSError):
-                if shutil.disk_usage(home).free < NEEDED_BYTES:  # else the cache would keep the disk full
+                if shutil.disk_usage(home).free < NEEDED_BYTES:  # otherwise the cache would keep the disk full
                     shutil.rmtree(home / ".ivy", ignore_errors=True)
                 raise
             shutil.rmtree(home / ".ivy", ignore_errors=True)
@@ -217,7 +222,7 @@ def _ivy(
     pattern: str = "[artifact]-[revision].[ext]",
     each: Callable[[str], None] = lambda name: None,
 ) -> None:
-    """Have Ivy put the wanted archives into the folder, `each` called with a name as one arrives."""
+    """Let Ivy put the wanted archives into the folder; calls `each` with the name of each one on arrival."""
     root = find_spec("pyspark")
     archives = list(Path(root.origin).parent.glob("jars/ivy-*.jar")) if root and root.origin else []
     if not archives:
@@ -258,7 +263,7 @@ def _ivy(
 </ivy-module>
 """,
     )
-    own = os.environ.get("VERNIER_IVY_SETTINGS")  # a mirror behind a company's wall
+    own = os.environ.get("VERNIER_IVY_SETTINGS")  # a mirror inside a company's network
     command = [str(find_java()), "-Xmx256m", "-XX:TieredStopAtLevel=1", *_proxies(), "-jar", str(archives[0])]
     command += ["-verbose", "-settings", own or str(settings), "-cache", str(home / ".ivy"), "-ivy", str(module)]
     command += ["-retrieve", f"{folder}/{pattern}", "-types", "jar", "bundle"]
@@ -280,7 +285,7 @@ def _ivy(
 
 
 def _explain(said: str, status: int, home: Path) -> JarsError:
-    """Turn what Ivy printed into one line."""
+    """Turn Ivy's output into one line."""
     if "No space left on device" in said or "Disk quota exceeded" in said:
         return JarsError(problem=_disk_full(home))
     unreachable = re.search(
@@ -304,7 +309,7 @@ def _explain(said: str, status: int, home: Path) -> JarsError:
 
 
 def _proxies() -> list[str]:
-    """Java does not read HTTPS_PROXY; say it in its own way."""
+    """Java ignores HTTPS_PROXY, so pass the proxies as system properties."""
     flags = []
     for scheme in ("https", "http"):
         address = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
@@ -316,7 +321,7 @@ def _proxies() -> list[str]:
 
 
 def lock(say: Callable[[str], None] = lambda line: None) -> None:
-    """Resolve ROOTS afresh with their dependencies and rewrite jars.lock. Takes about a minute; needs network."""
+    """Resolve ROOTS and their dependencies again and rewrite jars.lock. Takes about a minute; needs network."""
     home = jars_dir()
     text = [
         "# every archive that set-up fetches; written by `python -m vernier.service.toolchain.jars lock`,",
@@ -340,7 +345,7 @@ def lock(say: Callable[[str], None] = lambda line: None) -> None:
 
 @contextmanager
 def _only_one(home: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the folder's lock; a process that dies lets go of it."""
+    """Hold the folder's lock; the kernel releases it if the process dies."""
     with open(home / ".lock", "w", encoding="utf-8") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -386,7 +391,9 @@ def _sync(path: Path) -> None:
 
 
 def _progress() -> Callable[[str], None]:
-    """On a terminal one line that is written over; elsewhere every tenth, so that logs stay short."""
+    """Show progress: on a terminal one line that is overwritten, elsewhere every tenth line, so that
+    logs stay short.
+    """
     if sys.stderr.isatty():
         return lambda line: print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 

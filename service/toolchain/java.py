@@ -26,7 +26,7 @@ HOMES = (
 
 
 class JavaMissing(CallerError):
-    """No Java runtime of at least version MINIMUM was found; `found` names the older ones."""
+    """No Java runtime of version MINIMUM or newer was found; `found` names the older ones."""
 
     found: tuple[str, ...] = ()
 
@@ -39,7 +39,7 @@ class JavaMissing(CallerError):
 
 
 def java_version(java: str | Path) -> int | None:
-    """Return the feature release (8, 17, 21, …) of a `java` program, None when it does not run.
+    """Return the feature release (8, 17, 21, …) of a `java` program, or None if it does not run.
 
     Starts it once, about 50 ms.
     """
@@ -47,7 +47,7 @@ def java_version(java: str | Path) -> int | None:
         ran = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    # a line before this one may say `Picked up JAVA_TOOL_OPTIONS: ...`
+    # an earlier line may say `Picked up JAVA_TOOL_OPTIONS: ...`
     found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
     return int(found.group(1)) if found and ran.returncode == 0 else None
 
@@ -66,7 +66,7 @@ def _candidates() -> Iterator[str]:
 def find_java() -> Path:
     """Return the first `java` of version MINIMUM or newer: JAVA_HOME, PATH, the usual folders.
 
-    Starts each candidate once, then remembers the answer. Raises JavaMissing.
+    Starts each candidate once, then caches the result. Raises JavaMissing.
     """
     tried: list[str] = []
     for java in dict.fromkeys(_candidates()):
@@ -79,7 +79,7 @@ def find_java() -> Path:
 
 
 def java_home() -> Path:
-    """Return the JAVA_HOME that belongs to find_java(); PySpark wants it in the environment.
+    """Return the JAVA_HOME that belongs to find_java(); PySpark needs it in the environment.
 
     Raises JavaMissing.
     """

@@ -1,11 +1,11 @@
-"""The service's JVMs: how they are started, and the classes they share.
+"""Starts the service's JVMs, and lets them share class data.
 
-Half of what a JVM does until Spark's first micro-batch is reading and verifying classes. An archive of class data, made
-once a machine (service/supervision/class_archives.py), is mapped into memory instead. The JVM itself checks that an
-archive is of its own version and class path, and goes on without one that is not.
+Reading and verifying classes is half of a JVM's work before Spark's first micro-batch. A class-data archive, made once
+per machine (service/supervision/class_archives.py), is mapped into memory instead. The JVM itself checks that the
+archive fits its version and class path, and otherwise runs without it.
 
 Spark's own launcher starts a JVM to find out how to start a JVM. `launch_java` starts PySpark's gateway directly,
-before anything of PySpark is imported, so that it comes up meanwhile.
+before any PySpark module is imported, so that the JVM starts in parallel with those imports.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from vernier.storage.errors import VernierError
 
 Kind = Literal["spark", "kafka"]
 RECORD = "VERNIER_RECORD_CLASSES"
-"""Set while an archive is made: JVMs then write one when they end."""
+"""Set while archives are made: each JVM then writes one when it ends."""
 
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
@@ -54,21 +54,23 @@ MODULES = [
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 ]
-"""What Spark wants of Java; a test compares it with Spark's own list."""
+"""The Java options that Spark needs; a test compares them with Spark's own list."""
 
 _OF_A_LAUNCHER = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_CLASSPATH")
-"""Variables of people who have a Spark of their own; it is started as they want it, by its own launcher."""
+"""Environment variables of users with their own Spark. It is then started by its own launcher, as they
+configured it.
+"""
 
 
 def class_path(kind: Kind) -> list[Path]:
-    """The archives of a JVM, in an order that does not change. Raises JarsError."""
+    """The class path of a JVM, in a stable order. Raises JarsError."""
     if kind == "kafka":
         return kafka_jars()
     return [*spark_jars(), *sorted((spark_home() / "jars").glob("*.jar"))]
 
 
 def spark_home() -> Path:
-    """PySpark's folder. Imports nothing of it. Raises SparkFailed."""
+    """PySpark's folder, found without importing PySpark. Raises SparkFailed."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise SparkFailed(problem="pyspark is not installed")
@@ -76,7 +78,7 @@ def spark_home() -> Path:
 
 
 def archive(kind: Kind, path: Sequence[Path]) -> Path:
-    """The archive of class data for this Java and class path, whether it is there or not. Costs a stat an archive."""
+    """The path of the class-data archive for this Java and class path, which may not exist. Costs one stat per jar."""
     java = java_home() / "release"
     parts = [java.read_text(encoding="utf-8", errors="replace") if java.is_file() else str(java)]
     for jar in path:
@@ -86,9 +88,11 @@ def archive(kind: Kind, path: Sequence[Path]) -> Path:
 
 
 def class_data(kind: Kind, path: Sequence[Path], *, record: bool = True) -> list[str]:
-    """Flags by which a JVM uses the archive, if there is one, or records it. record: whether it is worth recording."""
+    """The flags that make a JVM use the archive, if it exists, or record it. record: whether this JVM
+    may record one.
+    """
     wanted = archive(kind, path)
-    # What the JVM thinks of an archive it would write into the output of whatever runs inside.
+    # Without these flags the JVM writes its complaints about an archive to the standard output of the program.
     quiet = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     if record and os.environ.get(RECORD):
         wanted.parent.mkdir(parents=True, exist_ok=True)
@@ -97,20 +101,23 @@ def class_data(kind: Kind, path: Sequence[Path], *, record: bool = True) -> list
 
 
 def recorded(wanted: Path) -> Path:
-    """Where a JVM writes an archive, which is not there before it is whole."""
+    """Where a JVM writes an archive; it is renamed once it is complete."""
     return wanted.with_suffix(".new")
 
 
 @dataclass
 class Gateway:
-    """A JVM with PySpark's gateway, perhaps not up yet. told: where it tells its port; scratch: its temporary files."""
+    """A JVM with PySpark's gateway, which may still be starting.
+
+    told: the file to which it writes its port; scratch: the folder of its temporary files.
+    """
 
     process: subprocess.Popen[bytes]
     told: Path
     scratch: Path
 
     def connect(self, seconds: float = 120) -> Mapping[str, str]:
-        """Wait until it is up; returns the variables by which PySpark finds it. Raises SparkFailed."""
+        """Wait until the JVM is up; returns the environment variables by which PySpark finds it. Raises SparkFailed."""
         deadline, pause = time.monotonic() + seconds, threading.Event()
         try:
             while not self.told.is_file():
@@ -127,7 +134,7 @@ class Gateway:
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": data[8 : 8 + length].decode()}
 
     def end(self) -> None:
-        """Let the JVM end; it does so by itself, too, when this process is gone."""
+        """Let the JVM end. It also ends by itself when this process is gone."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         if os.environ.get(RECORD):
@@ -135,9 +142,9 @@ class Gateway:
 
 
 def early(arguments: Sequence[str]) -> Gateway | None:
-    """Spark's JVM for the driver's command line, launched before the driver has imported what it needs.
+    """Launch Spark's JVM for the driver's command line, before the driver has imported its modules.
 
-    None where it cannot be: whatever is wrong, the driver says it in its turn.
+    Returns None if that fails. The driver itself then meets the same problem and reports it.
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--config")
@@ -151,9 +158,10 @@ def early(arguments: Sequence[str]) -> Gateway | None:
 
 
 def launch_java(settings: Settings, scratch: Path) -> Gateway | None:
-    """Start Spark's JVM and return at once, so that it comes up while this process does other things.
+    """Start Spark's JVM and return at once, so that it starts in parallel with this process.
 
-    None where Spark's own launcher has to start it. scratch: for its temporary files. Raises JarsError, JavaMissing.
+    Returns None if Spark's own launcher has to start it. scratch: for its temporary files. Raises JarsError,
+    JavaMissing.
     """
     conf, master = settings.spark.conf, settings.spark.master
     if not re.fullmatch(r"local(\[.*\])?", master or "local") or any(name in os.environ for name in _OF_A_LAUNCHER):
@@ -167,20 +175,20 @@ def launch_java(settings: Settings, scratch: Path) -> Gateway | None:
     command += [*java_options(settings, scratch), *class_data("spark", path)]
     process = subprocess.Popen(
         [*command, "-cp", os.pathsep.join(str(jar) for jar in path), "org.apache.spark.api.python.PythonGatewayServer"],
-        # It ends when this pipe does, which is when this process ends, however it does
+        # the JVM ends with this pipe, hence with this process, however that ends
         stdin=subprocess.PIPE,
         env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_HOME": str(spark_home())},
-        process_group=0,  # Ctrl-C is for this process, which ends its queries first
+        process_group=0,  # Ctrl-C must reach this process only, which ends its queries first
     )
     return Gateway(process, told, scratch)
 
 
 def prepare_environment(settings: Settings) -> None:
-    """What Spark and its workers find in their environment, before the JVM starts."""
+    """Set the environment of Spark and its workers; call before the JVM starts."""
     os.environ["JAVA_HOME"] = str(java_home())
-    # Spark looks its machine's own name up before it reads a setting, and in a container that name may be nobody's.
+    # Spark resolves its machine's host name before it reads a setting, and in a container that name may not resolve.
     os.environ.setdefault("SPARK_LOCAL_HOSTNAME", settings.exchange.host)
-    # Workers must be this interpreter with these packages, wherever the service was started.
+    # Workers must run this interpreter with these packages, wherever the service was started.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     path = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
@@ -193,12 +201,12 @@ def java_options(settings: Settings, scratch: Path) -> list[str]:
     return [
         f"-Dlog4j2.configurationFile=file://{Path(__file__).resolve().with_name('log4j2.properties')}",
         f"-Dvernier.log={level}",
-        # Checkpoint files are given their mode by a forked chmod; this is the cheapest fork there is.
+        # Hadoop sets the mode of checkpoint files by forking chmod; VFORK is the cheapest fork.
         "-Djdk.lang.Process.launchMechanism=VFORK",
-        # Epochs are short and the cores are the workers': quick code at once beats perfect code in five minutes.
+        # Epochs are short and the workers need the cores: quick code at once beats perfect code in five minutes.
         "-XX:TieredStopAtLevel=1",
         "-XX:+UseSerialGC",
-        # What Java unpacks and notes goes where the rest of the run's files are, and away with them.
+        # Java's temporary files go to the folder of the run, and are removed with it.
         f"-Djava.io.tmpdir={scratch}",
         "-XX:-UsePerfData",
     ]

@@ -1,8 +1,8 @@
-"""Install the packages of a lock into `.venv`, each checked by its hash: by uv, or by pip where uv cannot.
+"""Install the packages of a lock into `.venv`, each checked by its hash: with uv, or with pip where uv cannot.
 
-uv fetches and unpacks in parallel. It is in the lock itself, so pip fetches that one package and uv all others. Where
-packages come from is the user's business: what pip is configured with (index, proxy, certificates, time-outs) is passed
-on to uv at run time, and nothing of it is written down. The standard library is all that is needed here.
+uv fetches and unpacks in parallel. uv itself is in the lock, so pip fetches that one package and uv all others. The
+user decides where packages come from: the configuration of pip (index, proxy, certificates, time-outs) is passed on to
+uv at run time, and is never written down. This module needs only the standard library.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 ALL, RUN = ROOT / "requirements.lock", ROOT / "docker" / "requirements.lock"
 BUILT_HERE = "pyspark"
-"""The one package that comes as source only. It is built with the setuptools of the lock, never with one that was
-fetched without a hash."""
+"""The only package that comes as source. It is built with the setuptools of the lock, never with one that was fetched
+without a hash.
+"""
 TOOLS = ("setuptools", "packaging")
 """What set-up itself needs in an environment of run-time packages."""
 
@@ -49,14 +50,14 @@ _NO_NETWORK = re.compile(
 
 
 class SetupError(CallerError):
-    """A part of set-up cannot be done; `problem` is one line with the way out."""
+    """A part of set-up failed. `problem` is one line that includes the remedy."""
 
     message = "{problem}"
     problem: str
 
 
 class PackagesError(SetupError):
-    """The packages cannot be installed by this installer; another one may."""
+    """This installer cannot install the packages; another one may."""
 
 
 class Stopped(Exception):
@@ -78,9 +79,9 @@ class Commands:
         each: Callable[[str], None] = lambda line: None,
         environment: Mapping[str, str] | None = None,
     ) -> str | None:
-        """Run a program; its output goes to `log`, and line by line to `each`. Returns its output if it failed.
+        """Run a program; its output goes to `log`, and line by line to `each`. Returns the output only if it failed.
 
-        Raises Stopped when another part has failed meanwhile.
+        Raises Stopped if another part has failed meanwhile.
         """
         with self._lock:
             if self._over:
@@ -111,7 +112,7 @@ class Commands:
         return "".join(said) if process.returncode else None
 
     def end(self) -> None:
-        """End what runs, and start nothing more."""
+        """Terminate the running programs, and start no more."""
         with self._lock:
             self._over = True
             for process in self._running:
@@ -120,14 +121,14 @@ class Commands:
 
 
 def block(lock: Path, names: Sequence[str], *, but: bool = False) -> str:
-    """The lock's entries of these packages, or with `but` of all others."""
+    """The lock's entries of these packages, or with `but` the entries of all others."""
     entries = re.split(r"^(?=[A-Za-z0-9])", lock.read_text(encoding="utf-8"), flags=re.MULTILINE)
     found = ((re.match(r"[A-Za-z0-9._-]+", entry), entry) for entry in entries)
     return "".join(entry for name, entry in found if name and (name[0] in names) != but)
 
 
 def locks(group: str) -> list[Path]:
-    """The lock files, under `.make`, that make an environment to run in (`run`) or to develop in (`dev`)."""
+    """The lock files of an environment to run in (`run`) or to develop in (`dev`)."""
     MAKE.mkdir(exist_ok=True)
     return [_kept("run.lock", RUN.read_text(encoding="utf-8") + block(ALL, TOOLS)) if group == "run" else ALL]
 
@@ -140,7 +141,7 @@ def _kept(name: str, text: str) -> Path:
 
 
 def pip_options(listing: str) -> dict[str, str]:
-    """Options by name from what `pip config list` prints; the environment's come before those of files."""
+    """Parse the output of `pip config list` to options by name; the environment overrides files."""
     options: dict[str, str] = {}
     ranks = {"global": 0, "install": 1, ":env:": 2}
     at: dict[str, int] = {}
@@ -158,17 +159,17 @@ def pip_options(listing: str) -> dict[str, str]:
 
 
 def uv_environment(options: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """pip's options as variables of uv. own: the environment as it is; what it says to uv itself stays."""
+    """Convert pip's options to variables of uv. own: the present environment; its variables for uv take precedence."""
     passed: dict[str, str] = {}
     for option, variable in _PASSED_ON.items():
         value = options.get(option)
-        if option == "find-links" and value:  # uv refuses a folder that is not there, pip does not mind
+        if option == "find-links" and value:  # uv refuses a missing folder, pip ignores it
             value = ",".join(one for one in value.split() if "//" in one or os.path.isdir(one))
         if value and variable not in own and variable not in passed:
             passed[variable] = value
     if "UV_INDEX_URL" in own:
         passed.pop("UV_DEFAULT_INDEX", None)
-    if "UV_INDEX" in passed:  # pip takes a package from whichever index has it; the hashes say that it is the right one
+    if "UV_INDEX" in passed:  # like pip, take a package from any index that has it; the hashes identify it
         passed.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     if proxy := options.get("proxy"):
         for variable in ("HTTPS_PROXY", "HTTP_PROXY"):
@@ -178,8 +179,11 @@ def uv_environment(options: Mapping[str, str], own: Mapping[str, str]) -> dict[s
 
 
 class Installer:
-    """Puts locked packages into environments. python: the one that `.venv` is made with. report: gets what installers
-    print, line by line. say: gets what a person should know."""
+    """Installs locked packages into environments.
+
+    python: the interpreter for `.venv`. report: receives the installers' output, line by line. say: receives messages
+    for the user.
+    """
 
     def __init__(
         self,
@@ -196,10 +200,12 @@ class Installer:
         self._flags: list[str] = []
         self._pip: list[str] = []
         self.uv: Path | None = None
-        """The program, None as long as pip is all there is."""
+        """The uv program; None while only pip is available."""
 
     def bootstrap(self) -> None:
-        """Have uv, as it is in the lock; without it pip does everything. Raises SetupError when not even pip works."""
+        """Install uv as the lock names it. If that fails, pip does everything. Raises SetupError if pip does not work
+        either.
+        """
         entry = block(ALL, ["uv"])
         self._pip = self._find_pip()
         listed = subprocess.run([*self._pip, "config", "list"], capture_output=True, text=True, errors="replace")
@@ -233,7 +239,7 @@ class Installer:
         self._venv(VENV)
 
     def wheels(self, lock: Path) -> None:
-        """Install all of the lock into `.venv` but what has to be built. Raises PackagesError, SetupError."""
+        """Install everything in the lock that need not be built into `.venv`. Raises PackagesError, SetupError."""
         wanted = _kept(f"wheels-{lock.name}", block(lock, [BUILT_HERE], but=True))
         if self.uv is not None:
             try:
@@ -244,8 +250,10 @@ class Installer:
         self._pip_into_venv(wanted, "--only-binary", ":all:")
 
     def build(self) -> None:
-        """Let uv fetch and build the package that comes as source, in an environment of its own, so that this goes on
-        beside the wheels. `source` finds the result in uv's cache. Nothing to do without uv."""
+        """Let uv fetch and build the source package in a separate environment, in parallel with the wheels.
+
+        `source` finds the result in uv's cache. Does nothing without uv.
+        """
         if self.uv is None:
             return
         place = MAKE / "build"
@@ -261,7 +269,7 @@ class Installer:
             shutil.rmtree(place, ignore_errors=True)
 
     def source(self) -> None:
-        """Install the package that comes as source into `.venv`, behind `wheels` and `build`."""
+        """Install the source package into `.venv`, after `wheels` and `build`."""
         if self.uv is not None:
             try:
                 self._uv(self._source(), PYTHON, MAKE / "uv.log")
@@ -271,7 +279,7 @@ class Installer:
         self._pip_into_venv(self._source(), "--no-build-isolation")
 
     def project(self) -> None:
-        """Install this checkout into `.venv`, so that an edit is seen without another install."""
+        """Install this checkout into `.venv` as editable, so that edits take effect without another install."""
         words = ["--no-deps", "--no-build-isolation", "--config-settings", "editable_mode=compat", "-e", "."]
         if self.uv is not None:
             command = [str(self.uv), "pip", "install", "--offline", "--python", str(PYTHON), *words]
@@ -291,7 +299,7 @@ class Installer:
         self.uv = None
 
     def _find_pip(self) -> list[str]:
-        """The pip of the Python that is used; without one that which Python itself carries, in a folder of ours."""
+        """The pip of the given Python; if it has none, the pip bundled with Python, installed in a folder of ours."""
         if subprocess.run([self._python, "-m", "pip", "--version"], capture_output=True).returncode == 0:
             return [self._python, "-m", "pip"]
         own = MAKE / "pip"
@@ -316,7 +324,7 @@ class Installer:
         assert self.uv is not None
         command = [str(self.uv), "pip", "install", "--python", str(python), "--require-hashes", "--no-deps"]
         command += ["--no-build-isolation", *self._flags, *flags, "-r", str(lock)]
-        # Archives in archives: packing them once more costs half a minute and saves nothing.
+        # The package consists of archives already: compressing them again costs half a minute and saves nothing.
         stored = _kept("stored.cfg", "[bdist_wheel]\ncompression=stored\n")
         environment = {**self._environment, "DIST_EXTRA_CONFIG": str(stored)}
         if (said := self._commands.run(command, log, self._report, environment)) is not None:
@@ -349,7 +357,7 @@ class Installer:
 
 
 def explain(said: str, log: Path) -> SetupError:
-    """What an installer printed, as one line. Only what another installer might do better is a PackagesError."""
+    """Turn an installer's output into one line. Only an error that another installer may avoid is a PackagesError."""
     where = f"(all in {os.path.relpath(log, ROOT)})"
     if re.search("No space left|Disk quota", said):
         free = shutil.disk_usage(ROOT).free >> 20

@@ -26,9 +26,9 @@ COMPILED = ("storage", "operators", "service")
 
 
 def missing_packages(lock: Path = ROOT / "requirements.lock") -> list[str]:
-    """Return what the lock names and this interpreter lacks, has in another version, or has lost files of.
+    """Return the locked packages that this interpreter lacks, has in another version, or has lost files of.
 
-    Looks at versions and at the top-level entry of every installed file, not at each file: ~60 ms.
+    It checks versions and the top-level entry of every installed file, not each file: ~60 ms.
     """
     problems = []
     present: dict[Path, set[str]] = {}
@@ -52,7 +52,7 @@ def missing_packages(lock: Path = ROOT / "requirements.lock") -> list[str]:
 
 
 def _locked(lock: Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, version) of the lock's lines that are for this interpreter."""
+    """Yield (name, version) of the lock's lines that apply to this interpreter."""
     for line in lock.read_text(encoding="utf-8").splitlines():
         found = re.match(r"([A-Za-z0-9._-]+)==([^\s;\\]+)(?:\s*;\s*([^\\]+))?", line)
         if found and (not found[3] or _marker(found[3].strip()).evaluate()):
@@ -60,19 +60,19 @@ def _locked(lock: Path) -> Iterator[tuple[str, str]]:
 
 
 def _marker(text: str) -> "Marker":
-    from packaging.markers import Marker  # not there while the environment is incomplete: then `check` fails, rightly
+    from packaging.markers import Marker  # missing while the environment is incomplete: then `check` fails, rightly
 
     return Marker(text)
 
 
 def kernel_sources() -> list[Path]:
-    """Return the files that numba compiles, by their imports, sorted within each package."""
+    """Return the files that import numba, sorted within each package."""
     files = (path for folder in COMPILED for path in sorted((ROOT / folder).rglob("*.py")))
     return [path for path in files if re.search(rb"^\s*(from|import) numba\b", path.read_bytes(), re.MULTILINE)]
 
 
 def compiled() -> bool:
-    """Whether the kernels are compiled as they are now; ~20 ms."""
+    """Whether the present version of the kernels is compiled; ~20 ms."""
     return STAMP.is_file() and STAMP.read_text(encoding="utf-8") == _fingerprint()
 
 
@@ -84,7 +84,7 @@ def _fingerprint() -> str:
 
 
 def _processor() -> str:
-    """What kernels are compiled for, as storage/kernels/processor.py settles it, without importing numba."""
+    """The processor that kernels are compiled for, as in storage/kernels/processor.py but without importing numba."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text(encoding="utf-8").splitlines() if about.exists() else [platform.machine()]
     own = sorted({line for line in lines if line.startswith(("flags", "Features", "model name", platform.machine()))})
@@ -92,11 +92,11 @@ def _processor() -> str:
 
 
 def kernels(*, force: bool = False, say: Callable[[str], None] = lambda line: None) -> float:
-    """Compile the kernels unless nothing changed since the last time; returns the seconds it took, 0.0 when skipped.
+    """Compile the kernels unless nothing has changed since the last time; returns the seconds it took, 0.0 if skipped.
 
-    A minute of two cores when fresh, less after an edit (what the edit does not concern stays in numba's cache) or an
-    interruption (each kernel is kept once it is compiled), milliseconds when there is nothing to do. `force` empties
-    the cache first. Raises RuntimeError when a kernel does not compile.
+    Takes two cores for a minute when fresh. It takes less after an edit (numba's cache keeps unaffected kernels) or an
+    interruption (each compiled kernel is kept), and milliseconds if there is nothing to do. `force` empties the cache
+    first. Raises RuntimeError if a kernel does not compile.
     """
     now = _fingerprint()
     if not force and compiled():

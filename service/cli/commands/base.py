@@ -1,4 +1,4 @@
-"""What commands share: --debug, hints for names that nobody knows, and options."""
+"""What commands share: --debug, hints for unknown names, and options."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Enough(Exception):
-    """Whoever reads our output has gone."""
+    """The program that reads our output has closed the pipe."""
 
 
 class Command(click.Command):
-    """A command that takes --debug, too."""
+    """A command that also accepts --debug."""
 
     def __init__(self, *arguments: Any, **about: Any) -> None:
         super().__init__(*arguments, **about)
@@ -32,12 +32,12 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of commands; a name that nobody knows gets the nearest one as a hint."""
+    """A group of commands. An unknown name gets the nearest one as a hint."""
 
     command_class = Command
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command. Raises UsageError."""
+        """Return the command. Raises UsageError."""
         found = super().get_command(ctx, cmd_name)
         if found is None and not cmd_name.startswith("-"):
             import difflib
@@ -48,7 +48,7 @@ class Group(click.Group):
         return found
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. click would take a reader that has enough for a failure."""
+        """Run the command. A closed output pipe raises Enough, because click would report it as a failure."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -56,7 +56,7 @@ class Group(click.Group):
 
 
 def debug_option() -> click.Option:
-    """--debug. It is looked for before the command line is read: it counts where that cannot be read, too."""
+    """The option --debug. `run` looks for it before parsing, so that it also works if parsing fails."""
     return click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error.")
 
 
@@ -67,7 +67,7 @@ _SETTINGS = (
 
 
 def with_settings(function: Function) -> Function:
-    """Adds --config and --set (`pairs`)."""
+    """Add --config and --set (`pairs`)."""
     for option in reversed(_SETTINGS):
         function = option(function)
     return function
@@ -75,7 +75,7 @@ def with_settings(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which sidecar a command asks, and as whom."""
+    """The sidecar that a command connects to, and the credentials."""
 
     url: str
     token: str | None
@@ -83,7 +83,7 @@ class Asked:
     cafile: Path | None
 
     def client(self) -> Client:
-        """A client of it. Raises UsageError, NoCertificates."""
+        """Connect a client. Raises UsageError, NoCertificates."""
         from vernier.service.client.client import connect
 
         token = self.token
@@ -104,7 +104,7 @@ _SIDECAR = (
 
 
 def with_sidecar(function: Function) -> Function:
-    """Adds --url, --token, --token-file and --cafile as one argument, `asked`."""
+    """Add --url, --token, --token-file and --cafile, passed to the command as one argument, `asked`."""
 
     @functools.wraps(function)
     def gathered(
@@ -119,7 +119,7 @@ def with_sidecar(function: Function) -> Function:
 
 
 def flags(pairs: Sequence[str]) -> dict[str, object]:
-    """The settings that --set gives, by dotted key. Raises UsageError."""
+    """The settings given with --set, by dotted key. Raises UsageError."""
     given: dict[str, object] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -133,7 +133,7 @@ BOOTSTRAP = click.option("--bootstrap", help="The brokers, host:port; default: t
 
 
 def kafka_settings(config: Path | None, pairs: Sequence[str], bootstrap: str | None) -> Settings:
-    """The settings, with --bootstrap, if it is given, in them. Raises BadSettings."""
+    """The settings, with --bootstrap applied if it is given. Raises BadSettings."""
     from vernier.service.config.settings import load
 
     given = flags(pairs)
@@ -143,6 +143,6 @@ def kafka_settings(config: Path | None, pairs: Sequence[str], bootstrap: str | N
 
 
 def no_updates(file: str | Path) -> str:
-    """The line that says so. It is no error: a file of nothing new is empty."""
+    """The message for a file without updates. It is not an error: a file with no new data is empty."""
     name = "standard input" if str(file) == "-" else file
     return f"vernier: {name} has no updates in it"

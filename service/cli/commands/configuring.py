@@ -1,4 +1,4 @@
-"""`vernier config`: what settings there are, what one means, what it is now and where that comes from."""
+"""`vernier config`: lists settings and explains one of them, with its value and the origin of the value."""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ def drain(wait: float, asked: Asked) -> None:
 
 
 def _ask(what: Literal["pause", "resume", "drain"], wait: float, asked: Asked) -> None:
-    """Ask, and tell how it goes until it is so. Raises ClickException when it takes longer."""
+    """Request a change and report its progress until it is done. Raises ClickException if that takes longer than
+    `wait`.
+    """
     deadline = time.monotonic() + wait
     with asked.client() as client:
         found, told = client.control(what), ""
@@ -64,6 +66,6 @@ def _ask(what: Literal["pause", "resume", "drain"], wait: float, asked: Asked) -
 
 
 def _later(client: Client, deadline: float) -> dict[str, Any]:
-    """How it stands after a moment."""
+    """The state of the intake after a short pause."""
     time.sleep(min(_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
     return client.control()

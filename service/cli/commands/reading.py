@@ -1,4 +1,4 @@
-"""Commands that ask a running service: query, watch, status."""
+"""Commands that query a running service: query, watch, status."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _directory = click.argument("directory")
 
 
 def open_state(directory: str) -> StateDirectory:
-    """A state directory, or URI, with something in it; a mistyped path is not made into one."""
+    """Open a state directory or URI that has contents; a mistyped path is not created."""
     from vernier.storage.blob.location import Place
     from vernier.storage.errors import ManifestMissing, NothingCommitted
     from vernier.storage.state.state import StateDirectory

@@ -3,8 +3,9 @@
 In: files of a user. `.jsonl` and `.jsonl.gz` hold one JSON object per line: `data` is an array in schema order or an
 object by name; `time` is an integer, a decimal string or RFC 3339; `diff` is 1 if omitted; `input` may be omitted if
 the program has one source. `.parquet` and `.arrow` (file or stream) have the columns `input`, `data` (a list, or a
-struct by name), `time` and `diff`. Updates may be in any order. Out: the updates of each source as words, sorted by
-time. Files are read in pieces, so the memory in use at the end is that of the words, times and diffs: 8 bytes each.
+struct by name), `time` and `diff`. Updates may be in any order.
+Out: the updates of each source as words, sorted by time. Files are read in pieces, so the memory in use at the end is
+that of the words, times and diffs: 8 bytes each.
 Read first: `read_updates` below, then lines.py and columns.py.
 """
 

@@ -1,4 +1,4 @@
-"""Read tokens: a token names updates that were sent, and tells for itself when they are visible.
+"""Read tokens: a token names updates that were sent, and contains all that is needed to decide when they are visible.
 
 A token (class Receipt) contains the Kafka offsets of its updates, so the sidecar stores nothing. An epoch has read the
 updates if the offsets in its manifest are past them. Any sidecar can check this, also after a restart. The effect of
