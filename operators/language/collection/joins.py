@@ -33,11 +33,15 @@ class Joins(Grouping):
         With `on`, the key columns come first and appear once, then the other columns of the left side and of the right
         side. With left_on and right_on, all columns of the left side come first, then all of the right side. `where` is
         a further condition on the pair; rows match only where it is true.
+
         how: "inner"; "left", "right" and "full" also keep the rows of that side (of both) that match no present row of
         the other side, with their multiplicity and with nulls for the other side; "semi" keeps the rows of the left
         side that match a present row of the right side, with their multiplicity; "anti" keeps those that match none.
+
         suffix: appended to the names of right-side columns that also exist on the left (`where` sees the new names).
+
         Raises NameClash when both sides have another column with the same name, WrongType when key types differ.
+
         Cost: a change costs time proportional to its pairs. All kinds but "inner" also count the present rows of a key
         on the side whose presence matters. Inside a loop they scan the rows of each changed key of that side, unless
         its rows are known to be distinct.

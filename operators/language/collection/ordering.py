@@ -45,7 +45,8 @@ class Ordering(Joins):
         """The first n copies of each group in the order `by`: a row appears once per copy, up to the n-th copy of the
         group.
 
-        Over all rows (without `within`), all workers first find the top rows of 256 parts, then the top rows of those.
+        Over all rows (without `within`) and for n up to 256, all workers first find the top rows of 256 parts, then the
+        top rows of those.
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST:
             raise WrongType(problem=f"top_k takes a number of rows from 1 to {MOST}, not {n!r}")

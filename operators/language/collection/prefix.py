@@ -50,6 +50,7 @@ class Prefixes(TimeJoins):
         nulls of `within` are equal. Each row counts with its multiplicity. Null values and rows with a null `by` add
         nothing, and the sum over nothing is 0. The sum is Int64; a sum of a block or of a prefix that does not fit is
         an error. `bits`: positions are in [0, 2**bits) or, with 64, arbitrary; fewer bits cost less.
+
         Cost: bits / 4 updates for a change here, up to 4 * bits for a row of `at` that is added or removed, and one for
         each row of `at` whose sum changes.
         """

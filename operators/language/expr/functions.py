@@ -97,7 +97,7 @@ def function_key(function: Function) -> str:
 
 
 def _plain(fn: object) -> types.FunctionType | None:
-    """The Python function behind a callable that is one in disguise: decorated, partial, compiled by numba, bound."""
+    """The Python function inside a callable that is decorated, partial, bound or compiled by numba."""
     if isinstance(fn, functools.partial):
         return _plain(fn.func)
     if isinstance(fn, types.MethodType):

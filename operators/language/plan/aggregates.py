@@ -1,14 +1,15 @@
 """The aggregates of `group_by(...).agg(name=...)`.
 
-`count`, `sum` and `avg` weigh rows by their multiplicity, whatever its sign; all others look at rows that are present
-(multiplicity above 0). Nulls are left out; where all values are null, the result is null, 0 for the counts and empty
-for the lists. A group none of whose rows is present has no least, greatest or most frequent value: of a nullable column
-that is null, of another one the group has no row.
+`count`, `sum` and `avg` weight rows by their multiplicity, whatever its sign. All others look at the rows that are
+present (multiplicity above 0). Nulls are ignored; where all values are null, the result is null, 0 for counts and empty
+for lists. A group without any present row has no least, greatest or most frequent value: for a nullable column the
+result is then null, for any other column the group has no row.
 
-Outside loops `count`, `sum` and `avg` alone take the same time for a change whatever the size of its group. With `min`
-or `max` beside them, and in loops, a slice of the epoch (a thousand updates or so) reads a group that changed once,
-O(rows), and each change is O(1) then; min and max look further when the value they had leaves. The others look at the
-whole group at each of its changes, O(rows log rows), and so do all aggregates that stand beside one of them.
+Outside loops, `count`, `sum` and `avg` by themselves cost the same for a change, whatever the size of its group. With
+`min` or `max` beside them, and in loops, each slice of an epoch (a thousand updates or so) reads every changed group
+once, O(rows), and then each change is O(1); min and max search further when their present value is retracted. The other
+aggregates read the whole group at each of its changes, O(rows log rows), and so do all aggregates in the same agg as
+one of them.
 """
 
 from decimal import Decimal
@@ -21,64 +22,66 @@ from vernier.operators.language.plan.logical import Aggregation
 
 
 def count(column: str | Expr | None = None) -> Aggregation:
-    """The number of rows, or of those whose `column` is not null. Int64."""
+    """The number of rows, or of rows whose `column` is not null. Int64."""
     return Aggregation("count", None if column is None else as_column(column))
 
 
 def sum(column: str | Expr) -> Aggregation:
-    """The sum of numbers, of their type; of Decimal(p, s) it is Decimal(p + 10, s), 38 digits at most.
+    """The sum of numbers, in their type; for Decimal(p, s) it is Decimal(p + 10, s), with at most 38 digits.
 
-    Exact: whatever the order, what is taken back leaves nothing. Doubles are added up exactly and rounded once, to
-    even. AggregateOverflow when a sum of integers or decimals does not fit. Infinities and NaN as in IEEE 754.
+    Exact: whatever the order, retracted values leave no error behind. Doubles are added exactly and rounded once, to
+    even. Raises AggregateOverflow when a sum of integers or decimals does not fit. Infinities and NaN as in IEEE 754.
     """
     return Aggregation("sum", _column("sum", column))
 
 
 def min(column: str | Expr) -> Aggregation:
-    """The least value. Of the column's type."""
+    """The least value, in the column's type."""
     return Aggregation("min", _column("min", column))
 
 
 def max(column: str | Expr) -> Aggregation:
-    """The greatest value. Of the column's type."""
+    """The greatest value, in the column's type."""
     return Aggregation("max", _column("max", column))
 
 
 def avg(column: str | Expr) -> Aggregation:
     """The mean: the exact sum divided by the count, rounded once; null when the count is 0.
 
-    Float64 | None; of Decimal(p, s) it is Decimal(p + 4, s + 4) | None, halves rounded away from zero.
+    The type is Float64 | None; for Decimal(p, s) it is Decimal(p + 4, s + 4) | None, with halves rounded away from
+    zero.
     """
     return Aggregation("avg", _column("avg", column))
 
 
 def arg_min(column: str | Expr, by: str | Expr) -> Aggregation:
-    """The value of `column` in the row with the least `by`; of several such rows the least value (null comes first).
+    """The value of `column` in the row with the least `by`; of several such rows, the least value (null is the least).
 
-    Rows whose `by` is null are left out. Of the column's type, nullable when either of the two is.
+    Rows whose `by` is null are left out. The type is the column's, nullable when either of the two columns is.
     """
     return Aggregation("arg_min", _column("arg_min", column), (_column("arg_min", by),))
 
 
 def arg_max(column: str | Expr, by: str | Expr) -> Aggregation:
-    """The value of `column` in the row with the greatest `by`; of several such rows the least value (null first)."""
+    """The value of `column` in the row with the greatest `by`; of several such rows, the least value (null is the
+    least)."""
     return Aggregation("arg_max", _column("arg_max", column), (_column("arg_max", by),))
 
 
 def mode(column: str | Expr) -> Aggregation:
-    """The value with the most copies; of several the least. Of the column's type."""
+    """The value with the most copies; of several, the least. The type is the column's."""
     return Aggregation("mode", _column("mode", column))
 
 
 def count_distinct(column: str | Expr, *more: str | Expr) -> Aggregation:
-    """How many different values, or tuples of values without a null in them, there are. Int64."""
+    """The number of distinct values, or of distinct tuples of values that contain no null. Int64."""
     return Aggregation("count_distinct", _column("count_distinct", column), tuple(map(as_column, more)))
 
 
 def quantile(column: str | Expr, share: float | Fraction | Decimal) -> Aggregation:
-    """The least value such that it and all below it make up at least `share` of all copies: SQL's percentile_disc.
+    """The least value such that it and all smaller ones make up at least `share` of all copies: SQL's percentile_disc.
 
-    share: 0 to 1; a float means the decimal number that it is written as, so 0.9 is nine tenths. Of the column's type.
+    share: 0 to 1. A float means the decimal number as it is written, so 0.9 is nine tenths. The type is the column's.
     """
     if isinstance(share, bool) or not isinstance(share, (int, float, Fraction, Decimal)) or share != share:
         raise WrongType(problem=f"the share of a quantile is a number from 0 to 1, not {share!r}")
@@ -89,7 +92,8 @@ def quantile(column: str | Expr, share: float | Fraction | Decimal) -> Aggregati
 
 
 def median(column: str | Expr) -> Aggregation:
-    """The least value that at least half of all copies do not exceed: quantile(column, 0.5). Of the column's type."""
+    """The least value such that at least half of all copies are not greater: quantile(column, 0.5). The column's
+    type."""
     return quantile(column, Fraction(1, 2))
 
 
@@ -99,7 +103,7 @@ def collect_list(column: str | Expr) -> Aggregation:
 
 
 def collect_set(column: str | Expr) -> Aggregation:
-    """All values in ascending order, each once. List of the column's type; empty when there is none."""
+    """All distinct values in ascending order. List of the column's type; empty when there are none."""
     return Aggregation("collect_set", _column("collect_set", column))
 
 
@@ -108,7 +112,7 @@ _FINEST = 10**18
 
 
 def _column(name: str, column: Any) -> Expr:
-    # Python's own sum([1, 2]) and max(a, b) end here when a program has shadowed them with ours.
+    # A program that has shadowed Python's sum or max with ours gets here with sum([1, 2]) or max(a, b).
     if not isinstance(column, (str, Expr)):
         raise WrongType(problem=f"vn.{name} takes a column, not {column!r}; for Python's own, import builtins")
     return as_column(column)

@@ -1,4 +1,4 @@
-"""The types of aggregates: what each one makes of the types of its arguments."""
+"""The result types of aggregates, given the types of their arguments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from vernier.operators.language.types.texts import List
 
 
 def aggregate_type(kind: str, args: Sequence[Bound], option: Any, text: str) -> tuple[Type, bool]:
-    """The type and nullability of an aggregate of such arguments; `text` shows it in errors. Raises WrongType.
+    """The type and nullability of an aggregate with these arguments; `text` names it in errors. Raises WrongType.
 
-    A sum of decimals has ten digits more, their mean four more on either side of the point, as in Spark.
+    As in Spark, a sum of decimals has ten more digits, and their mean four more on either side of the decimal point.
     """
     nullable = any(arg.nullable for arg in args)
     match kind:

@@ -1,4 +1,5 @@
-"""Table functions that cut a column of times or numbers into intervals: windows, and the buckets of interval joins."""
+"""Table functions that divide a column of times or numbers into intervals: windows, and the buckets of interval
+joins."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ LEAST, MOST = -(2**63), 2**63 - 1
 
 
 class Windows(TableFunction):
-    """All columns, window_start and window_end (exclusive): a row for each window [k·every, k·every + size) around it.
+    """All columns, window_start and window_end (exclusive): a row for each window [k·every, k·every + size) that
+    contains the value.
 
     Windows begin at multiples of `every`, also below 0. Rows whose value is null are in no window.
     """
@@ -63,7 +65,7 @@ class Windows(TableFunction):
 class Buckets(TableFunction):
     """All columns and `label`: a row for each bucket of `size` that [value + lower, value + upper] touches.
 
-    Values near the ends of 64 bits are cut there. Rows whose value is null are in no bucket.
+    Results outside 64 bits are clamped to the least or greatest value. Rows whose value is null are in no bucket.
     """
 
     name = "buckets"
@@ -99,7 +101,7 @@ class Buckets(TableFunction):
 
 
 def ordinal(field: Field, what: str) -> Field:
-    """The field when it counts something, so that it has distances; raises WrongType, naming the method, when not."""
+    """The field, if its type has distances. Raises WrongType, naming the method, otherwise."""
     if field.type not in (Int64(), Date(), TimestampNs()):
         raise WrongType(
             problem=f"{what} needs a column of TimestampNs, Date or Int64, but {field.name!r} is {field.type}"
@@ -118,7 +120,7 @@ def window_columns(kind: Type) -> list[tuple[str, Type, bool]]:
 
 
 def present(rows: Words, field: Field) -> tuple[Words, Words]:
-    """The positions of the rows where a column of one word is not null, and its words there."""
+    """The positions of the rows in which a column of one word is not null, and the column's words there."""
     if not field.nullable:
         return np.arange(len(rows)), rows[:, field.offset]
     alive = np.flatnonzero(rows[:, field.offset])
@@ -126,7 +128,7 @@ def present(rows: Words, field: Field) -> tuple[Words, Words]:
 
 
 def _moved(times: Words, by: int) -> Words:
-    """times + by, cut at the ends of 64 bits."""
+    """times + by, clamped to 64 bits."""
     if by >= 0:
         return np.where(times > MOST - by, MOST, times + np.int64(by))
     return np.where(times < LEAST - by, LEAST, times + np.int64(by))

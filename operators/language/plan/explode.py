@@ -15,7 +15,7 @@ from vernier.operators.language.types.texts import List
 
 
 class Explode(TableFunction):
-    """All columns, with a list in place of which its elements come, and where they stood; no rows for null and []."""
+    """All columns; the elements replace their list, with their positions if asked for. No rows for null and for []."""
 
     name = "explode"
 

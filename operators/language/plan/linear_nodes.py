@@ -1,4 +1,4 @@
-"""Nodes of the row-wise steps that can make many rows of one, or move it in time."""
+"""Nodes of the row-wise operators that can turn one row into many, or move it in time."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +10,8 @@ from vernier.operators.language.types.schema import RowType
 
 @dataclass(frozen=True, eq=False)
 class Expand(Node):
-    """The rows that a table function makes of each row; multiplicities multiply, times join."""
+    """The rows that a table function makes from each row; multiplicities multiply, and times are joined (least upper
+    bound)."""
 
     kind: ClassVar[str] = "expand"
     input: Node
@@ -29,7 +30,7 @@ class Expand(Node):
 
 @dataclass(frozen=True, eq=False)
 class Later(Node):
-    """The same rows at later times: rounded up to multiples of `ns`, or, for a `delay`, by `ns`."""
+    """The same rows at later times: rounded up to multiples of `ns` or, for a `delay`, later by `ns`."""
 
     kind: ClassVar[str] = "later"
     input: Node

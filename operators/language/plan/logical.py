@@ -1,8 +1,9 @@
 """The logical plan: what a program means, as an immutable graph of nodes that the planner compiles.
 
-Nodes know their row type, the loop scope they live in and the user's line. A node of an inner scope may use nodes of
-outer scopes; that brings them into the loop. Equal structure has an equal `fingerprint`, whatever the process and the
-lines of the program, so that the planner can build, and a restart can find, one arrangement for all that mean the same.
+Nodes know their row type, the loop scope in which they live, and the user's line. A node of an inner scope may use
+nodes of outer scopes, which brings these into the loop. Equal structure has an equal `fingerprint`, whatever the
+process and the lines of the program. The planner therefore builds one arrangement for all nodes that mean the same, and
+a restart finds it again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ Params = tuple[Any, ...]
 
 @dataclass(eq=False)
 class Scope:
-    """A nesting level of loops: depth 0 is outside all of them. `closed` once the loop's body has been built."""
+    """A nesting level of loops; depth 0 is outside all loops. `closed` is set once the loop's body has been built."""
 
     parent: "Scope | None"
     depth: int
@@ -34,7 +35,7 @@ class Scope:
     closed: bool = False
 
     def chain(self) -> "tuple[Scope, ...]":
-        """This scope and all around it, innermost first."""
+        """This scope and all enclosing ones, innermost first."""
         return (self, *self.parent.chain()) if self.parent is not None else (self,)
 
 
@@ -45,7 +46,8 @@ _planning: ContextVar[bool] = ContextVar("planning", default=False)
 
 @contextmanager
 def planning() -> Iterator[None]:
-    """While a planner writes a program in simpler nodes: it may make some inside loops whose bodies are closed."""
+    """A context in which a planner rewrites a program in simpler nodes: it may create nodes in loops whose bodies are
+    closed."""
     token = _planning.set(True)
     try:
         yield
@@ -55,7 +57,7 @@ def planning() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """A collection. `schema` and `scope` follow from the inputs; `where` is the user's line that made it."""
+    """A collection. `schema` and `scope` follow from the inputs; `where` is the user's line that created the node."""
 
     kind: ClassVar[str] = "node"
     schema: RowType = field(init=False)
@@ -73,23 +75,24 @@ class Node:
         return ()
 
     def params(self) -> Params:
-        """What makes this node differ from others of its kind with the same inputs; hashable, free of locations."""
+        """What distinguishes this node from others of its kind with the same inputs; hashable, without locations."""
         return ()
 
     def key(self) -> Params:
-        """A cheap, hashable form of the structure below this node: equal exactly when it is built alike."""
+        """A cheap, hashable form of the structure below this node, equal exactly when the structure is equal."""
         return (self.kind, self.params(), *(node.fingerprint for node in self.inputs))
 
     @property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits, a 128-bit hash of the structure: the same in every process. O(1) after the first time.
+        """32 hexadecimal digits, a 128-bit hash of the structure: the same in every process. O(1) after the first call.
 
         Raises BadLoop inside a fixpoint's body, whose meaning is not known before it returns.
         """
         return self.digest(())
 
     def digest(self, bound: tuple[Scope, ...]) -> str:
-        """The structure's hash as seen inside the loops `bound`, whose variables count by position, not by meaning."""
+        """The structure's hash as seen inside the loops `bound`, whose variables are identified by position, not by
+        meaning."""
         inside = self.scope.chain()
         bound = tuple(scope for scope in bound if scope in inside)
         if bound not in self._digests:
@@ -119,7 +122,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """An input of the program; where its updates come from is configuration."""
+    """An input of the program. The configuration says where its updates come from."""
 
     kind: ClassVar[str] = "source"
     name: str
@@ -176,7 +179,7 @@ class Filter(Node):
 
 @dataclass(frozen=True, eq=False)
 class Union(Node):
-    """All rows of all inputs, multiplicities added; the inputs have one row type."""
+    """All rows of all inputs; multiplicities add up. All inputs have the same row type."""
 
     kind: ClassVar[str] = "union"
     parts: tuple[Node, ...]
@@ -221,7 +224,7 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False)
 class Present(Node):
-    """Each key of which a row is present (its multiplicity is above 0), once; `keys` are columns of the input."""
+    """Each key with a present row (multiplicity above 0), once; `keys` are columns of the input."""
 
     kind: ClassVar[str] = "present"
     input: Node
@@ -240,11 +243,11 @@ class Present(Node):
 
 @dataclass(frozen=True, eq=False)
 class Aggregation:
-    """One aggregate: `kind` as in aggregates.py; `expr` is what it looks at, None for count of rows; `more` are further
-    arguments; `option` is what else it needs, and has a key() where str() does not say all of it."""
+    """One aggregate. `kind` as in aggregates.py; `expr` is its argument, None to count rows; `more` are further
+    arguments; `option` is a further parameter, with a key() where str() does not determine it."""
 
     belongs_in: ClassVar[str] = 'an aggregate belongs in .group_by("key").agg(name=...)'
-    """Said where an aggregate stands for a value of each row."""
+    """The hint for an aggregate that is used as a value of each row."""
 
     kind: str
     expr: Expr | None = None
@@ -253,7 +256,7 @@ class Aggregation:
 
     @property
     def args(self) -> tuple[Expr, ...]:
-        """All that it looks at."""
+        """All expressions that it reads."""
         return (() if self.expr is None else (self.expr,)) + self.more
 
     def key(self) -> Params:
@@ -270,7 +273,7 @@ class Aggregation:
 class Aggregate(Node):
     """One row for each key: the key's columns, then the aggregates. `keys` are columns of the input, at least one.
 
-    Without aggregates: each key of which a row has a multiplicity other than 0, once.
+    Without aggregates: each key with a row whose multiplicity is not 0, once.
     """
 
     kind: ClassVar[str] = "aggregate"
@@ -296,11 +299,11 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, eq=False)
 class Join(Node):
-    """Pairs of rows with equal keys, multiplicities multiplied; key columns have equal types without nulls.
+    """Pairs of rows with equal keys, with multiplicities multiplied. Key columns have equal types without nulls.
 
-    With `null_safe` key columns may hold nulls, which equal one another; both sides' nullability must be the same.
-    When left_on == right_on the keys come once, then the other left and the other right columns; else all left columns
-    and then all right ones. Column names must not clash.
+    With `null_safe`, key columns may hold nulls, which equal one another; both sides must have the same nullability.
+    When left_on == right_on, the keys appear once, then the other left and the other right columns; otherwise all left
+    columns and then all right columns. Column names must not clash.
     """
 
     kind: ClassVar[str] = "join"
@@ -337,7 +340,7 @@ def pair_type(
     null_safe: bool = False,
     where: Location = NOWHERE,
 ) -> RowType:
-    """The columns of a pair of rows (see Join). Raises WrongType where keys do not fit, NameClash."""
+    """The columns of a pair of rows (see Join). Raises WrongType where keys do not fit together, and NameClash."""
     for one, two in zip(left_on, right_on, strict=True):
         a, b = left.field(one, "the left side of the join"), right.field(two, "the right side of the join")
         fits = a.nullable == b.nullable if null_safe else not (a.nullable or b.nullable)
@@ -359,9 +362,11 @@ def pair_type(
 
 @dataclass(eq=False)
 class Loop:
-    """A fixpoint: variables X0 = initials, X(i+1) = bodies of Xi, in an inner scope. `bodies` is set once traced.
+    """A fixpoint: variables X0 = initials, X(i+1) = bodies of Xi, in an inner scope. `bodies` is set once the body is
+    traced.
 
-    `max_rounds` bounds the round coordinate; at it the loop raises an error, or stops there (on_limit "truncate").
+    `max_rounds` bounds the round coordinate. At that round the loop raises an error or, with on_limit "truncate",
+    stops.
     """
 
     scope: Scope
@@ -449,7 +454,8 @@ class LoopResult(Node):
 
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Every node below `nodes`, with loops' initials and bodies: each once, inputs before users except for feedback."""
+    """Every node below `nodes`, including loops' initials and bodies: each once, inputs before users except for
+    feedback."""
     seen: set[int] = set()
     stack = [(node, False) for node in reversed(nodes)]
     while stack:

@@ -1,6 +1,6 @@
-"""Which app a collection belongs to: the one that declared the sources it comes from.
+"""Finds the app to which a collection belongs: the one that declared the sources from which it is computed.
 
-Views name their app; a check or a probe on a collection does not, and is found through this.
+Views are declared on their app. Checks and probes are declared on a collection, so their app is found here.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from vernier.operators.language.plan.logical import Node, Source, walk
 
 
 class Owner(Protocol):
-    """What an app takes besides views: collections that must be computed though no view needs them."""
+    """The app as this module sees it: it accepts collections that must be computed although no view needs them."""
 
     def require(self, node: Node) -> None:
-        """Compute this collection, too."""
+        """Compute this collection as well."""
 
 
 _owners: WeakKeyDictionary[Source, ref[Owner]] = WeakKeyDictionary()
 
 
 def own(source: Source, owner: Owner) -> None:
-    """Say which app has declared a source."""
+    """Record which app has declared a source."""
     _owners[source] = ref(owner)
 
 
 def owner_of(node: Node, what: str) -> Owner:
-    """The app that the collection's sources are of; raises ProgramError, naming the method `what`, without any."""
+    """The app of the collection's sources. Raises ProgramError, naming the method `what`, if there is none."""
     for below in walk([node]):
         held = _owners.get(below) if isinstance(below, Source) else None
         owner = None if held is None else held()

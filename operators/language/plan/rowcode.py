@@ -1,7 +1,7 @@
-"""Functions of the program that make rows of a row, for `flat_map`.
+"""Functions of the program that make rows from a row, for `flat_map`.
 
-They run in Python, once for each change of a row, so they cost a microsecond or more each; expressions and the table
-functions cost a hundredth of that. They must be deterministic: a retraction runs them again.
+They run in Python, once for each change of a row, and cost a microsecond or more per call; expressions and the table
+functions cost a hundredth of that. They must be deterministic, because a retraction runs them again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from vernier.operators.location import NOWHERE, Location
 from vernier.storage.errors import CallerError
 
 _BLOCK = 1 << 16
-"""Rows that are taken of a function at once."""
+"""How many rows are taken from a function at a time."""
 
 
 class RowFunction(TableFunction):
-    """`function(row)` gives the rows: an iterable of tuples in the order of `returns`, or dicts by name."""
+    """`function(row)` returns the rows: an iterable of tuples in the order of `returns`, or of dicts by name."""
 
     name = "flat_map"
 
@@ -52,8 +52,8 @@ class RowFunction(TableFunction):
         return (-1,) * self.returns.width
 
     def compile(self, row: RowType) -> Expansion:
-        """See TableFunction. One call of the function for each row. The function raises UserCodeFailed."""
-        # A column that namedtuple would refuse (it begins with _) is hidden and no program can name it.
+        """See TableFunction. Calls the function once for each row. The compiled function raises UserCodeFailed."""
+        # namedtuple refuses names that begin with _; such columns are hidden and programs cannot name them.
         made = namedtuple("Row", row.names, rename=True)  # type: ignore[misc]
 
         def expand(rows: Words, heap: Heap) -> Expanded:
@@ -70,7 +70,7 @@ class RowFunction(TableFunction):
                 call.given = given
                 try:
                     rest = iter(self.function(given))
-                    # In blocks, so that one that never ends does not take all memory before it is noticed.
+                    # In blocks, so that a function that never ends is noticed before it fills the memory.
                     full = True
                     while full:
                         taken = len(out)
@@ -96,7 +96,7 @@ class RowFunction(TableFunction):
         except CallerError as error:
             if isinstance(error, UserCodeFailed):
                 raise
-            # Which of the rows it was: one at a time, now that it costs no more than the error.
+            # Find out which row failed: encode them one at a time, which is affordable now that there is an error.
             for place, item in enumerate(out):
                 try:
                     self.returns.encode_rows([item], heap)

@@ -1,8 +1,9 @@
-"""Table functions: from one row to any number of rows, each with a factor for the multiplicity and a time to wait for.
+"""Table functions: from one row to any number of rows, each with a factor for its multiplicity and a time until which
+it waits.
 
 They are the general linear operator of seed 002: `(row, time, diff) → (row', time ∨ time', diff · diff')`. A table
-function says what its columns are, and compiles to a function of many rows at once; chains of them fuse with the other
-row-wise steps. `flat_map` takes them, and functions of the program (operators/language/plan/rowcode.py).
+function declares its columns, and compiles to a function of many rows at once; chains of them fuse with other row-wise
+operators. `flat_map` accepts them, as well as functions of the program (operators/language/plan/rowcode.py).
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from vernier.operators.language.types.schema import RowType, check_name
 from vernier.storage.time.lattice import CLOSED, MIN_TIME
 
 SERIES_ROWS = 1 << 26
-"""Rows that one call of generate_series may make of a batch; more is taken for a mistake in the data."""
+"""How many rows one call of generate_series may make from a batch; more is treated as a mistake in the data."""
 
 
 class Expanded(NamedTuple):
-    """m output rows of n input rows. parent: int64[m], the input row of each; words: int64[m, width]; factor:
-    int64[m] that multiplies the diff (None: 1); time: int64[m], the row waits for it (None: it does not)."""
+    """m output rows of n input rows. parent: int64[m], the input row of each; words: int64[m, width]; factor: int64[m],
+    multiplied with the diff (None: 1); time: int64[m], the time until which the row waits (None: no waiting)."""
 
     parent: Words
     words: Words
@@ -41,7 +42,8 @@ Expansion = Callable[[Words, Heap], Expanded]
 
 
 class Crowded(Exception):
-    """A call would make more rows than `PIECE`; who called it gives fewer rows at once. rows: so many, or more."""
+    """A call would make more rows than `PIECE`; the caller repeats it with fewer input rows. rows: at least how
+    many."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
@@ -49,7 +51,7 @@ class Crowded(Exception):
 
 
 PIECE = 1 << 20
-"""Rows that a call should make at most, about."""
+"""The approximate number of rows that a call may make at most."""
 
 
 class _Allowed(threading.local):
@@ -61,7 +63,7 @@ _allowed = _Allowed()
 
 @contextmanager
 def allow(rows: int) -> Iterator[None]:
-    """Let calls of this thread make so many rows at once: for a single row that makes more than a piece."""
+    """Let calls of this thread make up to `rows` rows at once: needed for a single row that makes more than a piece."""
     before, _allowed.rows = _allowed.rows, rows
     try:
         yield
@@ -70,13 +72,13 @@ def allow(rows: int) -> Iterator[None]:
 
 
 def crowd(rows: int) -> None:
-    """A call is about to make so many rows. Raises Crowded."""
+    """Announce that a call is about to make `rows` rows. Raises Crowded if that is too many."""
     if rows > _allowed.rows:
         raise Crowded(rows)
 
 
 class TableFunction:
-    """What a linear operator makes of a row; immutable. `waits`: its rows may come later than their input."""
+    """A linear operator on one row, as an immutable value. `waits`: its output rows may be later than their input."""
 
     name: ClassVar[str] = "table function"
     waits: ClassVar[bool] = False
@@ -88,20 +90,21 @@ class TableFunction:
         raise NotImplementedError
 
     def schema(self, row: RowType) -> RowType:
-        """The columns that come of such rows. Raises errors of the program."""
+        """The columns of the output for rows of this type. Raises errors of the program."""
         raise NotImplementedError
 
     def source_words(self, row: RowType) -> tuple[int, ...]:
-        """For each output word the input word that it repeats, -1 for a new one."""
+        """For each output word, the input word that it repeats; -1 for a new one."""
         raise NotImplementedError
 
     def compile(self, row: RowType) -> Expansion:
-        """A function of rows int64[n, width]; vectorised. It raises Crowded where that would make too many at once."""
+        """A vectorised function of rows int64[n, width]. It raises Crowded where it would make too many rows at
+        once."""
         raise NotImplementedError
 
 
 class GenerateSeries(TableFunction):
-    """All columns and a further one, which counts from `start` to `stop` inclusive by `step`; no rows for nulls."""
+    """All columns and one more, which counts from `start` to `stop` inclusive by `step`; no rows for nulls."""
 
     name = "generate_series"
 
@@ -148,7 +151,7 @@ class GenerateSeries(TableFunction):
                 raise SeriesTooLong(problem="a step of 0", limit=SERIES_ROWS)
             up = step > 0
             alive &= np.where(up, start <= stop, start >= stop) & (step != 0)
-            # Distances and steps as unsigned numbers: those of int64 always fit them.
+            # Distances and steps of int64 always fit unsigned numbers.
             low, high = np.where(up, start, stop).view(np.uint64), np.where(up, stop, start).view(np.uint64)
             stride = np.where(up, step, -step).view(np.uint64)
             more = np.where(alive, (high - low) // np.maximum(stride, np.uint64(1)), 0)
@@ -165,7 +168,8 @@ class GenerateSeries(TableFunction):
 
 
 class RepeatRow(TableFunction):
-    """The same columns; the multiplicity times the value of an Int64 expression, which may be negative (null: 0)."""
+    """The same columns; the multiplicity is multiplied by an Int64 expression, which may be negative (null counts as
+    0)."""
 
     name = "repeat_row"
     positive = False
@@ -204,9 +208,10 @@ class RepeatRow(TableFunction):
 
 
 class ValidBetween(TableFunction):
-    """The same columns; the row is there from the greater of its own time and `start` until `stop`.
+    """The same columns; the row is present from the later of its own time and `start` until `stop`.
 
-    A null start is the beginning of time, a null stop its end; a row whose stop is not after its start never is there.
+    A null start is the beginning of time, a null stop its end. A row whose stop is not after its start is never
+    present.
     """
 
     name = "valid_between"
@@ -248,7 +253,7 @@ class ValidBetween(TableFunction):
 
 
 def _times(expr: Expr, row: RowType, missing: int) -> Callable[[Words, Heap], Words]:
-    """The data times that an expression gives, `missing` for null."""
+    """The data times that an expression gives, with `missing` for null."""
     bound = bind(expr, row)
 
     def run(rows: Words, heap: Heap) -> Words:
@@ -260,7 +265,7 @@ def _times(expr: Expr, row: RowType, missing: int) -> Callable[[Words, Heap], Wo
 
 
 def spread(counts: Words) -> tuple[Words, Words]:
-    """For counts int64[n]: the parent of each of their sum's items, and the item's place within its parent. Raises
+    """For counts int64[n]: for each of the sum(counts) items its parent, and its position within the parent. Raises
     Crowded."""
     crowd(int(counts.sum()))
     parent = np.repeat(np.arange(len(counts)), counts)
@@ -273,8 +278,8 @@ def generate_series(
 ) -> TableFunction:
     """For `flat_map`: each row once for every number from `start` to `stop` (inclusive) by `step`, in column `name`.
 
-    Text names a column, but a step such as "1h" for TimestampNs is a duration. Nulls give no rows; a step may be
-    negative; a step of 0, or more than 2**26 rows of one batch, is an error. SQL's LATERAL generate_series.
+    Text names a column, except that a step such as "1h" for TimestampNs is a duration. Nulls give no rows. A step may
+    be negative; a step of 0, or more than 2**26 rows from one batch, is an error. SQL's LATERAL generate_series.
     """
     if isinstance(step, str) and step[:1].isdigit():
         step = nanoseconds(step, "the step of generate_series")
@@ -282,6 +287,6 @@ def generate_series(
 
 
 def repeat_row(count: str | ExprLike) -> TableFunction:
-    """For `flat_map`: each row `count` times (text names a column): the multiplicity is multiplied, so it costs the
-    same for any count, and a negative one takes rows away."""
+    """For `flat_map`: each row `count` times (text names a column). The multiplicity is multiplied, so any count costs
+    the same, and a negative one removes rows."""
     return RepeatRow(as_column(count))

@@ -1,6 +1,6 @@
 """Names that programs give to collections with `.named(...)`, for people: plans, errors, metrics, the console.
 
-They are kept beside the nodes, not in them: equal structure is one operator whatever it is called.
+They are kept beside the nodes, not in them, so that equal structure is one operator whatever its name.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _names: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
 
 
 def give_name(node: Node, name: str) -> None:
-    """Call a collection so; the newest name counts."""
+    """Give a collection this name; the newest name counts."""
     _names[node] = name
 
 
 def name_of(node: Node) -> str | None:
-    """What the program calls a collection, if anything."""
+    """The name that the program gave a collection, or None."""
     return _names.get(node)

@@ -1,4 +1,4 @@
-"""What the functions of expressions share: checks of their arguments, and ways to compute them by Arrow arrays."""
+"""Shared parts of the functions of expressions: checks of their arguments, and ways to compute them on Arrow arrays."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from vernier.operators.language.expr.expression import Expr
 from vernier.operators.language.types.scalars import Type, Words
 
 Arrays = Callable[..., pa.Array]
-"""A function of Arrow arrays of n values that gives one; a null where an argument is null."""
+"""A function from Arrow arrays of n values to one such array; null where an argument is null."""
 
 
 def need(expr: Expr, bound: Bound, *names: str) -> Type:
-    """The type of an argument, which has to be one of these. Raises WrongType with a hint of a cast."""
+    """The type of an argument, which must be one of these. Raises WrongType, with a hint to cast."""
     kind = bound.type
     if kind.name not in names:
         cast = "" if "String" not in names else "; write .cast(vn.String)"
@@ -27,7 +27,7 @@ def need(expr: Expr, bound: Bound, *names: str) -> Type:
 
 
 def literal(expr: Expr, bound: Bound, what: str, python: type) -> Any:
-    """The value of an argument that has to be a constant of a Python type. Raises WrongType."""
+    """The value of an argument that must be a constant of a Python type. Raises WrongType."""
     value = None if bound.literal is None else bound.literal.value
     if not isinstance(value, python) or isinstance(value, bool):
         raise WrongType(problem=f"{expr} needs {what} that is a constant {python.__name__}, not {bound}")
@@ -37,7 +37,7 @@ def literal(expr: Expr, bound: Bound, what: str, python: type) -> Any:
 def strict(
     expr: Expr, kind: Type, arguments: Sequence[Bound], compute: Arrays, *, fallible: bool = False, nulls: bool = False
 ) -> Bound:
-    """A function of whole columns. fallible: it can raise; nulls: it gives null for some values."""
+    """A function of whole columns. fallible: it can raise; nulls: it returns null for some values."""
 
     def run(words: Words, heap: Heap) -> Vector:
         arrays = [as_arrow(bound.compute(words, heap), bound.type) for bound in arguments]
@@ -56,9 +56,9 @@ def parametrised(
     *,
     fallible: bool = False,
 ) -> Bound:
-    """A function `compute(column, *python values)` of a column whose parameters are the same for many rows.
+    """A function `compute(column, *python values)` of a column, whose parameters are usually equal in many rows.
 
-    Parameters that are not constants are computed for each of their combinations: O(rows + combinations * passes).
+    Parameters that are not constants are computed once for each of their combinations: O(rows + combinations * passes).
     """
     values = [bound.literal.value for bound in parameters if bound.literal is not None]
     if len(values) == len(parameters) and None not in values:

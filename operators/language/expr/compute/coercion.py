@@ -1,7 +1,7 @@
-"""One type for values that meet: in a comparison, the branches of a `when`, the arguments of a function.
+"""The common type of values in a comparison, in the branches of a `when`, or in the arguments of a function.
 
-Widening never loses anything but digits of a Decimal behind the 38th: Int64 and Decimal meet in the Decimal that holds
-both, either of them and Float64 in Float64, lists and structs part by part; a bare null takes any type.
+Widening never loses anything but digits of a Decimal beyond the 38th. Int64 and Decimal become the Decimal that holds
+both; either of them and Float64 become Float64; lists and structs are widened part by part; a bare null takes any type.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from vernier.operators.language.types.texts import List
 
 INT, FLOAT = Int64(), Float64()
 INT_DECIMAL = Decimal(20, 0)
-"""What an Int64 counts as beside a Decimal (Spark's type for it)."""
+"""The Decimal that an Int64 counts as beside a Decimal (as in Spark)."""
 
 
 def meeting(a: Type, b: Type) -> Type | None:
-    """The type that values of both types become; None when there is none."""
+    """The type to which values of both types are widened; None when there is none."""
     if a == b:
         return a
     pair = {a.name, b.name}
@@ -46,7 +46,7 @@ def meeting(a: Type, b: Type) -> Type | None:
 
 
 def slots_meet(a: Slot, b: Slot) -> object:
-    """What the values of two places become, as an annotation; None when they do not meet."""
+    """The common type of two slots, as an annotation; None when there is none."""
     met = meeting(a.type, b.type)
     return None if met is None else annotation(met, a.nullable or b.nullable)
 
@@ -62,7 +62,8 @@ def as_decimal_type(kind: Type) -> Decimal:
 
 
 def common(bounds: Sequence[Bound], what: str) -> Type | None:
-    """The one type that all values can have, None if all are bare nulls. Raises WrongType, naming `what`, if none."""
+    """The type that all values can have; None if all are bare nulls. Raises WrongType, naming `what`, if there is
+    none."""
     found: Type | None = None
     decimal = any(bound.kind is not None and bound.kind.name == "Decimal" for bound in bounds)
     for bound in bounds:
@@ -78,7 +79,7 @@ def common(bounds: Sequence[Bound], what: str) -> Type | None:
 
 
 def _remedy(bounds: Sequence[Bound]) -> str:
-    """What to write where types do not meet: a text beside times is most often a constant time."""
+    """What to write where types do not fit together: a text beside times is usually meant as a constant time."""
     texts = [
         bound.literal.value for bound in bounds if bound.literal is not None and isinstance(bound.literal.value, str)
     ]
@@ -91,7 +92,7 @@ def _remedy(bounds: Sequence[Bound]) -> str:
 
 
 def narrowed(bound: Bound) -> Type | None:
-    """The type of an operand beside a Decimal: an integer literal counts as few digits as it has."""
+    """The type of an operand beside a Decimal: an integer literal counts with only as many digits as it has."""
     literal = bound.literal
     if bound.kind == INT and literal is not None and isinstance(literal.value, int):
         return decimal_type(decimal.Decimal(literal.value))
@@ -99,7 +100,7 @@ def narrowed(bound: Bound) -> Type | None:
 
 
 def as_kind(bound: Bound, kind: Type) -> Bound:
-    """The same values as `kind`, which is `meeting` of theirs and another, or of which they are already."""
+    """The same values as `kind`, which is either their own type or the result of `meeting` for it and another."""
     if bound.kind == kind:
         return bound
     if bound.kind is None:
@@ -115,7 +116,7 @@ def as_kind(bound: Bound, kind: Type) -> Bound:
 
 
 def literal_bound(bound: Bound, value: object, kind: Type) -> Bound:
-    """A constant of a type, computed for as many rows as there are."""
+    """A constant of a type, repeated for every row."""
 
     def code(words: Words, heap: Heap) -> Coded:
         one = kind.to_words(constant(value, kind, 1), heap)

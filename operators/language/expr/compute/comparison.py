@@ -1,8 +1,8 @@
-"""`== != < <= > >=` on every type, by the words of the values where they are at hand.
+"""`== != < <= > >=` on every type, by comparing the words of the values where they are available.
 
-Equal words are equal values and words have the values' order (NaN equals NaN and is the greatest Float64, -0.0 is 0.0;
-false is less than true; texts by code point, lists and structs part by part). One thing words cannot tell: which of two
-long texts with one prefix comes first; then the contents are compared.
+Equal words are equal values, and words have the values' order (NaN equals NaN and is the greatest Float64, -0.0 equals
+0.0; false is less than true; texts by code point, lists and structs part by part). Words cannot decide the order of two
+long texts with the same prefix; their contents are then compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ARROW: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
 
 
 def comparison(expr: Binary, left: Bound, right: Bound) -> Bound:
-    """left `op` right; null when either is. Raises WrongType for types that do not meet."""
+    """left `op` right; null when either is null. Raises WrongType for types that cannot be compared."""
     kind = common((left, right), str(expr)) or INT
     left, right = as_kind(left, kind), as_kind(right, kind)
     test = tester(expr.op, kind, left, right)
@@ -56,7 +56,7 @@ def tester(op: str, kind: Type, left: Bound, right: Bound) -> Callable[[Words, H
 
 
 def compare(op: str, kind: Type, a: Vector | Coded, b: Vector | Coded, heap: Heap) -> Values:
-    """Whether a `op` b, row by row; anything where one is null. Both are values, or both are words."""
+    """Whether a `op` b, row by row; arbitrary where one is null. Both are values, or both are words."""
     if isinstance(a, Coded) and isinstance(b, Coded):
         return compare_coded(op, kind, a, b, heap)
     if isinstance(a, Coded) or isinstance(b, Coded):
@@ -83,9 +83,9 @@ def compare_coded(op: str, kind: Type, a: Coded, b: Coded, heap: Heap) -> Values
 
 
 def order(kind: Type, a: Words, b: Words, heap: Heap) -> Values:
-    """For each row -1, 0 or 1: the value with the words `a` is less than, equal to or greater than that of `b`."""
+    """For each row -1, 0 or 1: the value with the words `a` is less than, equal to or greater than the value of `b`."""
     if heap is None:
-        # Words order short texts alone; for others this raises TextMissing.
+        # Words order short texts only; with a long text this raises TextMissing.
         if any(words[:, at + 2].any() for at in kind.text_words for words in (a, b)):
             kind.from_words(np.concatenate((a, b)))
     elif kind.text_words:

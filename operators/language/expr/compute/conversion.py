@@ -1,8 +1,9 @@
-"""Casts between types, as Spark SQL means them (non-ANSI): text that does not spell a value of the target is null.
+"""Casts between types, as in Spark SQL (non-ANSI): text that is no value of the target type becomes null.
 
-Numbers never wrap and never turn to null: what does not fit its target raises. Float64 and Decimal to Int64 cut towards
-zero; Decimal to fewer digits behind the point, and Float64 to Decimal, round half away from zero.
-TimestampNs and Int64 convert as nanoseconds since 1970 (Spark's are seconds). Lists and structs convert part by part.
+Numbers never wrap and never become null: a number that does not fit its target raises. Float64 and Decimal to Int64
+truncate towards zero. Decimal to fewer digits after the decimal point, and Float64 to Decimal, round half away from
+zero. TimestampNs and Int64 convert as nanoseconds since 1970 (in Spark: seconds). Lists and structs convert part by
+part.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from vernier.operators.language.types.texts import List
 
 
 class Conversion(NamedTuple):
-    """A cast. fallible: it raises for some values; nulls: it makes null of some values."""
+    """A cast. fallible: it raises for some values; nulls: it turns some values into null."""
 
     run: Callable[[Vector, Expr], Vector]
     fallible: bool = False
@@ -34,7 +35,7 @@ class Conversion(NamedTuple):
 
 
 def conversion(source: Type, target: Type) -> Conversion | None:
-    """How values of `source` become values of `target`; None when no cast leads there."""
+    """How values of `source` become values of `target`; None when there is no such cast."""
     if source == target:
         return Conversion(lambda vector, expr: vector)
     if isinstance(source, List) and isinstance(target, List):
@@ -56,7 +57,7 @@ def conversion(source: Type, target: Type) -> Conversion | None:
 
 
 def _texts(source: Type, target: Type) -> Conversion | None:
-    """Casts that read or write text, by Arrow arrays; what is read may be no value, and bytes may be no text."""
+    """Casts that read or write text, by Arrow arrays. Text may not spell a value, and bytes may not be text."""
     change: Callable[[pa.Array], pa.Array] | None = None
     if source.name == "String":
         change = spelling.READ.get(target.name)
@@ -97,7 +98,7 @@ def _to_decimal(source: Type, target: Decimal) -> Conversion | None:
 
         return Conversion(scale, target.precision - target.scale < (19 if source.name == "Int64" else 1))
     if source.name == "Float64":
-        # As in Spark: by the shortest text that spells the double, so that 0.1 is 0.1.
+        # As in Spark, by the shortest text of the double, so that 0.1 is 0.1.
         def spell(vector: Vector, expr: Expr) -> Vector:
             finite = np.isfinite(vector.data)
             wanted = finite if vector.valid is None else finite & vector.valid
@@ -134,7 +135,7 @@ def _of_decimal(source: Decimal, target: Type) -> Conversion | None:
 
         return Conversion(cut, source.precision - source.scale > 18)
     if target == Float64():
-        # By its text, which Arrow reads as the nearest double; its own cast of decimals is off by a bit.
+        # By its text, which Arrow reads as the nearest double; Arrow's own cast of decimals can be off by one bit.
         def nearest(vector: Vector, expr: Expr) -> Vector:
             text = as_arrow(vector, source).cast(pa.large_string())
             return from_arrow(text.cast(pa.float64()), target)
@@ -145,7 +146,7 @@ def _of_decimal(source: Decimal, target: Type) -> Conversion | None:
     if target.name == "String":
 
         def write(vector: Vector, expr: Expr) -> Vector:
-            # As Java's: plain, but with an exponent below -6, such as 1E-7; Arrow writes just that.
+            # As in Java: plain digits, but with an exponent below -6, such as 1E-7; Arrow writes exactly this.
             return Vector(as_arrow(vector, source).cast(pa.large_string()), vector.valid)
 
         return Conversion(write)
@@ -171,7 +172,7 @@ def _list(source: List, target: List) -> Conversion | None:
 
 
 def list_array(lengths: Values, elements: pa.Array, kind: List) -> pa.Array:
-    """Lists of so many of the elements each, in order, without nulls."""
+    """Lists with these lengths, taking the elements in order; without nulls."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return pa.LargeListArray.from_arrays(pa.array(offsets), elements, type=kind.arrow)

@@ -1,8 +1,8 @@
 """Decimal arithmetic: exact integers with a scale, Spark SQL's result types, rounding half away from zero.
 
-Decimals are computed as their unscaled integers: in int64 while every intermediate of the batch fits, which it nearly
-always does, and in Python's integers (numpy object arrays) when one does not. Precision is checked at the end.
-Source of the result types: Spark's DecimalPrecision and DecimalType.adjustPrecisionScale.
+Decimals are computed as their unscaled integers. If every intermediate value of the batch fits int64, as it nearly
+always does, int64 is used; otherwise Python's integers (numpy object arrays). Precision is checked at the end. Source
+of the result types: Spark's DecimalPrecision and DecimalType.adjustPrecisionScale.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from vernier.operators.language.types.scalars import Values
 
 MAX_PRECISION, MIN_SCALE = 38, 6
 TOO_LARGE = 10**MAX_PRECISION
-"""An unscaled value that no type holds."""
+"""An unscaled value that does not fit any Decimal type."""
 _WORD = 1 << 64
 _SAFE = 1 << 62
 
 
 def adjusted(precision: int, scale: int) -> Decimal:
-    """The type nearest to (precision, scale) of at most 38 digits; digits before the point go before those behind it,
-    of which up to 6 stay."""
+    """The type nearest to (precision, scale) with at most 38 digits. Digits before the decimal point take precedence
+    over those after it, of which up to 6 are kept."""
     if precision <= MAX_PRECISION:
         return Decimal(precision, scale)
     return Decimal(MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, MIN_SCALE)))
@@ -67,7 +67,7 @@ def unscaled(vector: Vector) -> Values:
 
 
 def packed(values: Values, kind: Decimal, valid: Values | None = None) -> pa.Array:
-    """The inverse: decimal128 of such integers, which fit 38 digits where `valid` (None: everywhere)."""
+    """The inverse of `unscaled`: decimal128 of these integers, which fit 38 digits where `valid` (None: everywhere)."""
     if valid is not None:
         values = np.where(valid, values, 0)
     pairs = np.empty((len(values), 2), np.int64)
@@ -99,14 +99,14 @@ def multiply(a: Values, b: Values, left: Decimal, right: Decimal, target: Decima
 
 
 def divide(a: Values, b: Values, left: Decimal, right: Decimal, target: Decimal) -> Values:
-    """a / b at the target's scale, rounded once; a zero divisor gives anything."""
+    """a / b at the target's scale, rounded once; arbitrary for a zero divisor."""
     power = target.scale - left.scale + right.scale
     a, b = _raised(a, max(0, power)), _raised(b, max(0, -power))
     return _rounded_quotient(a, np.where(b == 0, 1, b))
 
 
 def remainder(a: Values, b: Values, left: Decimal, right: Decimal, target: Decimal) -> Values:
-    """a % b with the sign of a, as in Spark; a zero divisor gives anything."""
+    """a % b with the sign of a, as in Spark; arbitrary for a zero divisor."""
     scale = max(left.scale, right.scale)
     a, b = _raised(a, scale - left.scale), _raised(b, scale - right.scale)
     positive = abs(a) % abs(np.where(b == 0, 1, b))
@@ -114,11 +114,11 @@ def remainder(a: Values, b: Values, left: Decimal, right: Decimal, target: Decim
 
 
 KERNELS = {"+": add, "-": subtract, "*": multiply, "/": divide, "%": remainder}
-"""By the operator's sign."""
+"""By the operator's symbol."""
 
 
 def whole_quotient(a: Values, b: Values, left: Decimal, right: Decimal) -> Values:
-    """a // b towards zero, as an integer; a zero divisor gives anything."""
+    """a // b towards zero, as an integer; arbitrary for a zero divisor."""
     scale = max(left.scale, right.scale)
     a, b = _raised(a, scale - left.scale), _raised(b, scale - right.scale)
     positive = abs(a) // abs(np.where(b == 0, 1, b))
@@ -126,7 +126,7 @@ def whole_quotient(a: Values, b: Values, left: Decimal, right: Decimal) -> Value
 
 
 def rescaled(values: Values, by: int) -> Values:
-    """The integers with `by` more digits behind the point, or fewer: then rounded half away from zero."""
+    """The integers with `by` more digits after the decimal point; if negative, fewer, rounded half away from zero."""
     return _raised(values, by) if by >= 0 else _rounded_quotient(values, _power(-by))
 
 

@@ -1,4 +1,4 @@
-"""The functions of expressions by name: which arguments they take and how they are computed."""
+"""The table of functions by name: which arguments they take and how they are computed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIBRARY: dict[str, Binder] = {
 
 
 def call(expr: Call, arguments: Sequence[Bound]) -> Bound:
-    """A call with its type. Raises WrongType."""
+    """The call, with its type. Raises WrongType."""
     binder = LIBRARY.get(expr.function)
     if binder is None:
         raise WrongType(problem=f"there is no function {expr.function!r}")

@@ -1,4 +1,4 @@
-"""Lists and structs in expressions: making them, and taking them apart."""
+"""Lists and structs in expressions: building them, and taking them apart."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from vernier.operators.language.types.texts import List
 
 
 def lengths(array: pa.Array) -> Values:
-    """How many elements each list has; 0 for a null."""
+    """The number of elements of each list; 0 for a null."""
     found: Values = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return found
 
 
 def starts_of(sizes: Values) -> Values:
-    """Where each list begins among the elements of all."""
+    """The position of each list's first element among the elements of all lists."""
     starts: Values = np.cumsum(sizes) - sizes
     return starts
 
 
 def joined_lists(arrays: Sequence[pa.Array], kind: List) -> Vector:
-    """The lists of all arrays, row by row, one behind the other; null where one of them is."""
+    """The lists of all arrays, concatenated row by row; null where one of them is null."""
     valid = np.ones(len(arrays[0]), np.bool_)
     for array in arrays:
         valid &= array.is_valid().to_numpy(zero_copy_only=False)
     sizes = [np.where(valid, lengths(array), 0) for array in arrays]
     n = len(valid)
-    # The source of each element: its place among the elements of all arrays, in the order of the result.
+    # The source of each element: its position among the elements of all arrays, in the order of the result.
     lists = np.empty((n, len(arrays)), np.int64)
     starts = np.empty((n, len(arrays)), np.int64)
     before = 0

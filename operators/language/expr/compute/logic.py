@@ -1,7 +1,7 @@
 """Three-valued logic and choices between values: `& | ~`, is_null, when/otherwise, coalesce, is_in, greatest, least.
 
-What could raise is computed only for the rows that reach it: the branch of a `when`, the right side of `&` behind false
-and of `|` behind true, an argument of coalesce behind a value.
+A part that could raise is computed only for the rows that reach it: the branch of a `when`, the right side of `&` where
+the left is not false and of `|` where it is not true, an argument of coalesce where all before it are null.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def negated(expr: Unary, part: Bound) -> Bound:
 
 
 def boolean(expr: Expr, part: Bound) -> Bound:
-    """A part that has to be Bool. Raises WrongType."""
+    """A part that must be Bool. Raises WrongType."""
     if part.kind not in (None, BOOL):
         raise WrongType(
             problem=f"{expr} needs Bool on each side, but {part}; put comparisons in parentheses: (a > 1) & (b < 2)"
@@ -56,7 +56,7 @@ def connective(expr: Binary, left: Bound, right: Bound) -> Bound:
         a = left.compute(words, heap)
         b = on_rows(right, words, heap, ~decides(a))
         decided = decides(a) | decides(b)
-        # Where nothing decides the result is null, or what `&` (True) and `|` (False) have left.
+        # Rows that no side decides are null or, if neither side is null, true for `&` and false for `|`.
         data = ~decided if expr.op == "&" else decided
         valid = both(a, b)
         return Vector(data, None if valid is None else valid | decided)
@@ -65,14 +65,14 @@ def connective(expr: Binary, left: Bound, right: Bound) -> Bound:
 
 
 def choice(expr: Case, conditions: Sequence[Bound], values: Sequence[Bound]) -> Bound:
-    """when/otherwise: as many values as conditions, or one more, the default. Raises WrongType."""
+    """when/otherwise: one value for each condition, perhaps followed by a default. Raises WrongType."""
     conditions = [boolean(expr, condition) for condition in conditions]
     kind = _type_of(expr, values)
     values = [as_kind(value, kind) for value in values]
     nullable = len(values) == len(conditions) or any(value.nullable for value in values)
 
     def reached(words: Words, heap: Heap) -> list[Values]:
-        """For each value the rows that get it."""
+        """For each value, the rows that take it."""
         left = np.ones(len(words), np.bool_)
         found = []
         for condition in conditions:
@@ -95,7 +95,7 @@ def choice(expr: Case, conditions: Sequence[Bound], values: Sequence[Bound]) -> 
             valid[some] = True if there is None else there[some]
         return Coded(out, valid if nullable else None)
 
-    # Words are chosen between when all values have words at hand: then no text is looked at.
+    # If the words of all values are available, choose between words, so that no text is read.
     by_words = not kind.plain and all(value.code is not None and not value.fallible for value in values)
     fallible = any(bound.fallible for bound in (*conditions, *values))
     return Bound(expr, kind, nullable, fallible, run, code if by_words else None)
@@ -141,7 +141,7 @@ def first_value(expr: Expr, values: Sequence[Bound]) -> Bound:
 
 
 def membership(expr: Expr, part: Bound, values: Sequence[Bound]) -> Bound:
-    """is_in: true when equal to one value, else null when the part or a value is null, else false."""
+    """is_in: true when equal to one value, otherwise null when the part or a value is null, otherwise false."""
     kind = common((part, *values), str(expr))
     if kind is None:
         raise WrongType(problem=f"all values of {expr} are null of no type")
@@ -164,7 +164,7 @@ def membership(expr: Expr, part: Bound, values: Sequence[Bound]) -> Bound:
 
 
 def extreme(expr: Expr, op: str, values: Sequence[Bound]) -> Bound:
-    """greatest (op ">") and least ("<"): of the values that are not null; null when all are. Raises WrongType."""
+    """greatest (op ">") and least ("<") of the values that are not null; null when all are null. Raises WrongType."""
     kind = _type_of(expr, values)
     values = [as_kind(value, kind) for value in values]
 
@@ -185,7 +185,7 @@ def extreme(expr: Expr, op: str, values: Sequence[Bound]) -> Bound:
 
 
 def null_safe_equal(expr: Expr, left: Bound, right: Bound) -> Bound:
-    """True when both are null or both are equal values, else false; never null."""
+    """True when both are null or both are equal values, otherwise false; never null."""
     kind = common((left, right), str(expr))
     if kind is None:
         raise WrongType(problem=f"both sides of {expr} are null of no type")

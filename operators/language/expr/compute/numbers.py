@@ -1,7 +1,8 @@
-"""Functions of numbers, as Spark SQL means them, but that integers and decimals which do not fit raise.
+"""Functions of numbers as in Spark SQL, except that integers and decimals that do not fit raise.
 
-exp, ln, log10 and pow are those of the machine's C library, applied value by value (never by vector instructions, whose
-last bit could depend on where in a batch a value is): equal input gives equal output on machines of one kind.
+exp, ln, log10 and pow come from the machine's C library and are applied value by value. Vector instructions are never
+used, since their last bit could depend on a value's position in the batch. Equal input therefore gives equal output on
+machines of the same kind.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from vernier.operators.language.types.scalars import Bool, Type, Values, Words
 Binder = Callable[[Call, Sequence[Bound]], Bound]
 _NUMBERS = ("Int64", "Float64", "Decimal")
 _DIGITS = 20
-"""The most digits before or behind the point to round to."""
+"""The most digits before or after the decimal point to which a number can be rounded."""
 
 
 def _vectors(expr: Call, kind: Type, part: Bound, compute: Callable[[Vector], Vector], fallible: bool) -> Bound:
@@ -108,11 +109,11 @@ def _round(expr: Call, arguments: Sequence[Bound]) -> Bound:
     def compute(vector: Vector) -> Vector:
         data, power = vector.data, 10.0**digits
         magnitude = np.abs(data)
-        # Doubles from 2**52 on are whole; they, inf and NaN stay as they are, and so do nulls.
+        # Doubles from 2**52 on are integers. They, inf, NaN and nulls stay unchanged.
         some = magnitude < 2.0**52 if vector.valid is None else (magnitude < 2.0**52) & vector.valid
         scaled = np.where(some, magnitude, 0.0) * power
-        # Whole numbers below 2**53 and powers of ten up to the 22nd are exact, so one division rounds once. Near the
-        # middle between two, where the product's last bits decide, the digits themselves are looked at.
+        # Integers below 2**53 and powers of ten up to the 22nd are exact, so one division rounds once. Near a tie,
+        # where the last bits of the product decide, the decimal digits are used instead.
         near = np.abs(scaled - np.floor(scaled) - 0.5) <= scaled * 2.0**-50
         sure = some & (scaled < 2.0**50) & ~near
         out = np.where(sure, np.copysign(np.rint(scaled) / power, data), data)
@@ -125,7 +126,7 @@ def _round(expr: Call, arguments: Sequence[Bound]) -> Bound:
 
 
 def _round_digits(data: Values, digits: int, expr: Call) -> Values:
-    """Doubles rounded by their shortest decimal spelling, which fits 38 digits."""
+    """Doubles rounded by their shortest decimal text, which fits 38 digits."""
     target = Decimal(38, max(digits, 0))
     there, back = conversion(FLOAT, target), conversion(target, FLOAT)
     if there is None or back is None:
@@ -139,14 +140,15 @@ def _round_digits(data: Values, digits: int, expr: Call) -> Values:
 
 
 def _round_tens(data: Values, digits: int, expr: Call) -> Values:
-    """Doubles rounded before the point, halves away from zero; what is not finite stays."""
+    """Doubles rounded before the decimal point, halves away from zero; inf and NaN stay unchanged."""
     power = 10.0**digits
     magnitude = np.abs(data)
     whole = magnitude < 2.0**53
     rest = np.fmod(np.where(whole, magnitude, 0.0), power)  # exact
     rounded = np.where(whole, magnitude, 0.0) - rest + np.where(2 * rest >= power, power, 0.0)
     out = np.where(whole, np.copysign(rounded, data), data)
-    # Between larger doubles are several integers: their spelling decides. From 10**37 on it has no digits to round.
+    # Two larger doubles have several integers between them, so their text decides. From 10**37 on there is nothing to
+    # round.
     large = ~whole & (magnitude < 1e37)
     if large.any():
         out[large] = _round_digits(data[large], -digits, expr)
@@ -185,7 +187,7 @@ def _is_nan(expr: Call, arguments: Sequence[Bound]) -> Bound:
 
 
 def _float(compute: Callable[[pa.Array], pa.Array], above_zero: bool = False) -> Binder:
-    """A function of doubles; above_zero: null for what is not above 0."""
+    """A function of doubles; above_zero: null for values that are not above 0."""
 
     def apply(array: pa.Array) -> pa.Array:
         if above_zero:
@@ -205,7 +207,7 @@ def _pow(expr: Call, arguments: Sequence[Bound]) -> Bound:
         need(expr, bound, *_NUMBERS)
 
     def power(base: pa.Array, exponent: pa.Array) -> pa.Array:
-        # Java and C differ where the base is 1 or -1 and the exponent is no number, or not finite.
+        # Java and C differ where the base is 1 or -1 and the exponent is NaN or infinite.
         odd = pc.and_(pc.equal(pc.abs(base), 1.0), pc.invert(pc.is_finite(exponent)))
         return pc.if_else(odd, float("nan"), pc.power(base, exponent))
 
@@ -219,7 +221,7 @@ def _hash(expr: Call, arguments: Sequence[Bound]) -> Bound:
         bound.type  # noqa: B018  # raises for a bare null
 
     def run(words: Words, heap: Heap) -> Vector:
-        from vernier.storage.kernels.hashing import key_rows  # brings numba, which building a program does without
+        from vernier.storage.kernels.hashing import key_rows  # brings numba, which building a program does not need
 
         columns = []
         for bound in arguments:
@@ -248,4 +250,4 @@ NUMBER_CALLS: dict[str, Binder] = {
     "is_nan": _is_nan,
     "hash": _hash,
 }
-"""By name."""
+"""Functions by name."""

@@ -1,7 +1,8 @@
-"""`+ - * / // %` and `-x`: which types they take, what they give, and the kernels that compute it.
+"""`+ - * / // %` and `-x`: the types they accept, their result types, and the kernels that compute them.
 
-Int64, Float64 and Decimal as in Spark SQL, but integers and decimals never wrap or turn to null: they raise. Date and
-TimestampNs plus or minus Int64 (days, nanoseconds), and their differences. `+` joins String, Binary and List.
+Int64, Float64 and Decimal behave as in Spark SQL, except that integers and decimals never wrap or become null: they
+raise. Date and TimestampNs plus or minus Int64 (days, nanoseconds), and their differences. `+` concatenates String,
+Binary and List.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def arithmetic_of(expr: Binary, left: Bound, right: Bound) -> Bound:
 
 
 def _result_type(op: str, left: Type, right: Type) -> Type | None:
-    """The type of left `op` right for + - *, no decimal among them; None when there is none."""
+    """The type of left `op` right for + - *, without decimals; None when there is none."""
     pair = {left.name, right.name}
     if pair <= _NUMBERS:
         return FLOAT if "Float64" in pair else INT
@@ -127,7 +128,7 @@ def _decimal(expr: Binary, left: Bound, right: Bound) -> Bound:
 
 
 def join(expr: Expr, left: Bound, right: Bound) -> Bound:
-    """Two texts, or two lists, one behind the other. Raises WrongType."""
+    """Two texts, or two lists, concatenated. Raises WrongType."""
     kind = meeting(left.type, right.type)
     if kind is None:
         hint = "; write .cast(vn.String)" if left.type.name == "String" else ""

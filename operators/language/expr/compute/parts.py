@@ -1,4 +1,4 @@
-"""Functions of lists and structs, and the two that are also of texts: contains and reverse."""
+"""Functions of lists and structs, and the two that also take texts: contains and reverse."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _contains(expr: Call, arguments: Sequence[Bound]) -> Bound:
         hits = equal if elements.valid is None else equal & elements.valid
         found = np.bincount(parent[hits], minlength=len(words)) > 0
         valid = both(one, two)
-        if elements.valid is not None:  # a null element may be the one
+        if elements.valid is not None:  # a null element might be equal
             unsure = np.bincount(parent[~elements.valid], minlength=len(words)) > 0
             valid = (found | ~unsure) if valid is None else valid & (found | ~unsure)
         return Vector(found, valid)
@@ -152,4 +152,4 @@ PART_CALLS: dict[str, Binder] = {
     "contains": _contains,
     "reverse": _reverse,
 }
-"""By name."""
+"""Functions by name."""

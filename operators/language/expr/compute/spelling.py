@@ -1,10 +1,11 @@
-"""Values as text, and text as values: what casts from and to String spell and understand, as in Spark SQL.
+"""Values as text, and text as values: what casts from and to String write and read, as in Spark SQL.
 
-Reading: white space around is ignored; what spells nothing is null. Int64: digits with a sign, what follows a point is
-cut off. Float64: a decimal number with an exponent, inf, infinity and nan in any case. Bool: t, true, y, yes, 1 and f,
-false, n, no, 0. Date: yyyy, yyyy-m, yyyy-m-d, with anything after a blank or a T. TimestampNs: a date, or one with
-h:m[:s[.fraction]] behind a blank or a T, and a zone Z, UTC or +h[:mm]; without a zone it is UTC. Nine digits of a
-fraction count. All of it is vectorised (regular expressions of RE2, a constant number of passes).
+Reading: surrounding white space is ignored; text that is no value becomes null. Int64: digits with a sign; anything
+after a decimal point is dropped. Float64: a decimal number with an exponent, or inf, infinity and nan in any case.
+Bool: t, true, y, yes, 1 and f, false, n, no, 0. Date: yyyy, yyyy-m, yyyy-m-d, with anything after a blank or a T.
+TimestampNs: a date, optionally followed by a blank or a T, h:m[:s[.fraction]], and a zone Z, UTC or +h[:mm]; without a
+zone it is UTC. Nine digits of the fraction count. All of it is vectorised (regular expressions of RE2, a constant
+number of passes).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def read_decimal(text: pa.Array, kind: Decimal) -> tuple[Values, Values]:
     spelled = pc.if_else(pc.equal(parts["exponent"], ""), "0", parts["exponent"])
     exponent = pc.utf8_ltrim(spelled, characters="+").cast(pa.int64()).to_numpy(zero_copy_only=False)
     digits = pc.utf8_ltrim(joined(parts["whole"], parts["part"]), characters="0")
-    # Shift the point so that the scale's digits are before it, and one more, by which to round.
+    # Shift the decimal point so that the scale's digits are before it, plus one digit for rounding.
     shift = exponent - pc.binary_length(parts["part"]).to_numpy(zero_copy_only=False) + kind.scale + 1
     length = pc.binary_length(digits).to_numpy(zero_copy_only=False)
     kept = np.where(length == 0, 0, length + shift)
@@ -103,7 +104,7 @@ def read_decimal(text: pa.Array, kind: Decimal) -> tuple[Values, Values]:
 
 
 def _integers(digits: pa.Array, places: int) -> Values:
-    """Texts of so many digits as integers: int64, or Python integers when they are long."""
+    """Texts of exactly `places` digits as integers: int64, or Python integers when they are long."""
     if places <= 18:
         short: Values = digits.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return short
@@ -135,7 +136,7 @@ def read_timestamp(text: pa.Array) -> pa.Array:
     spelled = pc.if_else(pc.equal(bare, ""), "0", bare).cast(pa.int64()).to_numpy(zero_copy_only=False)
     away = np.where(size > 2, spelled // 100 * 60 + spelled % 100, spelled * 60)
     valid &= (away <= 18 * 60) & ((size <= 2) | (spelled % 100 < 60))
-    # In seconds, then with the nanoseconds: at most one of the sums can leave int64.
+    # In seconds, then with the nanoseconds: at most one of the two sums can overflow int64.
     total = days * 86_400 + hours * 3600 + minutes * 60 + seconds - np.where(west, -away, away) * 60
     valid &= (total > -9_223_372_036) & (total < 9_223_372_036)
     return pa.array(np.where(valid, total, 0) * _SECOND + nanos, mask=~valid)
@@ -148,7 +149,7 @@ def _number(found: pa.Array, name: str, empty: str = "0") -> Values:
 
 
 def _civil(found: pa.Array) -> tuple[Values, Values]:
-    """Days since 1970 of the groups y, m, d; and where they are a day of the calendar."""
+    """Days since 1970 of the groups y, m, d; and where they are a valid calendar day."""
     year, month, day = _number(found, "y"), _number(found, "m", "1"), _number(found, "d", "1")
     valid = found.is_valid().to_numpy(zero_copy_only=False) & (year > 0) & (year < 10_000)
     valid &= (month >= 1) & (month <= 12) & (day >= 1)
@@ -168,7 +169,7 @@ def read_binary(text: pa.Array) -> pa.Array:
 
 
 def write_float64(values: pa.Array) -> pa.Array:
-    """double -> large_string as Java writes it: 1.0, 0.001, 1.0E7, 1.0E-4, NaN, Infinity; as short as can be."""
+    """double -> large_string as Java writes it: 1.0, 0.001, 1.0E7, 1.0E-4, NaN, Infinity; in the shortest form."""
     text = values.cast(pa.large_string())
     special = pc.replace_substring_regex(pc.replace_substring(text, "inf", "Infinity"), "^-?nan$", "NaN")
     special = pc.if_else(pc.equal(values, 0.0), "0.0", special)
@@ -206,13 +207,13 @@ def _or_zero(digits: pa.Array) -> pa.Array:
 
 
 def write_timestamp(values: pa.Array) -> pa.Array:
-    """timestamp -> large_string: yyyy-MM-dd HH:mm:ss in UTC, and a fraction that does not end with 0."""
+    """timestamp -> large_string: yyyy-MM-dd HH:mm:ss in UTC, with a fraction without trailing zeros."""
     text = pc.strftime(values.cast(pa.timestamp("ns")), format="%Y-%m-%d %H:%M:%S").cast(pa.large_string())
     return pc.replace_substring_regex(text, r"(\.\d*[1-9])0*$|\.0*$", r"\1")
 
 
 def _write_binary(values: pa.Array) -> pa.Array:
-    """large_binary -> large_string: its UTF-8, null where it is none."""
+    """large_binary -> large_string: the bytes as UTF-8, null where they are not UTF-8."""
     try:
         return values.cast(pa.large_string())
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Functions of String and Binary, by Arrow's own, as Spark SQL means them."""
+"""Functions of String and Binary as in Spark SQL, mostly by Arrow's functions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _FAR = 1 << 31
 
 
 def _mapped(array: pa.Array, change: Callable[[str], str]) -> pa.Array:
-    """A function of Python on each distinct text: for what Arrow has no function that means the same."""
+    """A Python function applied to each distinct text, where no Arrow function means the same."""
     coded = array.dictionary_encode()
     changed = [change(value) for value in coded.dictionary.to_pylist()]
     return pa.array(changed, pa.large_string()).take(coded.indices)
 
 
 def _cased(by_ascii: Callable[[pa.Array], pa.Array], change: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
-    """Upper or lower case. Arrow maps one letter to one letter; Unicode's full mapping (ß to SS) is Python's."""
+    """Upper or lower case. Arrow maps one letter to one letter, so Python does Unicode's full mapping (ß to SS)."""
 
     def compute(array: pa.Array) -> pa.Array:
         simple = pc.string_is_ascii(array)
@@ -89,7 +89,7 @@ def _substr(expr: Call, arguments: Sequence[Bound]) -> Bound:
         if length is None:
             return take(array, first)
         stop = first + max(0, min(2 * _FAR, length))
-        # From behind: a stop at or after the end is none, and 0 would be the beginning.
+        # If `first` counts from the end, a stop of 0 or more means no stop; Arrow would take 0 as the beginning.
         return take(array, first, stop) if first >= 0 or stop < 0 else take(array, first)
 
     return parametrised(expr, kind, arguments[0], arguments[1:], cut)
@@ -112,7 +112,7 @@ def _instr(expr: Call, arguments: Sequence[Bound]) -> Bound:
         if len(array) == 0:
             return pa.array([], pa.int64())
         at = pc.fill_null(pc.find_substring(array, pattern=other), -1).to_numpy(zero_copy_only=False)
-        # Arrow counts bytes: count the code points in front, whose first bytes are none of 10xxxxxx.
+        # Arrow counts bytes. Count the code points before the match: their first bytes do not have the form 10xxxxxx.
         array = pc.fill_null(array, "")
         window = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
         data = array.buffers()[2]
@@ -130,7 +130,7 @@ def _instr(expr: Call, arguments: Sequence[Bound]) -> Bound:
 
 
 def _checked(expr: Expr, pattern: str) -> str:
-    """A regular expression that can be used. Raises WrongType."""
+    """The regular expression, checked to be valid. Raises WrongType."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
@@ -178,7 +178,7 @@ def _regexp_replace(expr: Call, arguments: Sequence[Bound]) -> Bound:
     need(expr, arguments[0], "String")
     pattern = _checked(expr, literal(expr, arguments[1], "a regular expression", str))
     given, by = iter(literal(expr, arguments[2], "a replacement", str)), ""
-    for sign in given:  # Java's spelling: $1 is a group, \x is x
+    for sign in given:  # Java's syntax: $1 is a group, \x is x
         if sign == "$":
             by += "\\" + next(given, "")
         else:
@@ -211,7 +211,7 @@ def _regexp_extract(expr: Call, arguments: Sequence[Bound]) -> Bound:
 
 
 def _named_groups(pattern: str) -> tuple[str, int]:
-    """The pattern with its groups named g1, g2, …, as Arrow wants them, and how many there are."""
+    """The pattern with its groups named g1, g2, …, as Arrow needs them, and the number of groups."""
     out, count, at, inside = "", 0, 0, False
     while at < len(pattern):
         sign = pattern[at]
@@ -352,6 +352,6 @@ TEXT_CALLS: dict[str, Callable[[Call, Sequence[Bound]], Bound]] = {
     "concat": _concat,
     "concat_ws": _concat_ws,
 }
-"""By name; `contains` and `reverse` are also of lists (parts.py)."""
+"""Functions by name; `contains` and `reverse` also take lists (parts.py)."""
 
 text_contains = _searched(pc.match_substring)

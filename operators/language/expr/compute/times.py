@@ -1,4 +1,4 @@
-"""Parts of dates and instants, in UTC and the proleptic Gregorian calendar; whole columns at a time, by numpy."""
+"""Parts of dates and instants, in UTC and the proleptic Gregorian calendar, computed by numpy on whole columns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _first_day(months: Values) -> Values:
 
 
 def _week(days: Values) -> Values:
-    # The week belongs to the year of its Thursday.
+    # A week belongs to the year of its Thursday.
     thursday = days - (days + 3) % 7 + 3
     week: Values = (thursday - _first_day(_months(thursday) // 12 * 12)) // 7 + 1
     return week
@@ -100,7 +100,7 @@ def _date_trunc(expr: Call, arguments: Sequence[Bound]) -> Bound:
         if unit in _SPANS:
             return Vector(_checked(data - data % _SPANS[unit], data, valid, expr), valid)
         first = _day_trunc(unit, data // _DAY)
-        # Only the very first days of the range can begin before it.
+        # Only the first days of the range can begin before it.
         early = first < -(2**63) // _DAY + 1
         arithmetic.check(early, valid, expr, data)
         return Vector(np.where(early, 0, first) * _DAY, valid)
@@ -124,4 +124,4 @@ def _day_trunc(unit: str, days: Values) -> Values:
 
 
 TIME_CALLS: dict[str, Binder] = {**{name: _part(name) for name in (*_OF_DAYS, *_OF_CLOCK)}, "date_trunc": _date_trunc}
-"""By name."""
+"""Functions by name."""

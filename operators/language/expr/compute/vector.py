@@ -1,7 +1,7 @@
-"""Columns of values in the middle of an expression, and an expression that knows its type and can be run.
+"""Columns of values within an expression (`Vector`), and expressions that know their type and can be run (`Bound`).
 
 Values of Int64, Float64, Bool, Date and TimestampNs are numpy arrays; those of String, Binary, Decimal, Struct and List
-are Arrow arrays. Nulls are told apart from the data: what a null row holds is arbitrary and must not be looked at.
+are Arrow arrays. Nulls are recorded apart from the data: the data of a null row are arbitrary and must not be read.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from vernier.storage.strings.string_heap import Heap as TextHeap
 
 Heap: TypeAlias = "TextHeap | None"
-"""Where the contents of long texts are (storage/strings/string_heap.py); None will do where there are none."""
+"""The heap with the contents of long texts (storage/strings/string_heap.py); may be None where there are none."""
 Data = Any
-"""A numpy array; a pyarrow Array for types that are not `plain`."""
+"""A numpy array, or a pyarrow Array for types that are not `plain`."""
 
 
 class Vector(NamedTuple):
-    """An expression's values for n rows: `valid` False where null (None: nowhere), `data` as the module says."""
+    """An expression's values for n rows. `valid` is False where null (None: no nulls), `data` as in the module
+    docstring."""
 
     data: Data
     valid: Values | None
@@ -41,7 +42,7 @@ Run = Callable[[Words, Heap], Vector]
 
 
 class Coded(NamedTuple):
-    """Values as the words of their type, int64[n, words], arbitrary where `valid` is False (None: nowhere)."""
+    """Values as the words of their type, int64[n, words], arbitrary where `valid` is False (None: no nulls)."""
 
     words: Words
     valid: Values | None
@@ -51,7 +52,7 @@ class Coded(NamedTuple):
 class Bound:
     """An expression with its type; `kind` is None for a bare null. `fallible`: it could raise for some rows.
 
-    `code`, where it is known, gives the values' words without making values of them (columns, literals).
+    `code`, where known (columns, literals), gives the values' words directly, without decoding them.
     """
 
     expr: Expr
@@ -63,14 +64,14 @@ class Bound:
 
     @property
     def type(self) -> Type:
-        """The type; raises WrongType for a bare null, which has none."""
+        """The type. Raises WrongType for a bare null, which has none."""
         if self.kind is None:
             raise WrongType(problem=f"{self.expr} is null of no type; write e.g. lit(None).cast(vn.Int64)")
         return self.kind
 
     @property
     def literal(self) -> Literal | None:
-        """The literal that this is, else None."""
+        """The literal, if the expression is one, otherwise None."""
         expr = self.expr
         while isinstance(expr, (Alias, Nullability)):
             expr = expr.part
@@ -84,11 +85,11 @@ class Bound:
         return self.compute(rows, heap)
 
     def coded(self, rows: Words, heap: Heap = None) -> Coded:
-        """Compute int64[n, width] -> the n values as words; long texts that are new go into the heap."""
+        """Compute int64[n, width] -> the n values as words; new long texts are added to the heap."""
         return self.code(rows, heap) if self.code else coded(self.compute(rows, heap), self.type, heap)
 
     def words(self, rows: Words, heap: Heap = None) -> Words:
-        """Compute int64[n, width] -> int64[n, k], k = the words of a column of this type and nullability."""
+        """Compute int64[n, width] -> int64[n, k], where k is the width of a column of this type and nullability."""
         encoded, valid = self.coded(rows, heap)
         if not self.nullable:
             return encoded
@@ -97,7 +98,7 @@ class Bound:
 
 
 def coded(vector: Vector, kind: Type, heap: Heap) -> Coded:
-    """The values as words; long texts that are new go into the heap."""
+    """The values as words; new long texts are added to the heap."""
     data, valid = vector
     if valid is None or kind.plain:
         return Coded(kind.to_words(data, heap), valid)
@@ -113,14 +114,14 @@ def nulls(n: int, kind: Type) -> Vector:
 
 
 def constant(value: Any, kind: Type, n: int) -> Data:
-    """n times one value of a type."""
+    """One value of a type, n times."""
     if not kind.plain:
         return pa.repeat(pa.scalar(value, kind.arrow), n)
     return np.broadcast_to(np.array(value, kind.numpy), n)
 
 
 def both(*vectors: Vector | Coded) -> Values | None:
-    """Where none is null."""
+    """Where none of the vectors is null; None if there are no nulls."""
     valid: Values | None = None
     for vector in vectors:
         if vector.valid is not None:
@@ -168,18 +169,19 @@ _ZEROS = {"String": "", "Binary": b"", "List": [], "Bool": False, "Date": dateti
 
 
 def slot_array(vector: Vector, slot: Slot) -> pa.Array:
-    """The values as the Arrow array of a struct's field or of a list's elements: nulls only where there may be."""
+    """The values as the Arrow array of a struct's field or of a list's elements, with nulls only where they are
+    permitted."""
     return as_arrow(vector, slot.type) if slot.nullable else filled(vector, slot.type)
 
 
 def field_of(vector: Vector, name: str, slot: Slot) -> Vector:
-    """A field of structs; null where it, or the struct, is null."""
+    """A field of structs; null where the field, or the struct, is null."""
     data, own = from_arrow(vector.data.field(name), slot.type)
     return Vector(data, both(vector, Vector(data, own)))
 
 
 def from_arrow(array: pa.Array, kind: Type) -> Vector:
-    """The inverse of as_arrow; the array is of the type's `arrow`, or of another integer width or string type."""
+    """The inverse of as_arrow. The array has the type's `arrow`, or another integer width or string type."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
@@ -195,21 +197,21 @@ def from_arrow(array: pa.Array, kind: Type) -> Vector:
 
 
 def joined(*parts: Any, by: str | bytes = "", nulls: str = "emit_null") -> pa.Array:
-    """Texts (or bytes) row by row one behind the other with `by` in between; text alone stands for all rows."""
+    """Texts (or bytes) concatenated row by row with `by` in between; a single text stands for all rows."""
     kind = pa.large_binary() if isinstance(by, bytes) else pa.large_string()
     columns = [pa.scalar(part, kind) if isinstance(part, (str, bytes)) else part.cast(kind) for part in parts]
     return pc.binary_join_element_wise(*columns, pa.scalar(by, kind), null_handling=nulls)
 
 
 def on_rows(bound: Bound, words: Words, heap: Heap, wanted: Values) -> Vector:
-    """The values for all rows; rows that are not wanted are not computed if that could raise (they read as null)."""
+    """The values for all rows. If computing could raise, only the wanted rows are computed, and the others are null."""
     if not bound.fallible or wanted.all():
         return bound.compute(words, heap)
     return spread(bound.compute(words[wanted], heap), wanted)
 
 
 def spread(some: Vector, wanted: Values) -> Vector:
-    """The values of the wanted rows, which are all there are, at their places; the other rows are null."""
+    """The values of the wanted rows, which `some` holds, at their positions; the other rows are null."""
     n = len(wanted)
     valid = wanted.copy()
     if some.valid is not None:
@@ -223,8 +225,8 @@ def spread(some: Vector, wanted: Values) -> Vector:
 
 
 def merge(pieces: list[tuple[Values, Vector]], kind: Type, n: int) -> Vector:
-    """One vector of n values out of (rows bool[n], values for all rows) pieces whose rows do not overlap; the rows that
-    no piece has are null. O(n) for each piece."""
+    """One vector of n values from pieces (rows bool[n], values for all rows) whose rows do not overlap; rows in no
+    piece are null. O(n) for each piece."""
     valid = np.zeros(n, np.bool_)
     for rows, piece in pieces:
         valid[rows] = True if piece.valid is None else piece.valid[rows]
