@@ -8,12 +8,12 @@ The rooms, from the bottom up; a room imports only those above it in this list:
     language.plan         nodes of the logical plan, aggregates and table functions
     group_functions       what a reduction computes from all rows of a key
     language.collection   Collection and App: the methods that a program calls; they build the logical plan
-    planning              turns the logical plan into physical operators and decides where rows live
+    planning              turns the logical plan into a plan of physical operators, and places them on workers
     runtime               what operators run on: scopes, slices, the exchange between workers, memory budgets
     physical              the operators: linear stages, joins, reductions, loops, the temporal buffer
     engine                a worker that runs a plan, an in-process engine for tests, migration of state
 
-Beside them: `kernels` (numba functions on arrays), errors.py (a program cannot be built), failures.py (a dataflow
-cannot run on), location.py (lines of the user's program) and testing.py (`vn.testing`). Read language/collection/app.py
-first.
+Beside them: `kernels` (numba functions on arrays), errors.py (a program cannot be built), failures.py (a running
+dataflow fails), location.py (lines of the user's program) and testing.py (`vn.testing`). Read first:
+language/collection/app.py.
 """

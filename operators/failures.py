@@ -162,7 +162,7 @@ class DelayedCycleDidNotSettle(CallerError):
 
 
 class HeldTooLate(InvariantError):
-    """An operator emitted an update inside the running slice instead of behind it: the slice is wider than a variable's
+    """An operator emitted an update inside the running slice, not after it: the slice is wider than a variable's
     delay."""
 
     message = "{operator} gave an update at {time}, inside the running slice, which ends at {upper}"
