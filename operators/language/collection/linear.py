@@ -101,7 +101,7 @@ class Linear(Temporal):
         """One row for each element of the List in `column`, beside the other columns; no row for null and for [].
 
         The element takes the list's place, under the name `name` or else the list's own. `index_name` adds a column
-        behind it with the element's position, counted from 0.
+        after it with the element's position, counted from 0.
         """
         column = column_name(column, "explode")
         return self._of(Expand(self.node, Explode(column, name or column, index_name)))

@@ -134,8 +134,8 @@ class Structure(Rows):
     def consolidate(self) -> Self:
         """The same rows with equal changes combined: at each time, each row has one change or none.
 
-        No answer depends on it. It saves work behind operators whose output largely cancels. Cost: a sort, and an
-        exchange of the rows between workers.
+        No answer depends on it. It saves work downstream of operators whose output largely cancels. Cost: a sort, and
+        an exchange of the rows between workers.
         """
         return self._of(Consolidated(self.node))
 

@@ -28,7 +28,7 @@ class Temporal(Rows):
     def coarsen(self, step: str | int) -> Self:
         """The same changes at fewer times: each time is rounded up to a multiple of `step` ("1ms", or nanoseconds).
 
-        Operators behind it never see changes that cancel within a step.
+        Operators downstream never see changes that cancel within a step.
         """
         return self._of(Later(self.node, _step(step, "coarsen"), False))
 
