@@ -161,7 +161,9 @@ class Settings(BaseSettings):
 
     @property
     def spill_folder(self) -> str | None:
-        """Where workers with a memory limit spill to: in the state directory, or in the cache of a remote state."""
+        """Where workers with a memory limit spill to: under the state directory, else the state's cache, else a
+        temporary folder.
+        """
         if self.worker_memory_mb is None:
             return None
         folder = self.state.place.folder or self.state.cache or Path(tempfile.gettempdir()) / "vernier-spill"

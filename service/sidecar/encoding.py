@@ -34,9 +34,7 @@ class TooLarge(CallerError):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one answer: bytes, and time. least: the number of rows that must fit, so that a page never is
-    empty.
-    """
+    """The limits of one answer: bytes, and time. least: the number of rows that must fit, so that no page is empty."""
 
     most: int
     deadline: Deadline

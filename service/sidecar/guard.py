@@ -95,7 +95,9 @@ class Guard:
         return self._foreign(scope) if token is None else None
 
     def _foreign(self, scope: Scope) -> Response | None:
-        """Refuse a browser on this machine that sends requests on behalf of a page from another origin."""
+        """Refuse requests that a browser on this machine sends for pages of other sites (foreign Host or Origin
+        header).
+        """
         host = _header(scope["headers"], b"host")
         if self.access.local and host is not None and not is_loopback(_name(host)):
             detail = (

@@ -150,7 +150,7 @@ class Traces(BaseModel):
 
 
 class Letter(BaseModel):
-    """A refused message; the dead-letter topic holds all of it."""
+    """A refused message; the dead-letter topic holds the complete message."""
 
     model_config = ConfigDict(extra="allow")
     epoch: int = Field(examples=[128])

@@ -424,7 +424,8 @@ def _progress_gaps(messages: Sequence[_Sent], audit: TopicAudit) -> None:
             continue
         partition = one.place[0]
         before = reached.get(partition, one.lower)
-        # A step may have several progress messages; a publisher that starts again repeats an interval.
+        # A step may have several progress messages, and a publisher that starts afresh may begin with an earlier
+        # interval.
         if one.lower > before:
             audit.add(_gap(partition, before, one.lower, (one.place,)))
         reached[partition] = one.upper

@@ -2,6 +2,6 @@
 
 In: manifests and segments that a service has committed, read-only.
 Out: rows as of a data time, changes between two data times, pages with cursors, the newest dead letters. The sidecar,
-the client tools and the sinks build on it.
+replay and the sinks build on it.
 Read first: snapshot_reader.py, which follows epochs, then view.py, which is one view at one epoch.
 """

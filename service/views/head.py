@@ -20,8 +20,8 @@ class Newest:
     def look(self) -> int:
         """Return the newest epoch.
 
-        HEAD is only a hint: a service that died during a commit may have left it behind. So the manifests are listed
-        once a second, too.
+        HEAD is only a hint: a service that died during a commit may have left it at an older epoch. The manifests are
+        therefore also listed, at most once a second.
         """
         now = time.monotonic_ns()
         if now - self._listed_at < _LISTED_EVERY_NS:

@@ -83,7 +83,7 @@ class Asked:
     cafile: Path | None
 
     def client(self) -> Client:
-        """Connect a client. Raises UsageError, NoCertificates."""
+        """Create a client of it. Raises UsageError, NoCertificates."""
         from vernier.service.client.client import connect
 
         token = self.token
