@@ -2,7 +2,8 @@
 
 Each prints one JSON line, which is shown as it is and added to build/bench.jsonl with the time, the commit, the
 machine, the load before it began and how long it took. At the end the ratios to the peers are printed as tables
-(bench/tables.py). Without names and `--full` it takes about ten minutes: what serves for minutes is left out.
+(bench/tables.py). Without names and `--full` it takes about ten minutes: benchmarks that run the service for minutes
+are left out.
 """
 
 import argparse
@@ -80,7 +81,7 @@ SHORT: dict[str, list[list[str]]] = {
     "chaos": [["--seconds", "600", "--memory-gb", "4"]],
 }
 SERVING = ("freshness", "burst", "capacity", "fanout", "load", "soak", "chaos")
-"""Those that need the running service for minutes each: when named, and with --full."""
+"""Benchmarks that run the service for minutes each: run when named, and with --full."""
 FULL: dict[str, list[list[str]]] = {
     "race": [
         race("bfs", "1000/2000", 1, 5_000, 5, f"{BOTH},pathway/batch"),
@@ -133,7 +134,7 @@ FULL: dict[str, list[list[str]]] = {
 
 
 def processor() -> str:
-    """What the machine calls its processor."""
+    """The name of the machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -142,7 +143,7 @@ def processor() -> str:
 
 
 def main() -> int:
-    """Run what was asked for; exit status 1 when one of them failed."""
+    """Run the named benchmarks; exit status 1 if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--full", action="store_true", help="at full size")
     parser.add_argument(

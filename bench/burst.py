@@ -1,10 +1,10 @@
 """A burst of a hundred times the normal rate: memory of every process, lag and epochs over time, and the answers.
 
 `python -m bench.burst --rate 100 --times 100 --seconds 15 --plot FILE`: one event a message, counted and summed by one
-of 1,000 keys, through the whole service; a calm half minute, the burst, and then the normal rate until all is worked
-off and a while longer. In the end every key's count and sum are compared with what was sent. Prints one JSON line: the
-resident MB of each process before, at most during and after the burst, the largest lag, how long it took to be worked
-off, and between what the limit of messages an epoch moved.
+of 1,000 keys, through the whole service; a calm half minute, the burst, and then the normal rate until everything is
+processed and a while longer. In the end every key's count and sum are compared with what was sent. Prints one JSON
+line: the resident MB of each process before, at most during and after the burst, the largest lag, how long it took to
+process it, and the range of the limit of messages in an epoch.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Sender:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Send until stopped; what a step was late with is made up for in the next."""
+        """Send until stopped; a step that was late is made up for in the next one."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks=1, linger_ms=20, batch_size=1 << 17)
         last = time.monotonic()
         while not self.stop.wait(STEP_SECONDS):
@@ -75,7 +75,7 @@ class Sender:
 
 @dataclass
 class Watch:
-    """What was seen, twice a second: seconds since the beginning, lag, limit, and resident MB by process."""
+    """A sample, taken twice a second: seconds since the beginning, lag, limit, and resident MB by process."""
 
     url: str
     began: float
@@ -83,7 +83,7 @@ class Watch:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Look until stopped."""
+        """Sample until stopped."""
         with httpx.Client(base_url=self.url, trust_env=False, timeout=10) as http:
             while not self.stop.wait(SAMPLE_SECONDS):
                 try:
@@ -104,14 +104,14 @@ def _values(text: str, name: str) -> list[float]:
 
 
 def resident() -> dict[str, float]:
-    """Resident MB of this service's processes, by what they are."""
+    """Resident MB of this service's processes, by their role."""
     found: dict[str, float] = {}
     for process in psutil.Process().children(recursive=True):
         try:
             line, parent = process.cmdline(), process.parent()
             role = None
             if "vernier.service.cluster.daemon" in line:
-                # Workers are forked from the daemon, whose pages they share: what is their own counts.
+                # Workers are forked from the daemon and share its pages: only their own pages count.
                 forked = parent is not None and "vernier.service.cluster.daemon" in parent.cmdline()
                 role = "workers" if forked else None
             elif "vernier.service.coordinator.driver" in line:
@@ -128,7 +128,7 @@ def resident() -> dict[str, float]:
 
 
 def run(rate: float, times: float, seconds: float, calm: float, workers: int, folder: str, sets: list[str]) -> Any:
-    """(points, when the burst began and ended, what was sent, when the last of it was answered)."""
+    """(points, when the burst began and ended, what was sent, when the last event was visible)."""
     with EmbeddedBroker(Path(folder) / "kafka") as broker:
         program = Path(folder) / "program.py"
         program.write_text(PROGRAM, "utf-8")

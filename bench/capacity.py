@@ -35,7 +35,7 @@ def visible(url: str) -> tuple[int, float]:
 
 
 def at_rate(settings: Settings, url: str, rate: float, seconds: float) -> dict[str, Any]:
-    """Send at a rate and see what comes through."""
+    """Send at a rate and count what becomes visible."""
     stop = threading.Event()
     thread = threading.Thread(target=produce, args=(settings, TOPIC, MovingGraph(), rate, stop))
     thread.start()
@@ -49,7 +49,7 @@ def at_rate(settings: Settings, url: str, rate: float, seconds: float) -> dict[s
     finally:
         stop.set()
         thread.join()
-    # Let the backlog drain, so that the next rate starts level.
+    # Let the backlog drain, so that the next rate starts without one.
     deadline = time.monotonic() + 60
     level = after
     while time.monotonic() < deadline:

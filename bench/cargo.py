@@ -21,7 +21,7 @@ def built(name: str) -> Path:
     source = BUILD / name
     for file in sorted((PEERS / name).rglob("*")):
         copy = source / file.relative_to(PEERS / name)
-        # Not what is the same: cargo goes by when files were written, which git changes without need.
+        # Files that are equal are not copied: cargo goes by modification times, which git changes needlessly.
         if file.is_file() and not (copy.is_file() and copy.read_bytes() == file.read_bytes()):
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)

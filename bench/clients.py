@@ -1,8 +1,8 @@
-"""Clients of the sidecar for a benchmark, in processes of their own: many change streams, and one that looks up.
+"""Clients of the sidecar for a benchmark, in separate processes: many change streams, and a prober of keys.
 
 `python -m bench.clients streams URL --view V --count N --slow M --slow-view W --seconds S`: N subscribers that check
-what they get, and M that stop reading for half of the time; `python -m bench.clients probe URL --seconds S`: a look-up
-of the same key every few milliseconds, whatever the last one took. Each prints one JSON line.
+their events, and M that stop reading for half of the time; `python -m bench.clients probe URL --seconds S`: a look-up
+of the same key every few milliseconds, however long the last one took. Each prints one JSON line.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _ID = b'"id":"'
 
 @dataclass
 class Published:
-    """What one view sent, as all its subscribers must have it: by the frontier behind each event, its checksum."""
+    """The events of one view that every subscriber must get: the checksum of each, by the frontier after it."""
 
     checksums: dict[int, int] = field(default_factory=dict)
 
 
 class Subscriber(asyncio.Protocol):
-    """One change stream as lines of JSON. ids: of its events; wrong: what was not as it must be.
+    """One change stream as lines of JSON. ids: those of its events; wrong: violations that were found.
 
-    Each event is compared with the others' by its checksum; those of a `whole` one are parsed: each must begin where
-    the last one ended, and have every change between its bounds once, in the order of time.
+    Each event's checksum is compared with that of other subscribers. Events of a `whole` stream are parsed: each must
+    begin where the last one ended, and have every change between its bounds once, in the order of time.
     """
 
     def __init__(self, published: Published, host: str, view: str, whole: bool) -> None:
@@ -70,7 +70,7 @@ class Subscriber(asyncio.Protocol):
             self._body = True
             if b" 200 " not in head[:20]:
                 self.wrong.append(head[:20].decode())
-        # HTTP's chunks begin with their length on a line of its own, and end with a line's end.
+        # HTTP chunks begin with their length on a separate line, and end with a line break.
         while True:
             line, found, after = data.partition(b"\r\n")
             if not found:
@@ -112,7 +112,7 @@ class Subscriber(asyncio.Protocol):
             self.wrong.append(f"changes of [{lower}, {upper})")
 
     def judge(self, all_ids: Sequence[int]) -> None:
-        """Note when it has not got each of all subscribers' events from its first to its last one once, in order."""
+        """Record an error unless it has all events from its first to its last one, once and in order."""
         if not self.ids:
             self.wrong.append("no event")
             return
@@ -122,7 +122,7 @@ class Subscriber(asyncio.Protocol):
 
 
 def itself(one: Subscriber) -> Callable[[], Subscriber]:
-    """What asyncio makes a connection's protocol with."""
+    """Makes the protocol of a connection, for asyncio."""
     return lambda: one
 
 
@@ -139,7 +139,7 @@ async def streams(given: argparse.Namespace) -> dict[str, Any]:
     for _ in range(given.slow):
         one = Subscriber(sent_slow, where.netloc, given.slow_view, whole=False)
         slow.append(one)
-        # With a small buffer of its own it is the sidecar's that fill.
+        # With a small buffer here, the sidecar's buffers fill.
         own = socket.socket()
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL_BUFFER)
         own.setblocking(False)
@@ -182,7 +182,7 @@ async def streams(given: argparse.Namespace) -> dict[str, Any]:
 
 
 async def probe(given: argparse.Namespace) -> dict[str, Any]:
-    """Look-ups at fixed moments: one that is answered late makes those behind it late, too, and they count so."""
+    """Look-ups at fixed moments: a late answer delays the following look-ups, and their delay counts, too."""
     where = urlsplit(given.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     request = f"GET {where.path} HTTP/1.1\r\nhost: {where.netloc}\r\n\r\n".encode()
@@ -203,8 +203,8 @@ async def probe(given: argparse.Namespace) -> dict[str, Any]:
 
 
 async def ask(given: argparse.Namespace) -> dict[str, Any]:
-    """As many requests as are answered on so many connections, for machines without wrk: the same numbers, but this
-    client takes a core of its own long before the sidecar does. A # in a path is a random node."""
+    """As many requests as are answered on a number of connections, for machines without wrk. It reports the same numbers,
+    but this client saturates a core long before the sidecar does. A # in a path stands for a random node."""
     where = urlsplit(given.url)
     took: list[float] = []
     failed = size = 0

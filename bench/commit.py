@@ -1,6 +1,6 @@
-"""What making an epoch durable costs on a disk: each call of a commit, collection, and what readers pay to notice it.
+"""What making an epoch durable costs on a disk: each call of a commit, collection, and what readers pay to notice.
 
-`python -m bench.commit --path DIR --epochs 400 --layers 20`: every epoch writes a segment of so many small layers (8
+`python -m bench.commit --path DIR --epochs 400 --layers 20`: every epoch writes a segment of that many small layers (8
 arrays each), commits a manifest that names the last 8 epochs' layers, and collects. Beside it the floor: a file of the
 same bytes, written and synced. Prints one JSON line: milliseconds by call, median and 99th percentile. Numbers of
 another disk, or of a busy one, differ by a factor of ten and more.
@@ -38,7 +38,7 @@ class Times:
         self._taken: dict[str, list[float]] = defaultdict(list)
 
     def time(self, name: str, call: Callable[..., Result], *args: object) -> Result:
-        """Call, and note how long it took."""
+        """Call, and record how long it took."""
         began = time.perf_counter()
         result = call(*args)
         self._taken[name].append((time.perf_counter() - began) * 1e3)
@@ -57,7 +57,7 @@ def quantile(taken: list[float], share: float) -> float:
 
 
 class TimedDisk(OsDisk):
-    """The real disk, with a watch on the calls that change something."""
+    """The real disk, which times the calls that change something."""
 
     def __init__(self, times: Times) -> None:
         self.times = times
@@ -143,7 +143,7 @@ def manifest(epoch: int, refs: list[list[LayerRef]]) -> Manifest:
 
 
 def floor(path: str, size: int) -> None:
-    """The least that making so many bytes durable takes."""
+    """The minimum cost of making that many bytes durable."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.write(fd, bytes(size))
     os.fdatasync(fd)

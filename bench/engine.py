@@ -38,7 +38,7 @@ def program(name: str) -> vn.App:
 
 
 def changes(edges: np.ndarray, count: int, first: int, last: int) -> Updates:
-    """Updates first..last-1: edge count+i comes and edge i goes, at time i + 1."""
+    """Updates first..last-1: edge count+i is inserted and edge i is deleted, at time i + 1."""
     i = np.arange(first, last)
     rows = np.concatenate((edges[count + i], edges[i]))
     times = np.concatenate((i + 1, i + 1))

@@ -1,8 +1,9 @@
 """What encryption costs the workers' exchange: rounds of all-to-all between processes, in the clear and under CURVE.
 
-`python -m bench.exchange --workers 2 --rounds 2000 --bytes 4096`: every worker sends so many bytes to every other one,
-in lock step, as a loop's rounds do; the two kinds take turns, each with processes of its own. What arrives is checked.
-Prints one JSON line: microseconds a round (median and 99th percentile of the runs' workers), MB a second, the ratio.
+`python -m bench.exchange --workers 2 --rounds 2000 --bytes 4096`: every worker sends that many bytes to every other
+one, in lock step, as the rounds of a loop do. The two kinds take turns, each with its own processes. What arrives is
+checked. Prints one JSON line: microseconds a round (median and 99th percentile of the runs' workers), MB a second, the
+ratio.
 """
 
 import argparse
@@ -22,7 +23,7 @@ COLUMNS = 4
 
 
 def worker(keys: Keys, index: int, workers: int, rounds: int, size: int, pipe: Connection) -> None:
-    """One end: tells its address, hears everyone's, sends the microseconds of each round."""
+    """One end: sends its address, receives all addresses, and reports the microseconds of each round."""
     box = Mailbox(keys)
     pipe.send(box.address)
     exchange = Exchange(box, "bench", index, pipe.recv(), None, SECONDS)
@@ -41,7 +42,7 @@ def worker(keys: Keys, index: int, workers: int, rounds: int, size: int, pipe: C
 
 
 def run(keys: Keys, workers: int, rounds: int, size: int) -> list[float]:
-    """Microseconds of all workers' rounds, but for the first tenth (connections are made then)."""
+    """Microseconds of all workers' rounds, except the first tenth (connections are made then)."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for index in range(workers):

@@ -2,7 +2,7 @@
 
 `python -m bench.fanout --subscribers 1000 --seconds 20`: a state with one view of 1,000 rows, made through the storage
 layer, to which an epoch of some changes is added four times a second; the sidecar as a process of its own. First `wrk`
-looks keys up as fast as they are answered, then come the subscribers, from another process, which check what they get
+looks keys up as fast as they are answered, then come the subscribers, from another process, which check their events
 (`bench.clients`). No Spark, no Kafka; the CPU that a process takes depends little on what else runs. `--tree DIR` takes
 the sidecar from another checkout, to compare two. Prints one JSON line.
 """
@@ -33,7 +33,7 @@ EPOCH_SECONDS = 0.25
 
 
 class Growing:
-    """Adds epochs to a state: each moves some nodes to another distance. changes: an epoch."""
+    """Adds epochs to a state: each moves some nodes to another distance. changes: how many in an epoch."""
 
     def __init__(self, folder: Path, changes: int) -> None:
         schema = row_type(node="Int64", distance="Int64")
@@ -64,7 +64,7 @@ class Growing:
 
 @contextmanager
 def sidecar(state: Path, tree: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """A sidecar of that tree's code over the state: its address and its process."""
+    """A sidecar with that tree's code over the state: its address and its process."""
     command = [
         sys.executable,
         "-m",
@@ -134,7 +134,7 @@ def main() -> None:
 
 
 def share(process: psutil.Process, seconds: float) -> float:
-    """The part of a core that the process takes."""
+    """The share of a core that the process uses."""
     before = seconds_of(process) or 0.0
     time.sleep(seconds)
     return ((seconds_of(process) or 0.0) - before) / seconds

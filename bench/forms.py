@@ -1,4 +1,4 @@
-"""Two other ways to write a layer's updates down, to compare with ours: what they take, and that they lose nothing.
+"""Two other representations of a layer's updates, to compare with ours: their size, and that they lose nothing.
 
 Both keep what our layers elide elided (offsets that count 0, 1, 2 …, columns that are constant) and are for one-word
 keys and vals outside loops, diffs all 1, as `bench.storage` has them. Sources: seed 004, "high- and low-resolution";
@@ -21,19 +21,19 @@ def rows_of(layer: Layer) -> Ints:
 
 
 def bytes_of(*columns: np.ndarray) -> int:
-    """What columns take."""
+    """Bytes of columns."""
     return sum(column.nbytes for column in columns)
 
 
 def offsets_of(starts: np.ndarray) -> Ints:
-    """Offsets of groups, true where one begins; none where each has one member."""
+    """Offsets of groups, true where one begins; none if each has one member."""
     if bool(starts.all()):
         return np.empty(0, np.int64)
     return np.append(np.flatnonzero(starts), len(starts)).astype(np.int64)
 
 
 def sizes_of(offsets: Ints, groups: int) -> Ints:
-    """How many members each of the groups has."""
+    """The number of members of each group."""
     return np.diff(offsets) if len(offsets) else np.ones(groups, np.int64)
 
 
@@ -44,7 +44,7 @@ def starts_of(rows: Ints) -> np.ndarray:
 
 @dataclass
 class LowResolution:
-    """Key first, and at each update the place of its time in a table, in as few bytes as the table needs: none at all
+    """Key first, and for each update the position of its time in a table, in as few bytes as the table needs: no bytes
     once times are compacted to one."""
 
     hashes: Ints

@@ -1,4 +1,4 @@
-"""Freshness: a record is produced, and is visible over HTTP. Beside it an empty foreachBatch on the same broker.
+"""Freshness: from producing a record until it is visible over HTTP. Beside it an empty foreachBatch on the same broker.
 
 `python -m bench.freshness --seconds 60 --rate 1000`: the demonstration's graph in motion, sent by this process; then,
 one after another and each for so long after a warm-up: the service (its answer is visible when the change stream of a
@@ -41,7 +41,7 @@ TOPIC = "graph"
 
 @dataclass
 class Load:
-    """Sends the graph in motion and writes down when. sent: (wall clock, time that progress then reached, offsets)."""
+    """Sends the graph in motion and records the times. sent: (wall clock, time that progress then reached, offsets)."""
 
     settings: Settings
     rate: float
@@ -66,7 +66,7 @@ class Load:
 
 @contextmanager
 def sending(settings: Settings, rate: float) -> Iterator[Load]:
-    """A load for as long as the block runs, on a topic of its own making."""
+    """A load for as long as the block runs, on a topic that it creates."""
     create_topics(settings.kafka.bootstrap, {TOPIC: settings.workers})
     made = Load(settings, rate)
     thread = threading.Thread(target=made.run)
@@ -107,8 +107,8 @@ def serve(settings: Settings, flags: dict[str, str], rate: float, seconds: float
 
 
 def watch(url: str, seconds: float, seen: list[tuple[int, int]], sent: Load, began: int) -> None:
-    """Follow a change stream; every frontier with the wall clock at which it was received. On a machine that is slow
-    until something that was sent after `began` is visible."""
+    """Follow a change stream; every frontier with the wall clock at which it was received. On a slow machine it
+    continues until an update that was sent after `began` is visible."""
     end = time.monotonic() + seconds
     with httpx.stream("GET", url, headers={"Accept": "text/event-stream"}, timeout=30) as stream:
         for line in stream.iter_lines():
@@ -121,7 +121,7 @@ def watch(url: str, seconds: float, seen: list[tuple[int, int]], sent: Load, beg
 
 
 def spin(settings: Settings, flags: dict[str, str], kind: str, rate: float, seconds: float, warm: float) -> list[float]:
-    """Milliseconds from each batch's sending to the end of the foreachBatch that had its rows."""
+    """Milliseconds from sending each batch to the end of the foreachBatch that had its rows."""
     with sending(settings, rate) as sent:
         command = [sys.executable, "-m", "bench.freshness", "--loop", kind, "--seconds", str(warm + seconds)]
         ran = subprocess.run(
@@ -141,7 +141,7 @@ def spin(settings: Settings, flags: dict[str, str], kind: str, rate: float, seco
 
 
 def loop(settings: Settings, kind: str, seconds: float) -> None:
-    """The query beside ours, in a process of its own: prints when each batch was done and how far it went."""
+    """The query beside ours, in a separate process: prints when each batch was done and its end position."""
     from vernier.service.coordinator.session import open_stream, start_query, start_session
 
     settings = settings.model_copy(
@@ -165,7 +165,7 @@ def loop(settings: Settings, kind: str, seconds: float) -> None:
         while not done:
             query.awaitTermination(1)
         query.awaitTermination(int(seconds))
-        # The second batch that ends from now on has begun within the time that counts, however slow the machine is.
+        # The second batch that ends from now on began within the measured time, however slow the machine is.
         asked = time.time_ns()
         while sum(done.get(progress["batchId"], 0) > asked for progress in query.recentProgress) < 2:
             query.awaitTermination(1)
@@ -180,7 +180,7 @@ def loop(settings: Settings, kind: str, seconds: float) -> None:
 
 
 def summary(found: list[float]) -> dict[str, float]:
-    """Median, 99th percentile, how many."""
+    """Median, 99th percentile, count."""
     return {
         "p50_ms": round(float(np.quantile(found, 0.5)), 1),
         "p99_ms": round(float(np.quantile(found, 0.99)), 1),

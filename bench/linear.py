@@ -36,7 +36,7 @@ class Order(vn.Schema):
 
 
 def chain() -> tuple[tuple[Stage, ...], Worker]:
-    """Five steps: two filters, two computations, a choice of columns; half of the rows are left."""
+    """Five steps: two filters, two computations, a choice of columns; half of the rows remain."""
     app = vn.App("linear")
     orders = app.source("orders", Order)
     priced = orders.filter(col("count") > 0).with_columns(total=col("price") * col("count"))

@@ -1,11 +1,11 @@
 """Load on the sidecar while the pipeline runs at the demonstration's rate, and what that does to the pipeline.
 
-`python -m bench.load --seconds 60`: one service; after a warm-up, phases of so long each: nothing but a probe, look-ups
-as fast as they are answered (by `wrk`, from another process), 1,000 change streams of which some stop reading
-(`bench.clients`), look-ups and streams together, nothing again; then shorter ones of other questions. In each: what was
-answered and how fast, the time from commit to commit, the CPU that each process took, and what a client that looks a
-key up 200 times a second waited meanwhile. Prints one JSON line. It takes the whole machine: compare nothing when
-others use it, too.
+`python -m bench.load --seconds 60`: one service; after a warm-up, phases of that length each: nothing but a probe,
+look-ups as fast as they are answered (by `wrk`, from another process), 1,000 change streams of which some stop reading
+(`bench.clients`), look-ups and streams together, nothing again; then shorter ones with other requests. Each phase
+reports the answers and their latency, the time from commit to commit, the CPU that each process used, and the waiting
+time of a client that looks a key up 200 times a second. Prints one JSON line. It uses the whole machine: compare
+nothing if others use it, too.
 
 `wrk` is a Debian package (`apt-get install wrk`).
 """
@@ -31,7 +31,7 @@ import psutil
 from bench.running import Running, demonstration
 
 SUBSCRIBER_BYTES = 1 << 20
-"""Less than by default, so that a pause of seconds is enough to be too slow."""
+"""Less than the default, so that a pause of seconds is already too slow."""
 PHASES = "nothing,look_ups,streams,both,nothing_again,others"
 _SCRIPT = """
 math.randomseed(os.time())
@@ -54,7 +54,7 @@ end
 
 
 class Phase:
-    """One phase: starts its clients, and tells at the end what became of them and of everybody else."""
+    """One phase: starts its clients, and reports at the end their results and those of the pipeline."""
 
     def __init__(self, running: Running, seconds: float) -> None:
         self.running, self.seconds = running, seconds
@@ -68,12 +68,12 @@ class Phase:
         self._clients[name] = subprocess.Popen(command, stdout=subprocess.PIPE)
 
     def wrk(self, name: str, paths: list[str], connections: int, body: str | None = None) -> None:
-        """As fast as the sidecar answers, on so many connections; a # in a path is a random node."""
+        """As fast as the sidecar answers, on a number of connections; a # in a path stands for a random node."""
         command = wrk_command(self._scripts, self.running.url, paths, connections, self.seconds, body)
         self._clients[name] = subprocess.Popen(command, stdout=subprocess.PIPE)
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the clients; everything that was seen."""
+        """Wait for the clients; returns all measurements."""
         began, before, epoch = time.monotonic(), cpu(self.running), newest(self.running)
         clients = {name: psutil.Process(one.pid) for name, one in self._clients.items()}
         spent: dict[str, float] = {}
@@ -102,8 +102,8 @@ class Phase:
 def wrk_command(
     folder: Path, url: str, paths: list[str], connections: int, seconds: float, body: str | None = None
 ) -> list[str]:
-    """How to run wrk with a script of ours, which is put into the folder; its last line is then JSON. Without wrk
-    (on Debian `apt-get install wrk`) bench.clients asks, which is slower."""
+    """The command of wrk with our script, which is written into the folder; its last line is then JSON. Without wrk
+    (on Debian `apt-get install wrk`) bench.clients sends the requests, which is slower."""
     if shutil.which("wrk") is None:
         asked = ["--connections", str(connections), "--seconds", f"{seconds:g}", *(["--body", body] if body else [])]
         return [sys.executable, "-m", "bench.clients", "ask", url, *asked, "--paths", *paths]
@@ -128,7 +128,7 @@ def told(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def seconds_of(process: psutil.Process) -> float | None:
-    """CPU seconds that a process has taken; None when it is gone."""
+    """CPU seconds that a process has used; None when it has ended."""
     try:
         times = process.cpu_times()
     except psutil.Error:
@@ -148,13 +148,13 @@ def newest(running: Running) -> int:
 
 
 def commits(running: Running, after: int) -> list[float]:
-    """Milliseconds from commit to commit behind an epoch."""
+    """Milliseconds from commit to commit after an epoch."""
     notes = httpx.get(f"{running.url}/v1/epochs?after={after}&limit=1200", timeout=60).json()["epochs"]
     return list(np.diff([int(note["committed"]) for note in notes]) / 1e6)
 
 
 def questions(url: str) -> dict[str, tuple[list[str], str | None]]:
-    """Other things to ask: paths and a body."""
+    """Other requests: paths and a body."""
     frontier = int(httpx.get(f"{url}/v1/frontiers", timeout=60).json()["upper"][0])
     past = [frontier - int(back * 1e9) for back in (2, 4, 8, 12, 16, 20, 24, 28)]
     return {
@@ -167,7 +167,7 @@ def questions(url: str) -> dict[str, tuple[list[str], str | None]]:
 
 
 def asking(paths: list[str], body: str | None) -> Callable[[Phase], None]:
-    """Begins a phase of one question on four connections."""
+    """Begins a phase with one kind of request on four connections."""
     return lambda one: one.wrk("asked", paths, 4, body)
 
 

@@ -1,7 +1,7 @@
-"""A state that is larger than what its worker may hold: what is resident after each epoch, with a bound and without.
+"""A state that is larger than its worker's memory bound: resident memory after each epoch, with a bound and without.
 
-Degrees of a window of edges, loaded and then moved on, in the local engine with its state in a directory, as the
-service has it; `--bound` is what a worker keeps to (worker_memory_mb), above what the process has before it has any
+Degrees of a window of edges, loaded and then moved, in the local engine with its state in a directory, as in the
+service; `--bound` is the worker's bound (worker_memory_mb), above the memory of the process before it has any
 state. The answer at the end is compared with a recount. One JSON line.
 """
 
@@ -25,7 +25,7 @@ from vernier.storage.updates import MIN_TIME, Updates
 
 
 def run(edges: int, bound: int | None, epochs: int, batch: int, folder: str) -> dict[str, float]:
-    """Load, move on, and say what was resident."""
+    """Load, move the window, and report resident memory."""
     plan = compile_app(program())
     window = random_edges(2 * edges)
     worker = Worker(plan)
@@ -65,7 +65,7 @@ def run(edges: int, bound: int | None, epochs: int, batch: int, folder: str) -> 
 def epoch(
     worker: Worker, stored: Stored, lower: int, upper: int, part: dict[str, Updates], base: int, bound: int | None
 ) -> float:
-    """An epoch with its commit, and what is let go of behind it; the seconds it took."""
+    """Run an epoch, commit it and release memory; returns the seconds it took."""
     began = time.perf_counter()
     worker.run_epoch(lower, upper, part)
     stored.store(worker.state)

@@ -1,4 +1,5 @@
-"""Vernier's local engine, told what to do on standard input as its peers are (bench/peers/differential: the commands).
+"""Vernier's local engine, which reads commands from standard input as its peers do (bench/peers/differential has the
+commands).
 
 `python -m bench.ours PROGRAM EDGES WINDOW WORKERS [LOG] [--threads]`. Several workers are processes, as those of
 `vernier replay`, or threads of this process.
@@ -30,7 +31,7 @@ Engine = LocalEngine | ForkedWorkers
 
 
 class Runner:
-    """An engine, the updates that it gets, and what it answers."""
+    """An engine, its updates, and its answers."""
 
     def __init__(self, engine: Engine, stream: Stream) -> None:
         self.engine, self.stream = engine, stream
@@ -46,11 +47,11 @@ class Runner:
         first = {"roots": Updates.of([[0]], [0], [1]), "edges": Updates(self.stream.first(), 2, 0)}
         taken = [self._epoch(MIN_TIME, 1, first)]
         gc.collect()
-        gc.freeze()  # as a worker of the service does with what only its start has made
+        gc.freeze()  # as a worker of the service does with objects from its start
         return self._answer(taken)
 
     def run(self, count: int, size: int, exact: bool) -> dict[str, Any]:
-        """So many batches of so many updates."""
+        """A number of batches of equal size."""
         first = self.at
         data = self.stream.updates(first, first + count * size, size, exact)
         taken = []
@@ -86,7 +87,7 @@ class Runner:
 
 
 def engine_of(plan: Plan, workers: int, threads: bool) -> Engine:
-    """The local engine of so many workers."""
+    """The local engine with a number of workers."""
     return LocalEngine(plan, workers) if threads or workers == 1 else ForkedWorkers(plan, workers)
 
 
@@ -99,7 +100,7 @@ def warm(name: str) -> None:
 
 
 def main() -> None:
-    """Do what standard input says."""
+    """Execute the commands of standard input."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
     parser.add_argument("edges", type=Path)

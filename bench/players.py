@@ -1,4 +1,4 @@
-"""Who runs a benchmark's program: processes that take the same commands, on the same updates (bench/ours.py)."""
+"""The players: processes that run a benchmark's program with the same commands and updates (bench/ours.py)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Spec:
-    """One player, as the command line names it: NAME[:WORKERS][/batch], say `differential:2` or `vernier/batch`.
+    """One player, as the command line names it: NAME[:WORKERS][/batch], e.g. `differential:2` or `vernier/batch`.
 
     name: vernier, vernier-threads, differential, differential-count (its `count` operator where `count_total` would do,
     for degrees) or pathway. With `/batch` the updates of a batch share a time.
@@ -87,11 +87,11 @@ class Player:
         return self._ask("load")
 
     def run(self, count: int, size: int) -> dict[str, Any]:
-        """So many batches of so many updates."""
+        """A number of batches of equal size."""
         return self._ask(f"run {count} {size} {'exact' if self.spec.exact else 'batch'}")
 
     def changes(self) -> dict[tuple[int, ...], int]:
-        """All changes so far, (two words of a row, time) to how many; only with a log."""
+        """All changes so far: (two words of a row, time) to multiplicity; only with a log."""
         assert self.log is not None
         self._ask("log")
         found: dict[tuple[int, ...], int] = {}
@@ -122,7 +122,7 @@ class Player:
 def start(
     names: list[str], program: str, edges: Path, window: int, stack: ExitStack, logs: Path | None = None
 ) -> tuple[list[Player], dict[str, str]]:
-    """Start all who can be; and why others cannot, by name. They end with the stack."""
+    """Start all players that can run; and the reason why others cannot, by name. They end with the stack."""
     players, left_out = [], {}
     for place, name in enumerate(names):
         spec = Spec.of(name)
@@ -135,7 +135,7 @@ def start(
 
 
 def agree(players: list[Player], answers: list[dict[str, Any]]) -> None:
-    """End the program when answers differ: those at the same times, time by time; all of them, in the end."""
+    """End the program if answers differ: time by time for players with the same times, otherwise in the final state."""
     for key, alike in (("timed", lambda one: one.spec.exact), ("timeless", lambda one: True)):
         sums: dict[bool, int] = {}
         for player, answer in zip(players, answers, strict=True):
@@ -145,7 +145,7 @@ def agree(players: list[Player], answers: list[dict[str, Any]]) -> None:
 
 
 def _where(players: list[Player]) -> str:
-    """The first difference between two logs, where there are logs."""
+    """The first difference between two logs, if there are logs."""
     first, *others = [player for player in players if player.spec.exact == players[0].spec.exact]
     if first.log is None:
         return "; with --log it is said where"

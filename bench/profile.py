@@ -4,9 +4,9 @@
 
 bfs distances and their histogram on a moving graph, one worker of the local engine. Every compiled kernel that the
 engine's Python calls, every operator's step and the closing of traces are timed by the thread's CPU clock; each part is
-what it took without the parts inside it. What the clock itself costs a call is measured, against the same run without
-it, and taken off. A kernel's time includes the call itself: some microseconds, most of it unpacking arrays. One JSON
-line.
+what it took without the parts inside it. The cost of reading the clock is measured for each call, against the same run
+without it, and subtracted. A kernel's time includes the call itself: some microseconds, most of it unpacking arrays.
+One JSON line.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Clock:
         return timed
 
     def clear(self) -> None:
-        """Forget what was."""
+        """Reset all measurements."""
         for counter in (self.seconds, self.calls, self.inside):
             counter.clear()
 

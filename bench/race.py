@@ -6,8 +6,8 @@
 An update puts an edge in and takes the oldest out, at a time of its own, or, for players with `/batch`, at one time
 with the others of its batch. The players take turns, a few batches each, forwards and back; after each turn their
 answers are compared, all changes with their times, by sums over them. What is printed are medians over the turns, the
-first of which is not counted: microseconds an update by the clock and of CPU (of all threads and processes). Of
-single workers compare the CPU: what else the machine does is not theirs. One JSON line.
+first of which is not counted: microseconds an update by the clock and of CPU (of all threads and processes). For
+single workers compare the CPU, which other work on the machine affects least. One JSON line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.stream import random_graph
 
 
 class Times:
-    """What one player took."""
+    """The measurements of one player."""
 
     def __init__(self, player: Player) -> None:
         self.player = player
@@ -36,7 +36,7 @@ class Times:
         self.turns: list[dict[str, Any]] = []
 
     def report(self, size: int) -> dict[str, Any]:
-        """Medians and percentiles; the first turn apart. us: microseconds an update; ms: an epoch."""
+        """Medians and percentiles; the first turn is separate. us: microseconds an update; ms: an epoch."""
         counted = self.turns[1:] or self.turns
         found: dict[str, Any] = {
             "workers": self.player.spec.workers,

@@ -27,7 +27,7 @@ from vernier.storage.updates import MIN_TIME, Updates
 
 
 def write(edges: int, folder: str) -> None:
-    """A state of so many edges, in layers as they come."""
+    """A state of a number of edges, with layers as epochs leave them."""
     worker, stored, rows = Worker(compile_app(program())), Stored(folder), random_edges(edges)
     step = max(1, edges // 37)
     lower = MIN_TIME
@@ -44,7 +44,7 @@ def write(edges: int, folder: str) -> None:
 
 
 def reopen(folder: str) -> dict[str, float]:
-    """Open the state, change one key and look at it."""
+    """Open the state, change one key and look it up."""
     plan = compile_app(program())
     warm = Worker(plan)
     warm.run_epoch(MIN_TIME, 1, {"edges": Updates.of(np.array([[1, 2], [1, 3]]), 0, 1)})

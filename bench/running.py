@@ -1,7 +1,7 @@
-"""Running: the demonstration as the subject of a benchmark, its processes by name, and what its answers must be.
+"""Runs the demonstration for a benchmark: its processes by name, and the answers that it must give.
 
-The embedded broker, the service and a producer of its own process over a folder that is the caller's, so that all files
-which they make can be counted, temporary ones too.
+The embedded broker, the service and a producer in a separate process work in the caller's folder, so that all files
+which they make can be counted, including temporary ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Running:
         return self.supervisor.url
 
     def processes(self) -> dict[str, psutil.Process]:
-        """The processes of the service by what they are; workers are numbered in the order of their ids."""
+        """The processes of the service by their role; workers are numbered in the order of their ids."""
         found: dict[str, psutil.Process] = {}
         workers = []
         for one in psutil.Process().children(recursive=True):
@@ -74,7 +74,7 @@ class Running:
         return next(child for child in self.supervisor.children if child.name == name)
 
     def stop_producer(self) -> tuple[int, int]:
-        """End the input. Returns how many changes were made, and the data time that the frontier will come to."""
+        """End the input. Returns the number of changes, and the data time that the frontier will reach."""
         producer = self.child("producer")
         producer.left = True
         if producer.process is not None:
@@ -84,7 +84,7 @@ class Running:
         return min(at.sent), at.time_ns - 1
 
     def wait_for(self, frontier: int, seconds: float = 120) -> None:
-        """Until the answers are final before that time. Ends the program when that takes too long."""
+        """Wait until the answers are final before that time. Ends the program if that takes too long."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if int(httpx.get(f"{self.url}/v1/frontiers", timeout=30).json()["upper"][0]) >= frontier:
@@ -116,7 +116,7 @@ def _role(line: list[str]) -> str | None:
 
 
 def recount(changes: int) -> dict[str, dict[tuple[int, ...], int]]:
-    """What the views must be after so many changes, by walking the graph."""
+    """The correct views after a number of changes, computed by walking the graph."""
     graph = MovingGraph()
     ahead: dict[int, list[int]] = {}
     for index in range(max(0, changes - graph.edges), changes):
@@ -141,7 +141,7 @@ def recount(changes: int) -> dict[str, dict[tuple[int, ...], int]]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
+    """A port of loopback that is free now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

@@ -1,9 +1,10 @@
 """People you may know, with one arrangement of the friendships for all, and with one for each operator.
 
-Friends of friends who are no friends yet, for the people who ask: `asks ⋈ knows ⋈ knows`, less `knows`. With sharing
-the program names its source three times and the plan arranges it once by person and once by pair; without, it has three
-sources that are given the same updates, as systems do in which each operator has an index of its own. Memory is that of
-all arrangements, time is CPU of epochs in which one friendship comes and one goes. Answers are compared. One JSON line.
+Friends of friends who are not friends yet, for some people: `asks ⋈ knows ⋈ knows`, less `knows`. With sharing the
+program names its source three times and the plan arranges it once by person and once by pair; without, it has three
+sources that get the same updates, as in systems in which each operator has its own index. Memory is that of all
+arrangements, time is CPU of epochs in which one friendship is inserted and one is deleted. Answers are compared. One
+JSON line.
 """
 
 import argparse
@@ -30,7 +31,7 @@ class Knows(vn.Schema):
 
 
 class Asks(vn.Schema):
-    """Someone who wants to know."""
+    """A person who gets suggestions."""
 
     person: vn.Int64
 
@@ -50,7 +51,7 @@ def program(shared: bool) -> vn.App:
 
 
 def run(shared: bool, knows: Ints, asks: Ints, epochs: int) -> tuple[dict[str, float], list[list[int]]]:
-    """Load, then change one friendship an epoch; what it took, and the last changes."""
+    """Load, then change one friendship in each epoch; returns the cost, and the last changes."""
     plan = compile_app(program(shared))
     worker = Worker(plan)
     sources = [name for name in plan.sources if name != "asks"]

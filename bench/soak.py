@@ -1,4 +1,4 @@
-"""Soak: the demonstration for as long as asked, and what grows meanwhile.
+"""Soak: runs the demonstration for a given time, and reports what grows meanwhile.
 
 `python -m bench.soak --seconds 600 --retain 2m`: 1,000 changes a second through broker, Spark, workers and sidecar.
 Every few seconds: memory of each process (resident, and of it what is no file's), its threads and open files; files and
@@ -51,7 +51,7 @@ _FIRST_NS = 10**18
 
 @dataclass
 class Followed:
-    """A change stream that adds up what it gets. rows: by row, all diffs so far; ages: of its events, in seconds."""
+    """A change stream that adds up its events. rows: by row, all diffs so far; ages: of its events, in seconds."""
 
     view: str
     rows: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Followed:
 
 @dataclass
 class Sampler:
-    """Writes down what there is. series: by kind and name, (seconds, value)."""
+    """Records samples. series: by kind and name, (seconds, value)."""
 
     running: Running
     followed: Followed
@@ -163,7 +163,7 @@ class Sampler:
 
 
 def measured(folder: Path) -> tuple[int, int]:
-    """Files below a folder and their bytes; files that go meanwhile do not count."""
+    """Files below a folder and their bytes; files that disappear meanwhile do not count."""
     files = size = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -176,7 +176,7 @@ def measured(folder: Path) -> tuple[int, int]:
 
 
 def judge(points: Sequence[tuple[float, float]], kind: str) -> dict[str, Any]:
-    """The second half of a series as a line. rise: what that adds; flat: whether it is next to nothing."""
+    """The second half of a series as a line. rise: its increase; flat: whether that is negligible."""
     at, value = np.array(points).T
     late = at >= at[-1] / 2
     third, fourth = value[late & (at < 0.75 * at[-1])], value[at >= 0.75 * at[-1]]

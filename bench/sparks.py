@@ -3,10 +3,10 @@
     python -m bench.sparks --rows 100000 --batches 5
 
 *Stateful*: how many edges each of 10,000 nodes has, kept by Structured Streaming with the RocksDB state store, in
-update mode, edges in batches of `rows` from files; microseconds a row, medians of the micro-batches after the first.
-It is the first of the two counts of the degrees program, without edges that go. *Recompute*: bfs distances on 1,000
-nodes and 2,000 edges from nothing, with DataFrame joins, a round a job as GraphFrames does it, until nothing changes:
-what an answer costs that is not kept up to date, in seconds. Both in local mode on all cores, after a warm-up. Beside
+update mode, edges in batches of `rows` from files; microseconds a row, medians of the micro-batches after the first. It
+is the first of the two counts of the degrees program, without deleted edges. *Recompute*: bfs distances on 1,000 nodes
+and 2,000 edges from nothing, with DataFrame joins, a round a job as GraphFrames does it, until nothing changes: the
+cost of one answer without incremental maintenance, in seconds. Both in local mode on all cores, after a warm-up. Beside
 them the local engine, one worker, on the same edges, by batches of the same size. Answers are compared. One JSON line.
 """
 
@@ -93,7 +93,7 @@ def ours(edges: Ints, rows: int) -> dict[str, Any]:
 
 
 def recompute(spark: SparkSession, edges: Ints) -> tuple[float, dict[int, int]]:
-    """Seconds that distances from node 0 take from nothing, and the distances."""
+    """Seconds to compute distances from node 0 from scratch, and the distances."""
     frame = spark.createDataFrame(pa.table({"src": edges[:, 0], "dst": edges[:, 1]})).distinct().cache()
     frame.count()
     began = time.perf_counter()
@@ -111,7 +111,7 @@ def recompute(spark: SparkSession, edges: Ints) -> tuple[float, dict[int, int]]:
 
 
 def expected(edges: Ints) -> dict[int, int]:
-    """The distances that our engine has."""
+    """The distances from our engine."""
     app = vn.App("distances", retain="1us")
     sources = app.source("edges", Edge), app.source("roots", Root)
     app.view("distances", distances(*sources))

@@ -1,8 +1,8 @@
 """How long people wait: a fresh clone to its first answer, a second start, a killed driver, all kernels compiled.
 
-Each row is what a user types, in a clone of this checkout's commit in a temporary folder, with a home folder of its own
-so that nothing is warm, and on free ports of loopback. An answer is rows of a view over HTTP; it is fresh when it is
-final beyond the moment at which `make run` was typed. Prints a table, then one JSON line.
+Each row is a command that a user types, in a clone of this checkout's commit in a temporary folder, with a home folder
+of its own so that nothing is warm, and on free ports of loopback. An answer is rows of a view over HTTP; it is fresh
+when it is final beyond the moment at which `make run` was typed. Prints a table, then one JSON line.
 
     python -m bench.start                 all rows; needs the network twice (600 MB), 8 GB of disk and some minutes
     python -m bench.start --rows second   a later start and a killed driver of this checkout alone, as it is set up
@@ -71,7 +71,7 @@ class Run:
         return self.until(there) - self.began
 
     def ask(self, path: str) -> Any:
-        """What the sidecar says."""
+        """The sidecar's answer."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as response:
             return json.load(response)
 
@@ -89,7 +89,7 @@ class Run:
         raise SystemExit(f"no answer within {PATIENCE} s; the log is {self.log}")
 
     def processes(self) -> list[psutil.Process]:
-        """make and all below it."""
+        """make and all its child processes."""
         top = psutil.Process(self.process.pid)
         return [top, *top.children(recursive=True)]
 
@@ -109,13 +109,13 @@ class Run:
         reached = self.ask("/v1/frontiers")["epoch"]
         killed = time.monotonic()
         driver.kill()
-        # What it had committed at that moment the sidecar shows within milliseconds.
+        # The sidecar shows within milliseconds what was committed at that moment.
         time.sleep(0.2)
         reached = max(reached, self.ask("/v1/frontiers")["epoch"])
         return self.until(lambda: self.ask("/v1/frontiers")["epoch"] > reached) - killed
 
     def stop(self) -> None:
-        """As Ctrl-C."""
+        """Stop it as Ctrl-C does."""
         supervisor = next(
             (one for one in self.processes() if "vernier.service.supervision.demo" in one.cmdline()), None
         )
@@ -129,7 +129,7 @@ class Run:
 
 
 def alone(home: Path) -> dict[str, str]:
-    """An environment without anybody's caches. What reaches the registries stays."""
+    """An environment without any user's caches. The variables for reaching registries stay."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VERNIER_", "NUMBA_", "PYTHON"))}
     for name in (
         "JAVA_HOME",
@@ -189,7 +189,7 @@ def archives_made(checkout: Path) -> Callable[[Run], None]:
 
 
 def measured(rows: str, folder: Path) -> dict[str, Any]:
-    """The rows that are wanted, by name."""
+    """The selected rows, by name."""
     found: dict[str, Any] = {}
     kills: list[float] = []
 
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", choices=["all", "second"], default="all")
     parser.add_argument("--keep", action="store_true", help="leave the temporary folder there")
     given = parser.parse_args(arguments)
-    # Whoever ends the measurement ends what it has started, too.
+    # When the measurement is ended, the processes that it has started end, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     load = os.getloadavg()[0]
     folder = Path(tempfile.mkdtemp(prefix="vernier-start-"))

@@ -1,10 +1,10 @@
 """Steady epochs: does any of them take much longer than the median one, and do memory and files stay as they are?
 
 Degrees of a window of edges (an edge in and an edge out an update, each update at its own time), in the local engine,
-one worker. The first epochs fill the window's traces with merges of all sizes and are not counted. Beside seconds of
-CPU (the machine's other work is not ours) it counts what is not a matter of machines: updates that merges went through.
-The work of an epoch is the same in each run, what a machine does to it is not: an epoch counts with its least time of
-`--runs` runs, and the longest of each run by itself is told beside.
+one worker. The first epochs fill the window's traces with merges of all sizes and are not counted. Beside CPU
+seconds it counts updates that merges went through, which do not depend on the machine. The work of an epoch is
+the same in each run, but disturbances of the machine are not: an epoch counts with its least time of `--runs` runs, and
+the longest of each single run is reported, too.
 `--stored` keeps the state in a directory too, as the service does: large merged layers beside the epochs. The answer at
 the end is compared with a recount. One JSON line; `--plot` draws docs/images/bench-steady.png.
 """
@@ -80,7 +80,7 @@ class Stored:
 
 
 def changes(edges: Ints, window: int, first: int, stop: int) -> Updates:
-    """Updates first..stop-1: edge window+i comes and edge i goes, at time i + 1."""
+    """Updates first..stop-1: edge window+i is inserted and edge i is deleted, at time i + 1."""
     i = np.arange(first, stop)
     rows = np.concatenate((edges[(window + i) % len(edges)], edges[i % len(edges)]))
     diffs = np.repeat(np.array([1, -1], np.int64), len(i))
@@ -93,7 +93,7 @@ def resident() -> int:
 
 
 def recount(plan: Plan, worker: Worker, edges: Ints, window: int, moved: int, upper: int) -> None:
-    """End the program when the view is not what counting the window anew says after `moved` updates."""
+    """End the program if the view differs from a recount of the window after `moved` updates."""
     found = worker.state.traces[plan.views["degrees"].trace].cursor_through(upper).range()
     sources, counts = np.unique(edges[(moved + np.arange(window)) % len(edges), 0], return_counts=True)
     total: dict[tuple[int, int], int] = {}
@@ -123,14 +123,14 @@ def once(plan: Plan, edges: Ints, args: argparse.Namespace) -> tuple[dict[str, l
     """The series of one run, and how many segments there were at most; ends the program when the answer is wrong."""
     worker = Worker(plan)
     worker.run_epoch(MIN_TIME, 1, {"edges": Updates.of(edges[: args.window], 0, 1)})
-    gc.freeze()  # as a worker does with what only its start has made
+    gc.freeze()  # as a worker does with objects from its start
     series: dict[str, list[float]] = {"cpu_ms": [], "resident_mb": [], "merged": [], "stored_ms": []}
     with tempfile.TemporaryDirectory() as folder:
         stored = Stored(folder) if args.stored else None
         at = 0
         for epoch in range(args.warm + args.epochs):
             if epoch == args.warm:
-                # As the service's workers do: what has been loaded is out of the collector's sight.
+                # As the service's workers do: loaded objects are hidden from the garbage collector.
                 gc.collect()
                 gc.freeze()
             batch = {"edges": changes(edges, args.window, at, at + args.batch)}

@@ -1,4 +1,4 @@
-"""State at rest and in use: bytes, building, merging and looking up, beside others that keep the same edges.
+"""State at rest and in use: bytes, building, merging and looking up, beside other stores of the same edges.
 
 n distinct edges (key: source, val: target, each an int64) among n / 4 nodes, each update at its own time. Beside our
 trace: numpy (columns sorted by key, searchsorted), duckdb (a table with an index), and differential dataflow's own
@@ -32,32 +32,32 @@ TURNS = 100
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of CPU of one call, and what it gave. Not of the clock: what else the machine does is not ours."""
+    """CPU seconds of one call, and its result. Not wall-clock time: other work on the machine must not count."""
     began = time.process_time()
     result = work()
     return time.process_time() - began, result
 
 
 def averaged(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of CPU of one call, over many, after a first one; and what it gives."""
+    """CPU seconds of one call, averaged over many after a first one; and its result."""
     result = work()
     seconds, _ = timed(lambda: [work() for _ in range(TURNS)])
     return seconds / TURNS, result
 
 
 def checksum(vals: Ints, counts: Ints) -> int:
-    """What all who look up must agree on: the sum of vals times their counts, modulo 2**64."""
+    """The result that all stores must agree on: the sum of vals times their counts, modulo 2**64."""
     with np.errstate(over="ignore"):
         return int((vals * counts).sum())
 
 
 def updates_of(edges: Ints, first: int, stop: int) -> Updates:
-    """Edges first..stop-1, edge i coming at time i."""
+    """Edges first..stop-1; edge i is inserted at time i."""
     return Updates.of(edges[first:stop], np.arange(first, stop), 1)
 
 
 def ours(edges: Ints, keys: Ints, batch: int) -> dict[str, Any]:
-    """Insert by batches into a trace that forgets times as it goes; look up; build and merge two halves."""
+    """Insert in batches into a trace that compacts times as it goes; look up; build and merge two halves."""
     n = len(edges)
     trace, longest = Trace("edges", 1, 1, 0), 0.0
     began = time.process_time()
@@ -134,7 +134,7 @@ def rusts(edges: Ints, keys: Ints, batch: int, folder: Path) -> dict[str, Any] |
 
 
 def at_rest(edges: Ints) -> dict[str, Any]:
-    """Bytes an update at rest by how many distinct times there are, for three ways to write the same updates down.
+    """Bytes an update at rest by how many distinct times there are, for three representations of the same updates.
 
     key_first: our layers. low_resolution and time_first: bench/forms.py; what they hold is compared with the layer.
     raw: the two columns of the edges alone.

@@ -1,7 +1,7 @@
 """The moving graph of the benchmarks: a window over a list of random edges, and sums to compare answers by.
 
 The first `window` edges are there at time 0. Update i puts edge window + i in and takes edge i out, at time i + 1;
-behind the last edge comes the first one again, so a window that has gone round once sees the same work again. Updates
+after the last edge the list starts again, so a window that has gone round once sees the same work again. Updates
 are rows of int64 `[source, target, time, multiplicity]`. Needs numpy alone: a peer's own Python reads this, too.
 """
 
@@ -39,7 +39,7 @@ class Stream:
 
 
 def random_graph(nodes: int, edges: int, seed: int = 0) -> Ints:
-    """int64[edges, 2]: random edges, the same one more than once perhaps."""
+    """int64[edges, 2]: random edges, possibly with duplicates."""
     return np.random.default_rng(seed).integers(0, nodes, (edges, 2))
 
 
@@ -53,7 +53,7 @@ class Sums:
         self.timed = self.timeless = 0
 
     def add(self, data: Ints) -> None:
-        """Take in more changes: words of a row, time, multiplicity."""
+        """Add more changes: words of a row, time, multiplicity."""
         diffs = np.ascontiguousarray(data[:, -1]).view(np.uint64)
         rows = mix(np.zeros(len(data), np.uint64), data[:, :-2])
         self.timeless = (self.timeless + int((rows * diffs).sum())) % 2**64

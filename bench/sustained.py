@@ -4,7 +4,7 @@
 
 Epochs of one update, `window` of them, after the first thousand updates and again after `updates` more, which come in
 batches of 1,000. The graph goes round (bench/stream.py), so the later window has the very same graphs and updates as
-the earlier one: what differs is what the engine has been through. Engines take turns of a hundred epochs inside a
+the earlier one: only the engine's history differs. Engines take turns of a hundred epochs inside a
 window; their answers are compared. One JSON line: the 50th, 99th and 99.9th percentile of both windows, and memory.
 """
 
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--players", default="vernier,differential")
     args = parser.parse_args()
     batches = -(-args.updates // BATCH)
-    # Once round is from the beginning of one window to that of the other.
+    # One round is the distance from the beginning of one window to that of the other.
     edges = random_graph(args.nodes, args.window + batches * BATCH + TURN)
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

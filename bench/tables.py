@@ -29,7 +29,7 @@ def number(value: float | None) -> str:
 
 
 def peer_of(name: str, players: Result) -> str | None:
-    """Whom a player of ours is compared with: differential dataflow with as many workers and the same resolution."""
+    """The peer of one of our players: differential dataflow with as many workers and the same resolution."""
     left, slash, resolution = name.partition("/")
     _, colon, workers = left.partition(":")
     peer = f"differential{colon}{workers}{slash}{resolution}"
@@ -42,7 +42,7 @@ def clock_of(player: Result) -> str:
 
 
 def races(results: list[Result]) -> str:
-    """A row a player and batch size: what an update took, beside differential dataflow."""
+    """One row for each player and batch size: the cost of an update, beside differential dataflow."""
     rows = []
     for result in results:
         players = result["players"]
@@ -79,7 +79,7 @@ def short(count: int) -> str:
 
 
 def sustained(results: list[Result]) -> str:
-    """A row a player: single-update epochs early and late."""
+    """One row for each player: single-update epochs early and late."""
     rows = []
     for result in results:
         for name, one in result["players"].items():
@@ -103,7 +103,7 @@ TABLES = {"race": races, "sustained": sustained}
 
 
 def tables(lines: Iterable[Result]) -> str:
-    """All tables that there are results for; lines: as build/bench.jsonl has them."""
+    """All tables for which there are results; lines: those of build/bench.jsonl."""
     newest: dict[str, dict[str, Result]] = {}
     for line in lines:
         if line["benchmark"] in TABLES:

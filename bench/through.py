@@ -3,8 +3,8 @@
     python -m bench.through --batch 100000 --batches 5 --workers 2
 
 All updates are in Kafka before the service starts, in the native format (a thousand rows a message, each at its own
-time, and progress behind each), and an epoch takes as many messages as a batch has. What counts is from the commit of
-the first epoch to that of the last one that is full. The local engine (as many workers, processes as `vernier replay`
+time, and progress behind each), and an epoch takes as many messages as a batch has. The measured time is from the
+commit of the first epoch to that of the last full one. The local engine (as many workers, processes as `vernier replay`
 has them) runs batches of the same size before and after it. The answers at the end are compared. One JSON line.
 """
 
@@ -37,7 +37,7 @@ EACH = 1000
 
 
 def fill(bootstrap: str, stream: Stream, updates: int, partitions: int) -> None:
-    """Put the root, the window and so many updates into the topic."""
+    """Put the root, the window and the updates into the topic."""
     create_topics(bootstrap, {TOPIC: partitions})
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks=1, linger_ms=20, batch_size=1 << 20)
 
@@ -96,7 +96,7 @@ def served(stream: Stream, updates: int, batch: int, workers: int, folder: Path)
     sums = Sums()
     sums.add(np.array([[*row[:2], 0, 1] for row in rows], np.int64))
     epochs = [one for i, one in enumerate(commits) if i == 0 or one[0] > commits[i - 1][0]]
-    # The first epoch has the window, and starts the workers; the last one has what is left.
+    # The first epoch has the window, and starts the workers; the last one has the remaining updates.
     (first, began), (last, ended) = epochs[1], epochs[-2]
     return {
         "wall_us": round((ended - began) / (last - first) / 1e3, 3), "epochs": len(epochs) - 3,

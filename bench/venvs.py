@@ -1,4 +1,4 @@
-"""Pathway, in an environment of its own under build/, made when a benchmark asks for it."""
+"""Pathway, in a separate environment under build/, created when a benchmark needs it."""
 
 import subprocess
 import venv

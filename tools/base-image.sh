@@ -28,7 +28,7 @@ if [ -e /etc/apt/sources.list.d/debian.sources ]; then
   : >"$root/etc/apt/sources.list"
 fi
 buildah add -q "$container" "$root" / >/dev/null
-# clients with a list of authorities of their own look at the system's
+# makes clients with their own list of authorities use the system's
 buildah config --env PIP_CERT=/etc/ssl/certs/ca-certificates.crt --env SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
   --cmd bash "$container"
 buildah commit -q "$container" "$name" >/dev/null

@@ -16,7 +16,7 @@ try() {
     failed+=("$name")
   fi
 }
-# The tools below know packages by their folders: this one holds links, so that `vernier.storage` is where they look.
+# The tools below find packages by folders: this one has links, so that they find `vernier.storage`.
 typed=.make/typed
 mkdir -p $typed/vernier
 for top in storage operators service; do ln -sfn "../../../$top" $typed/vernier/$top; done

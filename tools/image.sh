@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make image`: build docker/Dockerfile with whatever builds images here. IMAGE names the result.
+# `make image`: build docker/Dockerfile with docker, podman or buildah, whichever is there. IMAGE names the result.
 set -u
 cd "$(dirname "$0")/.."
 image=${IMAGE:-vernier:$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)}

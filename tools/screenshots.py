@@ -1,6 +1,6 @@
-"""Take the screenshots of docs/images anew: `python tools/screenshots.py [URL]` while `make run` runs.
+"""Take the screenshots of docs/images again: `python tools/screenshots.py [URL]` while `make run` runs.
 
-Wants playwright and Pillow (test dependencies) and a Chromium; VERNIER_TEST_CHROMIUM names one that is not on the
+Needs playwright and Pillow (test dependencies) and Chromium; VERNIER_TEST_CHROMIUM names one that is not on the
 path. Give the demonstration five minutes first: then the charts are full, and there is history to look back at.
 """
 
@@ -39,7 +39,7 @@ def settle(page: Page) -> None:
 def take(
     browser: Browser, url: str, name: str, *, width: int = 1280, scheme: str = "light", whole: bool = True
 ) -> None:
-    """One picture of the page, whole or as far as the window goes, when everything on it has something to show."""
+    """One picture of the page, complete or as large as the window, once every panel shows data."""
     page: Page = browser.new_page(
         viewport={"width": width, "height": 1000 if width > 800 else 844},
         color_scheme="dark" if scheme == "dark" else "light",

@@ -12,13 +12,13 @@ mkdir -p .make || exit 1
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-# Python >= 3.11. A name on PATH may be a pyenv shim that does not run, so each candidate is asked.
+# Python >= 3.11. A name on PATH may be a pyenv shim that does not run, so each candidate is run.
 usable() { "$1" -I -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 if [ -n "${PYTHON:-}" ]; then
   usable "$PYTHON" || die "PYTHON=$PYTHON is not a python 3.11 or newer that runs"
 fi
 
-# Two at a time would tread on each other's feet; the kernel lets go of the lock however we end.
+# Two set-ups at a time would interfere with each other; the kernel releases the lock however this process ends.
 if command -v flock >/dev/null; then
   exec 9>.make/lock
   flock -n 9 || { say "another make setup is at work here; waiting for it"; flock 9; }

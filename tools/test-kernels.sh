@@ -3,7 +3,7 @@
 # and interpreted, where what Python checks is checked, too.
 set -u
 cd "$(dirname "$0")/.."
-# Of few rows each: what is checked, or interpreted, takes its time.
+# With few rows each: checked or interpreted kernels are slow.
 own="tests/storage/test_folding.py tests/storage/test_histories.py tests/storage/test_rowcounts.py tests/storage/test_sorting.py
   tests/storage/test_wide.py tests/operators/test_rounds.py tests/operators/test_exact.py tests/door/test_scanner.py"
 failed=0

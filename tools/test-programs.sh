@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Programs that some tests ask and that no Python package brings: Chromium and Prometheus. As root on Debian they are
+# Programs that some tests need and that no Python package contains: Chromium and Prometheus. As root on Debian they are
 # installed; anywhere else this script names what is missing, and the tests that need it fail with the same words.
 set -u
 absent=()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make try-image`: build the image, start the service inside it as it will run (its user, entry point, health check), send
-# it records and ask it over HTTP. With docker or podman; without an engine as root with buildah, in a chroot, on a base
-# made by debootstrap if there is none. Where none of that is to be had it says so, checks what can be checked without,
+# it records and query it over HTTP. With docker or podman; without an engine as root with buildah, in a chroot, on a base
+# made by debootstrap if there is none. If none of these is available it says so, checks what can be checked without them,
 # and does not fail: CI calls this. IMAGE_SECONDS bounds the build, RUN_SECONDS the rest.
 set -u
 cd "$(dirname "$0")/.."

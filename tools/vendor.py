@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What to take. files: path in the package -> name of the copy; the licence among them."""
+    """One package to fetch. files: path in the package -> name of the copy; the licence among them."""
 
     name: str
     version: str
@@ -54,7 +54,7 @@ PACKAGES = (
 
 
 def fetch(package: Package) -> None:
-    """Copy one package's files into its folder, in place of what is there."""
+    """Copy one package's files into its folder, replacing the old ones."""
     target = ROOT / package.folder
     with tempfile.TemporaryDirectory() as folder:
         wanted = f"{package.name}@{package.version}"
@@ -74,7 +74,7 @@ def fetch(package: Package) -> None:
 
 
 def describe(packages: list[Package]) -> str:
-    """What VENDORED.txt says of the packages of one folder."""
+    """The text of VENDORED.txt for the packages of one folder."""
     lines = [
         "What is carried along here, unchanged, from npm packages. `python tools/vendor.py` writes all of it anew.",
         "",
@@ -87,7 +87,7 @@ def describe(packages: list[Package]) -> str:
 
 
 def main() -> None:
-    """Fetch all, and say beside them what they are."""
+    """Fetch all packages, and describe them in VENDORED.txt."""
     for package in PACKAGES:
         fetch(package)
         print(f"{package.folder}: {package.name} {package.version}")

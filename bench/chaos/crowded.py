@@ -1,4 +1,4 @@
-"""A join that explodes: whoever pairs all rows of one key on both sides needs more memory than there is."""
+"""A join that explodes: pairing all rows of one key on both sides needs more memory than there is."""
 
 import vernier as vn
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 class SmallDisk:
-    """A file system of so many megabytes: ext4 in a file, else one in memory; `kind` is None where neither can be made
-    (not root), and then it is a folder like any other that cannot be filled. A context manager; the file stays."""
+    """A file system of a given size in MB: ext4 in a file, else one in memory; `kind` is None if neither can be made
+    (not root), and then it is an ordinary folder that cannot be filled. A context manager; the file stays."""
 
     def __init__(self, folder: Path, megabytes: int) -> None:
         self.folder, self._image = folder / "disk", folder / "disk.ext4"

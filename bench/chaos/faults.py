@@ -17,13 +17,13 @@ from tests.live.service import ROLES, Service, wait_for
 
 Kind = Literal["kill", "stop", "restart", "disk"]
 ENDING_SECONDS = 60
-"""A service that was told to stop, or whose supervisor was killed, must be gone by then."""
+"""A service that was stopped, or whose supervisor was killed, must have ended by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """kill: SIGKILL of a process of that role. stop: SIGSTOP for so many seconds. restart: SIGTERM to the service, and
-    a new one. disk: no room for the state for so many seconds. pause: until the next fault. waits: only once answers
+    """kill: SIGKILL of a process of that role. stop: SIGSTOP for some seconds. restart: SIGTERM to the service, and
+    a new one. disk: no space for the state for some seconds. pause: until the next fault. waits: only once answers
     go on."""
 
     kind: Kind

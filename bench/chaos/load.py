@@ -104,7 +104,7 @@ class Load(threading.Thread):
         return [(name, p, None, resolved(name, until), []) for name in events for p in range(partitions(name))]
 
     def _replaced(self, source: str, most: int, row: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], int]]:
-        """A row comes, and the oldest one goes when there are more than so many."""
+        """A row is inserted, and the oldest one is deleted when there are more than the bound."""
         live = self._live[source]
         live.append(row)
         return [(row, 1)] + ([(live.popleft(), -1)] if len(live) > most else [])
@@ -175,7 +175,7 @@ class Load(threading.Thread):
             messages.append(("people", ident % PARTITIONS, key, value, []))
 
     def _text(self, what: str, different: int) -> str | None:
-        """Nothing, nearly nothing, a word, or a long one; of so many different ones."""
+        """Nothing, nearly nothing, a word, or a long one; one of `different` texts."""
         number = self._chance.randrange(different)
         return (None, "", f"{what} {number}")[self._chance.randrange(3)] if number < 3 else f"{LONG}{what} {number}"
 

@@ -72,7 +72,7 @@ class Group:
         return int(_numbers(self.path / file).get("oom_kill", 0))
 
     def used(self) -> int:
-        """Bytes that are nobody's file: the kernel cannot take them back. 0 where there is no group."""
+        """Bytes that belong to no file: the kernel cannot drop them. 0 if there is no group."""
         if self.path is None:
             return 0
         stat = _numbers(self.path / "memory.stat")

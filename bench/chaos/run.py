@@ -288,7 +288,7 @@ def _published(service: Service, end: int) -> bool:
 
 
 def _reaches(frontier: list[str] | None, end: int) -> bool:
-    """None: nobody knows yet. An empty frontier: everything is complete."""
+    """None: not known yet. An empty frontier: everything is complete."""
     return frontier is not None and (not frontier or int(frontier[0]) >= end)
 
 

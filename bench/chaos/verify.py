@@ -64,7 +64,7 @@ def moved_up(
 
     A broker that was stopped between taking a record's time and writing the record leaves one behind a frontier which
     another partition's later records have set. Such an arrival gets the frontier as its time (`skewed` in the metrics,
-    by source), and which that was nobody can recompute. So these few times are read from what went out: as many as
+    by source), and that time cannot be recomputed. So these few times are read from what went out: as many as
     the service has counted, each of the same row, later than its stamp.
     """
     for source in ARRIVING:
