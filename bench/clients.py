@@ -203,7 +203,7 @@ async def probe(given: argparse.Namespace) -> dict[str, Any]:
 
 
 async def ask(given: argparse.Namespace) -> dict[str, Any]:
-    """As many requests as are answered on a number of connections, for machines without wrk. It reports the same numbers,
+    """As many requests as are answered on a number of connections, for machines without wrk. The numbers mean the same,
     but this client saturates a core long before the sidecar does. A # in a path stands for a random node."""
     where = urlsplit(given.url)
     took: list[float] = []
