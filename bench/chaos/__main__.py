@@ -1,19 +1,19 @@
-"""Chaos: a real service whose processes are killed and stopped, whose disk is full, which hostile messages reach.
+"""Chaos: a real service under killed and stopped processes, a full disk and hostile messages.
 
     python -m bench.chaos --seconds 600 --seed 7 --memory-gb 4
 
 `vernier up` with an embedded broker runs bench/chaos/program.py: six sources (formats vernier, upsert, json, debezium,
-arrow, insert_delete; both clocks) and twelve views, all of which go out to topics. A seeded load feeds it, three
-hostile messages a minute among it; a seeded schedule kills (SIGKILL) and stops (SIGSTOP for 5 to 60 s) each of its
+arrow, insert_delete; both clocks) and twelve views, all of which are published to topics. A seeded load feeds it, with
+three hostile messages a minute; a seeded schedule kills (SIGKILL) and stops (SIGSTOP for 5 to 60 s) each of its
 processes, restarts it (SIGTERM), and fills the disk of its state twice. All the while answers are sampled over HTTP.
 
 At the end /readyz must say yes within 60 s; then every sample, every output topic and every dead letter is compared
-with a recomputation from what lies in the input topics (bench/chaos/truth.py), exactly. With --memory-gb the whole
+with a recomputation from the messages in the input topics (bench/chaos/truth.py), exactly. With --memory-gb the whole
 service has no more memory than that (a control group as root, else watched), and none of it may be killed for memory.
 
 Progress goes to standard error, the report to standard output as one line of JSON. The exit status is 1 when something
-is wrong; then the folder with logs and state stays. A run is repeated with its seed, as far as chance goes; what
-happens between processes is not the same twice.
+is wrong; then the folder with logs and state stays. Its seed repeats the random choices of a run, but not
+the timing between processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Disk: a small one of its own for the state directory, so that it can be full without harm to anybody else."""
+"""Disk: a small separate one for the state directory, so that it can be filled without affecting other programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SmallDisk:
             _runs("umount", str(self.folder)) or _runs("umount", "-l", str(self.folder))
 
     def fill(self) -> None:
-        """Leave no room at all."""
+        """Fill it completely."""
         with open(self.folder / "filler", "wb", buffering=0) as filler:
             size = 0
             for step in (64 << 20, 1 << 20, 4096):
@@ -48,7 +48,7 @@ class SmallDisk:
                     size += step
 
     def free(self) -> None:
-        """Give the room back."""
+        """Free the space again."""
         (self.folder / "filler").unlink(missing_ok=True)
 
 

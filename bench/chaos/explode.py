@@ -1,6 +1,6 @@
-"""Explode: a service of its own whose join of one key makes 3.6 thousand million pairs, within the same memory.
+"""Explode: a separate service whose join of one key makes 3.6 thousand million pairs, within the same memory.
 
-The service must name the join and its key in what /readyz says, and no process may be killed for memory.
+The service must name the join and its key on /readyz, and no process may be killed for memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def messages(source: str) -> Iterator[bytes]:
 
 
 def explode(folder: Path, group: Group, say: Callable[[str], None]) -> str:
-    """What the service says of it. Raises AssertionError when it says nothing, or something was killed."""
+    """The service's message about it. Raises AssertionError if there is none, or if a process was killed."""
     folder.mkdir()
     event = {"topic": "pairs", "format": "vernier", "clock": "event", "partitions": 1}
     megabytes = (group.limit or 0) >> 20

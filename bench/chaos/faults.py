@@ -1,4 +1,4 @@
-"""Faults: which ones come, when, and doing them to a running service."""
+"""Faults: their schedule, and injecting them into a running service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDING_SECONDS = 60
 class Fault:
     """kill: SIGKILL of a process of that role. stop: SIGSTOP for some seconds. restart: SIGTERM to the service, and
     a new one. disk: no space for the state for some seconds. pause: until the next fault. waits: only once answers
-    go on."""
+    continue."""
 
     kind: Kind
     role: str = ""
@@ -35,7 +35,7 @@ class Fault:
     @property
     def starts(self) -> bool:
         """Whether a new service starts. Until it is up, it ends when anything of it fails, as docs say, so the next
-        fault must wait; neither does it start on a disk without room."""
+        fault must wait; it does not start on a full disk either."""
         return self.kind == "restart" or (self.kind, self.role) == ("kill", "supervisor")
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Fault:
 
 
 def schedule(seed: int, seconds: float) -> Iterator[Fault]:
-    """Faults without end: every process is killed twice for each time that it is stopped, all in an order of chance.
+    """Faults without end: every process is killed twice for each time that it is stopped, all in random order.
 
     seconds: how long the run is; in a short one nothing is stopped for more than a fifth of it.
     """
@@ -71,14 +71,14 @@ def disk_faults(seed: int, seconds: float) -> list[tuple[float, Fault]]:
 
 
 class Trouble:
-    """Does faults to a service. longest_ending: seconds that an end of the service took."""
+    """Injects faults into a service. longest_ending: the seconds that stopping the service took at most."""
 
     def __init__(self, service: Service, disk: SmallDisk, chance: random.Random) -> None:
         self.service, self._disk, self._chance = service, disk, chance
         self.longest_ending = 0.0
 
     def do(self, fault: Fault) -> bool:
-        """Do it, to its end. False where there is nothing to do it to."""
+        """Inject it completely. False if there is no process for it."""
         if fault.kind == "disk":
             if self._disk.kind is None:
                 return False

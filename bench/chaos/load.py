@@ -1,7 +1,7 @@
-"""Load: a seeded stream of updates for every source, each in its own format, and hostile messages among them.
+"""Load: a seeded stream of updates for every source, each in its own format, mixed with hostile messages.
 
-It waits for the brokers' word before it promises progress, so nothing that it sends is ever late. What exactly lies in
-the topics in the end is read from there (bench/chaos/topics.py): a message that was sent again after a broker's death
+It waits for the brokers' acknowledgement before it promises progress, so none of its updates is ever late. The final
+content of the topics is read from there (bench/chaos/topics.py): a message that was sent again after a broker's death
 may be there twice, and then it counts twice, for the service and for the truth.
 """
 
@@ -24,7 +24,7 @@ from bench.chaos.sources import COLUMNS, HOSTILE, PARTITIONS, SETTINGS, clicks, 
 
 TICK_SECONDS = 0.25
 NODES, LINKS, PEOPLE, ORDERS, PAYMENTS, CLICKS, NOTES = 24, 40, 30, 60, 40, 60, 30
-"""How many nodes and persons there are; how many rows of each source are there at once."""
+"""How many nodes and persons there are; how many rows of each source exist at once."""
 HOSTILE_SECONDS = 20
 LONG = "a text that is longer than fifteen bytes, which is to say no word of its own: "
 _ACK_SECONDS = 300
@@ -48,7 +48,7 @@ class Load(threading.Thread):
     end: int = 0
     stopping: threading.Event = field(default_factory=threading.Event)
     poisoning: threading.Event = field(default_factory=threading.Event)
-    """Set it when there is a frontier: what is late before is not."""
+    """Set it when there is a frontier: before that no update is late."""
 
     def __post_init__(self) -> None:
         super().__init__(name="load", daemon=True)
@@ -60,7 +60,7 @@ class Load(threading.Thread):
         self._producer: KafkaProducer | None = None
 
     def run(self) -> None:
-        """A turn every so often, as long as the brokers take it."""
+        """A turn at regular intervals, while the brokers accept messages."""
         following = time.monotonic() + HOSTILE_SECONDS / 4
         try:
             while not self.stopping.wait(TICK_SECONDS / self.speed):
@@ -68,7 +68,7 @@ class Load(threading.Thread):
                 if self.poisoning.is_set() and time.monotonic() >= following:
                     self._poison()
                     following += HOSTILE_SECONDS * self._chance.uniform(0.6, 1.2)
-            # What comes last has its time, too; later than all that came.
+            # The last message needs a time, too: later than all others.
             self.end = max(time.time_ns(), self._last) + 1_000_000_000
             self._deliver(self._promises(self.end))
         except BaseException as error:
@@ -78,7 +78,7 @@ class Load(threading.Thread):
                 self._producer.close(timeout=5)
 
     def finish(self) -> int:
-        """Stop; returns the time before which all sources are final. Raises what went wrong."""
+        """Stop; returns the time before which all sources are final. Raises the error of the sender."""
         self.stopping.set()
         self.join(2 * _ACK_SECONDS)
         if self.failure is not None:
@@ -194,7 +194,7 @@ class Load(threading.Thread):
     # --- delivery -----------------------------------------------------------------------------------------------------
 
     def _deliver(self, messages: list[Message]) -> None:
-        """Send and wait for the brokers' word; with a fresh producer once more what was not taken."""
+        """Send and wait for acknowledgements; messages without one are sent again by a new producer."""
         began = time.monotonic()
         while messages:
             try:
@@ -210,7 +210,7 @@ class Load(threading.Thread):
         self.slowest = max(self.slowest, time.monotonic() - began)
 
     def _tried(self, messages: list[Message]) -> list[Message]:
-        """What was not taken, in order."""
+        """The messages that were not acknowledged, in order."""
         if self._producer is None:
             self._producer = KafkaProducer(
                 bootstrap_servers=self.bootstrap,

@@ -1,7 +1,7 @@
-"""Memory of a whole service: what each process has, and a limit for all of them together.
+"""Memory of a whole service: the use of each process, and a limit for all of them together.
 
-The limit is a control group of the kernel's where this process may make one (root; cgroup v2 or v1), so that going
-beyond it has the consequences that it has in a container. Elsewhere the sum of the processes' shares is watched, and
+The limit is a control group of the kernel's where this process may make one (root; cgroup v2 or v1), so that exceeding
+it has the same consequences as in a container. Elsewhere the sum of the processes' shares is watched, and
 each process's own data are limited (RLIMIT_DATA).
 """
 
@@ -58,7 +58,7 @@ class Group:
                 self.path.rmdir()
 
     def enter(self) -> None:
-        """Put this process into the group, and all that it starts from now on."""
+        """Put this process into the group, with all processes that it starts from now on."""
         if self.path is not None:
             (self.path / "cgroup.procs").write_text(str(os.getpid()))
         elif self.limit is not None:
@@ -82,7 +82,7 @@ class Group:
 
 
 class Peaks:
-    """The most that was ever seen, in bytes: by role of process, of all at once, and of the group."""
+    """The highest samples, in bytes: by role of process, of all at once, and of the group."""
 
     def __init__(self, group: Group) -> None:
         self.of: dict[str, int] = defaultdict(int)
@@ -90,7 +90,7 @@ class Peaks:
         self._group = group
 
     def look(self, family: Iterable[tuple[psutil.Process, str]]) -> None:
-        """One look at all processes; each page that several share counts as a part for each (PSS)."""
+        """Sample all processes; a page that several share counts proportionally for each (PSS)."""
         whole = 0
         for process, role in family:
             share = _share(process.pid)
@@ -101,7 +101,7 @@ class Peaks:
 
     @property
     def over(self) -> bool:
-        """Whether all together had more than they may where no group holds them."""
+        """Whether all together exceeded the limit, if no group enforces it."""
         return self._group.path is None and self._group.limit is not None and self.whole > self._group.limit
 
 

@@ -13,7 +13,7 @@ from tests.attack.hostile import FORMATS, hostile_messages
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """A message for a source's topic. reason: why it is refused; None where any reason will do."""
+    """A message for a source's topic. reason: why it is refused; None if any reason is right."""
 
     name: str
     source: str
@@ -61,15 +61,15 @@ MESSAGES: tuple[Hostile, ...] = (
 
 
 def hostile(chance: random.Random, foreign: bool = True) -> Iterator[Hostile]:
-    """All of them in an order of chance, again and again. foreign: between two of them one of those that attack the
-    door in every way (tests/attack/hostile.py), for the sources that get nothing else."""
+    """All of them in random order, again and again. foreign: between two of them one of the messages that attack
+    decoding in every way (tests/attack/hostile.py), for the sources that get nothing else."""
     forms = chance.sample(FORMATS, len(FORMATS))
     while True:
         for message in chance.sample(MESSAGES, len(MESSAGES)):
             yield message
             if foreign:
                 forms.append(forms.pop(0))
-                # The client does not send a message of neither.
+                # The client does not send a message with neither key nor value.
                 key, value = chance.choice([one for one in hostile_messages(forms[0]) if one != (None, None)])
                 yield Hostile(f"foreign {forms[0]}", f"{ODD}{forms[0]}", value, key)
 

@@ -1,4 +1,4 @@
-"""The program under chaos: seven formats' worth of sources, and views of every family, with long nullable texts.
+"""The program under chaos: sources in all formats, and views of every family, with long nullable texts.
 
 bench/chaos/truth.py recomputes each view from scratch and shares no code with it.
 """

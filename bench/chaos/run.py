@@ -47,17 +47,17 @@ from vernier.service.sinks.audit import TopicAudit, audit_topics
 PROGRAM = Path(__file__).with_name("program.py")
 DISK_MB = 1024
 READY_SECONDS = 60
-"""After the last fault the service must say that it is ready within this."""
+"""After the last fault the service must report that it is ready within this time."""
 START_SECONDS = 1800
-"""How long the first start may take, on a machine that has other things to do."""
+"""How long the first start may take on a busy machine."""
 RECOVERY_SECONDS = 600
-"""A fault after which no answer comes for so long ends the run."""
+"""If no answer comes for this time after a fault, the run ends."""
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run. memory: bytes for the whole service; disk: whether it has a disk of its own."""
+    """The run's parameters. memory: bytes for the whole service; disk: whether it has a separate disk."""
 
     seconds: float
     seed: int
@@ -65,12 +65,12 @@ class Plan:
     workers: int = 2
     speed: float = 1.0
     foreign: bool = True
-    """Whether hostile messages of all kinds come, too."""
+    """Whether hostile messages of all kinds are sent, too."""
 
 
 @dataclass
 class Report:
-    """What happened, and what of it must not happen."""
+    """What happened, and which of it is an error."""
 
     plan: Plan
     findings: Findings = field(default_factory=Findings)
@@ -92,7 +92,7 @@ class Report:
 
 
 def run(plan: Plan, say: Say) -> Report:
-    """All of it. Whatever is wrong is in the report; its folder is kept then."""
+    """Run everything. Errors are in the report; the folder is kept if there are any."""
     report = Report(plan)
     folder = Path(tempfile.mkdtemp(prefix="vernier-chaos-"))
     os.environ["TMPDIR"] = str(folder / "tmp")
@@ -212,7 +212,7 @@ def _run(plan: Plan, folder: Path, disk: SmallDisk, group: Group, report: Report
 
 
 def _trouble(plan: Plan, trouble: Trouble, load: Load, watch: Watch, group: Group, report: Report, say: Say) -> None:
-    """Fault after fault until the time is over; then whatever has no answers yet gets them."""
+    """Inject fault after fault until the time is over; then wait for outstanding answers."""
     began = time.monotonic()
     full = disk_faults(plan.seed, plan.seconds)
     numbers = report.numbers
@@ -269,8 +269,8 @@ def _recovered(fault: Fault, service: Service, load: Load, watch: Watch) -> None
 
 
 def audit(service: Service) -> list[TopicAudit]:
-    """What the service's own tool finds (`vernier sinks verify`): each message once, no progress left out, each change
-    of the state's history in its view's topic."""
+    """The findings of the service's own tool (`vernier sinks verify`): each message once, no progress left out, each
+    change of the state's history in its view's topic."""
     settings = load(service.config, {}).settings
     return audit_topics(settings.kafka_client(), open_state(settings.state.path))
 

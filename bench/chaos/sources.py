@@ -1,7 +1,7 @@
-"""Sources of the chaos program: their topics, how their messages are made, and how to read them back.
+"""Sources of the chaos program: their topics, and how to write and read their messages.
 
-`SETTINGS` are the service's. `Reader` turns the records of a topic into updates with their data times by code of its
-own (json, pyarrow), as docs/messages.md says it: what the service has made of the same records is held against it.
+`SETTINGS` are the service's. `Reader` turns the records of a topic into updates with their data times by separate
+code (json, pyarrow) that follows docs/messages.md; the service's results for the same records are compared with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.attack.hostile import FORMATS, KEY
 
 PARTITIONS = 2
 HOSTILE = "chaos-hostile"
-"""The header of messages that must not enter; its value says what they are."""
+"""The header of messages that must not enter; its value names them."""
 
 _event = {"clock": "event", "idle_timeout_ms": None, "partitions": PARTITIONS}
 _arrival = {"clock": "arrival", "partitions": PARTITIONS}
@@ -53,12 +53,12 @@ CLICKS = pa.schema([("person", pa.int64()), ("page", pa.large_string()), ("at", 
 
 
 def partitions(source: str) -> int:
-    """How many its topic has."""
+    """The number of partitions of its topic."""
     return int(SETTINGS[source]["partitions"]) if source in SETTINGS else 1
 
 
 def resolved(source: str, time: int) -> bytes:
-    """The message that nothing before `time` follows in its partition."""
+    """The message which promises that nothing before `time` follows in its partition."""
     if SETTINGS[source]["format"] == "vernier":
         return json.dumps({"v": 1, "p": {"lower": ["0"], "upper": [str(time)]}}).encode()
     return json.dumps({"resolved": str(time)}).encode()
@@ -76,7 +76,7 @@ def clicks(rows: Iterable[tuple[Row, int]]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A message in its place. ms: the broker's timestamp."""
+    """A message at its position. ms: the broker's timestamp."""
 
     topic: str
     partition: int
@@ -88,12 +88,12 @@ class Record:
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Where it lies."""
+        """Its position."""
         return self.topic, self.partition, self.offset
 
     @property
     def hostile(self) -> str | None:
-        """What it is, if it must not enter."""
+        """Its name, if it must not enter."""
         return next((value.decode() for name, value in self.headers if name == HOSTILE), None)
 
 

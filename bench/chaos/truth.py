@@ -1,4 +1,4 @@
-"""Truth: what every view of the chaos program must hold, recomputed from scratch with dictionaries and loops.
+"""Truth: the correct content of every view of the chaos program, recomputed from scratch with dictionaries and loops.
 
 It imports none of the engine's code. Rows are tuples of plain values: integers (times are nanoseconds), texts, None,
 and decimals as texts of two decimals. A collection is a Counter of rows; none of its counts is 0.
@@ -19,7 +19,7 @@ Answers = dict[str, Rows]
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A row of a source that comes (diff 1) or goes (-1) at a data time."""
+    """A row of a source that is inserted (diff 1) or deleted (-1) at a data time."""
 
     source: str
     row: Row
@@ -133,13 +133,13 @@ def cities(sources: Mapping[str, Rows]) -> Rows:
 
 
 def best(sources: Mapping[str, Rows]) -> Rows:
-    """The two dearest orders of each person; of equals the first in the order of all columns, nulls first."""
+    """The two dearest orders of each person; on a tie the first in the order of all columns, nulls first."""
     groups: dict[Any, list[Row]] = defaultdict(list)
     for order, count in sources["orders"].items():
         groups[order[1]] += [order] * count
     found: Rows = Counter()
     for group in groups.values():
-        # Downwards, nulls come last.
+        # Descending, nulls come last.
         group.sort(
             key=lambda order: (
                 order[3] is None,
@@ -168,7 +168,7 @@ def tens(sources: Mapping[str, Rows]) -> Rows:
 
 
 def visits(sources: Mapping[str, Rows]) -> Rows:
-    """How many clicks each session of a person has; one ends when nothing comes for two seconds."""
+    """How many clicks each session of a person has; a session ends after two seconds without a click."""
     mine: dict[int, Counter[int]] = defaultdict(Counter)
     for (person, _, at), count in sources["clicks"].items():
         mine[person][at] += count
@@ -190,7 +190,7 @@ def visits(sources: Mapping[str, Rows]) -> Rows:
 def _paired(
     left: Rows, mine: int, right: Rows, theirs: int, outer: str
 ) -> Iterator[tuple[Row | None, Row | None, int]]:
-    """Pairs whose columns `mine` and `theirs` are equal and not null, and what has no partner."""
+    """Pairs whose columns `mine` and `theirs` are equal and not null, and rows without a partner."""
     by: dict[Any, list[tuple[Row, int]]] = defaultdict(list)
     for row, count in right.items():
         by[row[theirs]].append((row, count))
@@ -233,7 +233,7 @@ SOURCES = ("links", "people", "orders", "payments", "clicks", "notes")
 
 @dataclass
 class Truth:
-    """The sources as of a time that moves on, and the views then. updates: in the order of time."""
+    """The sources as of a time that advances, and the views at that time. updates: in the order of time."""
 
     updates: list[Update]
     sources: dict[str, Rows] = field(default_factory=lambda: {name: Counter() for name in SOURCES})
@@ -267,7 +267,7 @@ class Truth:
 
 
 def changes(before: Rows, after: Rows) -> Iterable[tuple[Row, int]]:
-    """(row, diff) of what is different."""
+    """(row, diff) of the differences."""
     for row in before.keys() | after.keys():
         diff = after[row] - before[row]
         if diff:

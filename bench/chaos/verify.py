@@ -1,4 +1,4 @@
-"""Verify: what a run left behind, held against the truth: samples, output topics, dead letters."""
+"""Verify: compares the results of a run with the truth: samples, output topics, dead letters."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _TIMES = frozenset({"window_start", "at"})
 
 @dataclass
 class Findings:
-    """What is wrong, in words, and how much was compared."""
+    """The errors in words, and how much was compared."""
 
     wrong: list[str] = field(default_factory=list)
     compared: Counter[str] = field(default_factory=Counter)
 
     def add(self, what: str, listed: Iterable[object] = ()) -> None:
-        """Something is wrong; of many the first few are shown."""
+        """Record an error; of many only the first few are shown."""
         shown = list(listed)
         more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
         self.wrong.append(what + (": " + "; ".join(map(str, shown[:_SHOWN])) + more if shown else ""))
 
 
 def row_of(view: str, said: Mapping[str, Any]) -> Row:
-    """A row as JSON has it, in the words of the truth."""
+    """A row from JSON, with the values of the truth."""
     return tuple(
         int(said[name]) if name in _TIMES and said[name] is not None else said[name] for name in VIEWS[view].columns
     )
 
 
 def updates_of(inputs: Mapping[str, Sequence[Record]]) -> list[Update]:
-    """What all input topics say, at the data times that docs/messages.md gives it."""
+    """The updates of all input topics, at the data times that docs/messages.md defines."""
     found: list[Update] = []
     for source in SETTINGS:
         reader = Reader(source)
@@ -64,7 +64,7 @@ def moved_up(
 
     A broker that was stopped between taking a record's time and writing the record leaves one behind a frontier which
     another partition's later records have set. Such an arrival gets the frontier as its time (`skewed` in the metrics,
-    by source), and that time cannot be recomputed. So these few times are read from what went out: as many as
+    by source), and that time cannot be recomputed. So these few times are read from the output: as many as
     the service has counted, each of the same row, later than its stamp.
     """
     for source in ARRIVING:
@@ -97,7 +97,7 @@ def moved_up(
 
 
 def published(view: str, records: Sequence[Record], findings: Findings) -> Iterator[tuple[Row, int, int]]:
-    """(row, time, diff) of all that a view's topic says; a snapshot, which cannot be in it, is a finding."""
+    """(row, time, diff) of all changes in a view's topic; a snapshot, which must not be in it, is a finding."""
     form = SINKS.get(view, {}).get("format", "vernier")
     for record in records:
         about = {name: value.decode() for name, value in record.headers}
@@ -206,7 +206,7 @@ def _same_states(
 
 
 def check_audits(audits: Sequence[TopicAudit], findings: Findings) -> None:
-    """Every view's topic was compared with the state's history, and nothing is missing, doubled or wrong in it."""
+    """Every view's topic was compared with the state's history, and nothing is missing, duplicated or wrong in it."""
     missing = VIEWS.keys() - {one.view for one in audits}
     if missing:
         findings.add("views whose topics were not audited", sorted(missing))
@@ -220,7 +220,7 @@ def check_audits(audits: Sequence[TopicAudit], findings: Findings) -> None:
 def check_letters(
     inputs: Mapping[str, Sequence[Record]], letters: Mapping[str, Sequence[Record]], findings: Findings
 ) -> None:
-    """Every hostile message is one dead letter, whole and with a reason; nothing else is."""
+    """Every hostile message is one dead letter, complete and with a reason; there are no other dead letters."""
     reasons = {message.name: message.reason for message in MESSAGES}
     hostile = {one.place: one for records in inputs.values() for one in records if one.hostile is not None}
     seen: Counter[tuple[str, int, int]] = Counter()

@@ -1,4 +1,4 @@
-"""Watch: what a service answers all the while. Samples for the truth, how old answers were, memory."""
+"""Watch: observes a service during the run: samples for the truth, the age of answers, memory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bench.chaos.verify import row_of
 from tests.live.service import Service
 
 REACH_NS = 90 * 10**9
-"""How far back samples are asked for: well within what the program retains, whatever is stopped meanwhile."""
+"""How far back samples are requested: well within what the program retains, even while processes are stopped."""
 ALLOWED = frozenset({200, 409, 410, 503})
 
 
 class Watch(threading.Thread):
-    """Asks every so often. oldest: the greatest age in seconds that an answer has had; wrong: what must not be."""
+    """Queries at regular intervals. oldest: the greatest age of an answer in seconds; wrong: the errors."""
 
     def __init__(self, service: Service, peaks: Peaks, seed: int, every: float = 0.4) -> None:
         super().__init__(name="watch", daemon=True)
@@ -41,7 +41,7 @@ class Watch(threading.Thread):
         self._client = httpx.Client(timeout=10)
 
     def run(self) -> None:
-        """Until stopped."""
+        """Query until stopped."""
         turn = 0
         while not self.stopped.wait(self._every):
             turn += 1
