@@ -20,8 +20,9 @@ import vernier as vn
 from vernier import col
 from vernier.operators.engine.worker import Worker
 from vernier.operators.physical.stages import compile_chain, compile_stage
-from vernier.operators.planning.plan import LinearOp, Stage
+from vernier.operators.planning.ops import LinearOp
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.planning.stages import Stage
 from vernier.storage.updates import Ints
 
 

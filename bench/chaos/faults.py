@@ -92,6 +92,8 @@ class Trouble:
             self._end(signal.SIGTERM if fault.kind == "restart" else signal.SIGKILL)
             self.service.launch()
             return True
+        if fault.role == "daemon" and not self.service.processes(fault.role):
+            return False  # its workers outlive it, and Spark starts another one only when it needs a new worker
         victim: psutil.Process = self._chance.choice(
             wait_for(f"a {fault.role} process", lambda: self.service.processes(fault.role), 120)
         )

@@ -23,18 +23,8 @@ import numpy as np
 
 from vernier.operators.engine.worker import Worker, WorkerState
 from vernier.operators.failures import NeedsHistory
-from vernier.operators.planning.plan import (
-    ArrangeOp,
-    DelayedOp,
-    InputOp,
-    LinearOp,
-    LookupOp,
-    Move,
-    Op,
-    Plan,
-    SetOp,
-    upstream,
-)
+from vernier.operators.planning.ops import ArrangeOp, InputOp
+from vernier.operators.planning.plan import Plan, upstream
 from vernier.operators.runtime.budget import Budget
 from vernier.operators.runtime.exchange import Exchange
 from vernier.storage.trace.batch import Layer
@@ -59,12 +49,10 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
     """Plan the migration of a state with these traces and queues. Raises NeedsHistory, which names the obstacle."""
     wanted = [*plan.arrangements, *plan.holds]
     fresh = [name for name in wanted if name not in held]
-    needed = upstream(plan, [op.id for op in plan.ops if _keeps(op) & set(fresh)])
+    needed = upstream(plan, [op.id for op in plan.ops if {*op.traces, *op.queues} & set(fresh)])
     sources = {}
     for op in (plan.ops[i] for i in sorted(needed)):
-        if isinstance(op, (DelayedOp, SetOp, LookupOp)) or (
-            isinstance(op, LinearOp) and any(isinstance(s, Move) for s in op.stages)
-        ):
+        if op.depends_on_arrival:
             raise NeedsHistory(what=_shown(plan, fresh), why=f"{op.name} looks at when rows came")
         if isinstance(op, InputOp):
             found = _whole(plan, op, held)
@@ -131,11 +119,6 @@ def _whole(plan: Plan, source: InputOp, held: Collection[str]) -> tuple[str, tup
             if set(order) == set(range(source.width)):
                 return op.trace, tuple(order.index(word) for word in range(source.width))
     return None
-
-
-def _keeps(op: Op) -> set[str]:
-    """The names of the traces and of the queue that an operator keeps."""
-    return {name for part in ("trace", "state", "queue") for name in [getattr(op, part, None)] if name is not None}
 
 
 def _shown(plan: Plan, names: Iterable[str]) -> str:

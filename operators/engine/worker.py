@@ -30,7 +30,8 @@ from vernier.operators.physical import (
     temporal_buffer,
     upsert,
 )
-from vernier.operators.planning.plan import DelayedOp, InputOp, Op, Plan, ViewOp, inputs_of
+from vernier.operators.planning.ops import DelayedOp, InputOp, Op, ViewOp
+from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime import slices
 from vernier.operators.runtime.budget import PIECE, Budget
 from vernier.operators.runtime.exchange import Exchange, Single
@@ -153,7 +154,7 @@ class Worker:
         self.beginning = [one for one in self.operators if type(one).begin_slice is not Operator.begin_slice]
         self.holding = [one for one in self.operators if type(one).pending is not Operator.pending]
         self.counters = {str(one.op.id): one.counters for one in self.operators}
-        self.inputs_of = {str(one.op.id): [str(of) for of in inputs_of(one.op)] for one in self.operators}
+        self.inputs_of = {str(one.op.id): [str(of) for of in one.op.inputs] for one in self.operators}
         by_id = self.root.by_id
         self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.ops if isinstance(op, InputOp)}
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}

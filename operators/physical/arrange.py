@@ -12,7 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from vernier.operators.planning.plan import ArrangeOp, Op, ViewOp, Words, rows_wanted
+from vernier.operators.planning.ops import ArrangeOp, Op, ViewOp
+from vernier.operators.planning.plan import rows_wanted
+from vernier.operators.planning.stages import Words
 from vernier.operators.runtime.exchange import Round, least
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun

@@ -17,7 +17,7 @@ from vernier.operators.failures import JoinOverflow
 from vernier.operators.kernels.lookup import pair_at
 from vernier.operators.kernels.rounds import touched_keys
 from vernier.operators.physical.arrange import exchange_updates
-from vernier.operators.planning.plan import LookupOp, Op
+from vernier.operators.planning.ops import LookupOp, Op
 from vernier.operators.runtime.budget import PIECE, Yield
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Operator, shown_key

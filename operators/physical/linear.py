@@ -11,7 +11,7 @@ import numpy as np
 
 from vernier.operators.kernels.rounds import relocate
 from vernier.operators.physical.stages import compile_chain
-from vernier.operators.planning.plan import EnterOp, InputOp, LinearOp, Op, UnionOp
+from vernier.operators.planning.ops import EnterOp, InputOp, LinearOp, Op, UnionOp
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun

@@ -15,7 +15,7 @@ from vernier.operators.failures import AggregateOverflow
 from vernier.operators.kernels.aggregating import FIELDS
 from vernier.operators.kernels.following import follow_rows
 from vernier.operators.physical.reduce_base import Keyed
-from vernier.operators.planning.plan import FollowOp, Op
+from vernier.operators.planning.ops import FollowOp, Op
 from vernier.operators.runtime.chunking import parts
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator

@@ -18,7 +18,7 @@ from vernier.operators.group_functions.logic import Groups, Produced
 from vernier.operators.kernels.waves import gather_wave, plan_waves, settle_wave, visits_after
 from vernier.operators.language.plan.tables import Crowded, allow
 from vernier.operators.physical.reduce_base import Keyed
-from vernier.operators.planning.plan import Op, WaveOp
+from vernier.operators.planning.ops import Op, WaveOp
 from vernier.operators.runtime.budget import DOWNSTREAM, PIECE
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun

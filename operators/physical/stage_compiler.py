@@ -18,7 +18,7 @@ from vernier.operators.language.expr.expression import Alias, Binary, Column, Ex
 from vernier.operators.language.plan.tables import RepeatRow
 from vernier.operators.language.types.scalars import Bool, Date, Int64, TimestampNs
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.planning.plan import Compute, Expand, Keep, Negated, Stage, Take
+from vernier.operators.planning.stages import Compute, Expand, Keep, Negated, Stage, Take
 from vernier.storage.updates import Ints
 
 _INT, _BOOL = Int64(), Bool()

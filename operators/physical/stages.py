@@ -15,7 +15,8 @@ from vernier.operators.failures import TimeOverflow
 from vernier.operators.language.expr.evaluate import predicate, project
 from vernier.operators.language.plan.tables import Crowded, allow
 from vernier.operators.physical.stage_compiler import Pass, passes
-from vernier.operators.planning.plan import Compute, Expand, Keep, Move, Negated, Op, Stage, Take
+from vernier.operators.planning.ops import Op
+from vernier.operators.planning.stages import Compute, Expand, Keep, Move, Negated, Stage, Take
 from vernier.operators.runtime.budget import DOWNSTREAM, Yield
 from vernier.operators.runtime.scope import ScopeRun
 from vernier.storage.diff import multiply, negate
@@ -152,6 +153,7 @@ def compile_stage(stage: Stage, tail: int, scope: ScopeRun) -> Run:
                 return flipped
 
             return flip
+    raise TypeError(f"no way to run a stage of kind {type(stage).__name__}")
 
 
 class _Expansion:

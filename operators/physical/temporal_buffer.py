@@ -15,7 +15,7 @@ import numpy as np
 
 from vernier.operators.failures import HeldTooLate, TimeOverflow
 from vernier.operators.kernels.rounds import split_rounds
-from vernier.operators.planning.plan import DelayedOp, HoldOp, Op, SetOp
+from vernier.operators.planning.ops import DelayedOp, HoldOp, Op, SetOp
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Buckets, Operator
 from vernier.operators.runtime.scope import ScopeRun

@@ -12,23 +12,10 @@ from vernier.operators.language.expr.expression import Expr
 from vernier.operators.language.plan import logical
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.chains import chain
-from vernier.operators.planning.plan import (
-    ArrangementPlan,
-    ArrangeOp,
-    JoinOp,
-    Keep,
-    KeyedOp,
-    LinearOp,
-    Op,
-    Take,
-    UnionOp,
-    ViewOp,
-    ViewPlan,
-    Words,
-    texts_among,
-)
+from vernier.operators.planning.ops import ArrangeOp, KeyedOp, LinearOp, Op, ViewOp
+from vernier.operators.planning.plan import ArrangementPlan, ViewPlan, texts_among
 from vernier.operators.planning.sharing import identity
-from vernier.operators.planning.stages import fuse
+from vernier.operators.planning.stages import Keep, Take, Words, fuse
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
@@ -119,7 +106,7 @@ def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
 
 def _title(op: Op) -> str:
     """An operator's name, followed by its program line if the name says only what kind of operator it is."""
-    plain = isinstance(op, (LinearOp, UnionOp, KeyedOp, JoinOp)) and op.line and not op.titled
+    plain = op.named_by_kind and op.line and not op.titled
     return f"{op.name} at {os.path.basename(op.line)}" if plain else op.name
 
 

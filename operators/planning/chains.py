@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vernier.operators.planning.plan import HoldOp, HoldPlan, JoinOp, LinearOp, Stage
-from vernier.operators.planning.stages import chain_name, fuse, waits
+from vernier.operators.planning.ops import HoldOp, JoinOp, LinearOp
+from vernier.operators.planning.plan import HoldPlan
+from vernier.operators.planning.stages import Stage, chain_name, fuse
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
@@ -30,11 +31,11 @@ def chain(
         if isinstance(base, LinearOp):
             below, added = base.input, fuse([*base.stages, *added])
             planner.drop(base)
-        elif isinstance(base, JoinOp) and base.scope == scope and not any(waits(stage) for stage in added):
+        elif isinstance(base, JoinOp) and base.scope == scope and not any(stage.waits for stage in added):
             return _into_join(planner, base, added, width, meaning)
     op = LinearOp(len(planner.ops), scope, width, chain_name(added), below, tuple(added))
     found = planner.add(op, meaning)
-    return _hold(planner, op) if any(waits(stage) for stage in added) else found
+    return _hold(planner, op) if any(stage.waits for stage in added) else found
 
 
 def _into_join(planner: Planner, join: JoinOp, stages: list[Stage], width: int, meaning: str) -> int:

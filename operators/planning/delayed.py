@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from vernier.operators.language.collection.variable import Delayed
 from vernier.operators.language.plan import logical
-from vernier.operators.planning.plan import DelayedOp, HoldOp, HoldPlan, Op, SetOp, inputs_of
+from vernier.operators.planning.ops import DelayedOp, Op, SetOp
+from vernier.operators.planning.plan import HoldPlan
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
@@ -36,7 +37,7 @@ def feed(planner: Planner) -> None:
 def mark_cycles(ops: list[Op], holds: Mapping[str, HoldPlan]) -> dict[str, HoldPlan]:
     """The queues, with `cyclic` set on those through which a delayed variable feeds itself."""
     users: dict[int, list[int]] = {op.id: [] for op in ops}
-    feeds: dict[int, list[int]] = {op.id: list(inputs_of(op)) for op in ops}
+    feeds: dict[int, list[int]] = {op.id: list(op.inputs) for op in ops}
     for op in ops:
         if isinstance(op, SetOp):
             feeds[op.variable].append(op.id)
@@ -45,7 +46,7 @@ def mark_cycles(ops: list[Op], holds: Mapping[str, HoldPlan]) -> dict[str, HoldP
             users[i].append(user)
     variables = [op.id for op in ops if isinstance(op, DelayedOp)]
     around = _reached(variables, users) & _reached(variables, feeds)
-    cyclic = {op.queue for op in ops if isinstance(op, (DelayedOp, HoldOp)) and op.id in around}
+    cyclic = {queue for op in ops if op.id in around for queue in op.queues}
     return {name: replace(shape, cyclic=name in cyclic) for name, shape in holds.items()}
 
 

@@ -11,8 +11,10 @@ from vernier.operators.language.expr.expression import Binary, Expr
 from vernier.operators.language.plan import logical
 from vernier.operators.planning.arrangements import arrange
 from vernier.operators.planning.chains import chain
-from vernier.operators.planning.plan import JoinOp, Keep, LookupOp, Words, texts_among
+from vernier.operators.planning.ops import JoinOp, LookupOp
+from vernier.operators.planning.plan import texts_among
 from vernier.operators.planning.sharing import identity
+from vernier.operators.planning.stages import Keep, Words
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

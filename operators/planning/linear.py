@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING, Any
 from vernier.operators.language.plan import linear_nodes, logical
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.joins import build_filtered_join, build_join
-from vernier.operators.planning.placement import plain_words
-from vernier.operators.planning.plan import (
-    Compute,
-    Expand,
-    Keep,
-    Move,
-    Negated,
-    Stage,
-    Take,
-    UnionOp,
-)
+from vernier.operators.planning.ops import UnionOp
 from vernier.operators.planning.pushing import below_choice
 from vernier.operators.planning.sharing import identity
+from vernier.operators.planning.stages import Compute, Expand, Keep, Move, Negated, Stage, Take, plain_words
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
@@ -58,7 +49,7 @@ def build_linear(planner: Planner, node: RowWise) -> int:
 def build_union(planner: Planner, node: logical.Union) -> int:
     """All updates of the inputs. Inputs from an outer scope enter the loop first."""
     inputs = tuple(planner.into(child, node.scope) for child in node.inputs)
-    op = UnionOp(len(planner.ops), planner.scope(node.scope), node.schema.width, "union", inputs=inputs)
+    op = UnionOp(len(planner.ops), planner.scope(node.scope), node.schema.width, "union", parts=inputs)
     return planner.add(op, planner.meaning(node))
 
 

@@ -6,12 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vernier.operators.language.plan import logical
-from vernier.operators.planning.plan import (
-    LeaveOp,
-    LoopOp,
-    Scope,
-    VariableOp,
-)
+from vernier.operators.planning.ops import LeaveOp, LoopOp, VariableOp
+from vernier.operators.planning.plan import Scope
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

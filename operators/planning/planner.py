@@ -25,26 +25,21 @@ from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.titles import name_of
 from vernier.operators.planning import delayed, joins, linear, loops, reductions, structure
 from vernier.operators.planning.arrangements import arrange, build_view
-from vernier.operators.planning.placement import capture, place
-from vernier.operators.planning.plan import (
-    ArrangementPlan,
+from vernier.operators.planning.ops import (
     ArrangeOp,
     ConsolidateOp,
-    DelayedOp,
     EnterOp,
     FollowOp,
     HoldOp,
-    HoldPlan,
     JoinOp,
     KeyedOp,
     LinearOp,
     LookupOp,
     Op,
-    Plan,
-    Scope,
     UnionOp,
-    ViewPlan,
 )
+from vernier.operators.planning.placement import capture, place
+from vernier.operators.planning.plan import ArrangementPlan, HoldPlan, Plan, Scope, ViewPlan
 from vernier.operators.planning.sharing import count_uses, identity
 from vernier.operators.planning.upserts import build_source
 
@@ -105,7 +100,7 @@ class Planner:
         place(self.ops)
         capture(self.ops, self.scopes)
         self.holds = self._holds()
-        parts = [(op.trace, op.width) for op in self._keepers()]
+        parts = [(op.arrangement, op.width) for op in self.ops if op.arrangement is not None]
         waits = [(name, shape.width) for name, shape in self.holds.items()]
         described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts, *waits))
         return Plan(
@@ -133,8 +128,8 @@ class Planner:
         return 0 if scope.depth == 0 else self.scope_of[scope]
 
     def add(self, op: Op, print_: str) -> int:
-        trace = op.trace if isinstance(op, (ArrangeOp, KeyedOp)) else None
-        if trace is not None and any(other.trace == trace for other in self._keepers()):
+        trace = op.arrangement
+        if trace is not None and any(other.arrangement == trace for other in self.ops):
             raise TraceNamedTwice(trace=trace, operator=op.name)
         op.line = op.line or self.line
         self.ops.append(op)
@@ -142,19 +137,16 @@ class Planner:
         self.prints[op.id] = print_
         return op.id
 
-    def _keepers(self) -> list[ArrangeOp | KeyedOp]:
-        return [op for op in self.ops if isinstance(op, (ArrangeOp, KeyedOp)) and op.trace is not None]
-
     def _arrangements(self) -> dict[str, ArrangementPlan]:
         """The shapes of the traces, with the positions of texts filled in."""
-        texts = {op.trace: op.texts for op in self._keepers()}
+        texts = {op.arrangement: op.texts for op in self.ops if op.arrangement is not None}
         follows = [op for op in self.ops if isinstance(op, FollowOp)]
         texts |= {op.state: op.key.text_words for op in follows if op.state is not None}
         return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
 
     def _holds(self) -> dict[str, HoldPlan]:
         """The shapes of the queues, with the positions of texts filled in."""
-        texts = {op.queue: op.texts for op in self.ops if isinstance(op, (HoldOp, DelayedOp))}
+        texts = {queue: op.texts for op in self.ops for queue in op.queues}
         return {name: replace(shape, texts=texts[name]) for name, shape in self.holds.items()}
 
     def hash(self, *parts: object) -> str:

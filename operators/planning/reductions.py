@@ -22,15 +22,10 @@ from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.arrangements import arrange, keep
-from vernier.operators.planning.plan import (
-    ArrangementPlan,
-    FollowOp,
-    KeyedOp,
-    ReduceOp,
-    WaveOp,
-    Words,
-)
+from vernier.operators.planning.ops import FollowOp, KeyedOp, ReduceOp, WaveOp
+from vernier.operators.planning.plan import ArrangementPlan
 from vernier.operators.planning.sharing import identity
+from vernier.operators.planning.stages import Words
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

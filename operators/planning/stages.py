@@ -1,14 +1,140 @@
-"""Stages: the row-wise steps that one linear operator runs as a chain."""
+"""Stages: the row-wise steps that a linear operator, or the output of a join, runs as a chain."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from vernier.operators.planning.plan import Compute, Expand, Keep, Move, Negated, Stage, Take
+from vernier.operators.language.expr.evaluate import bind
+from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.plan.tables import TableFunction
+from vernier.operators.language.types.schema import RowType
+
+Words = tuple[int, ...]
+
+
+class Stage(ABC):
+    """One row-wise step of a chain."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What explanations call the step."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether updates may leave the stage at a later time than they came at."""
+        return False
+
+    @abstractmethod
+    def carry(self, part: Words | None) -> Words | None:
+        """Where the words that place rows on workers stand behind the stage; None if they are lost."""
+
+
+@dataclass(frozen=True)
+class Take(Stage):
+    """Keep the words at these positions, in this order."""
+
+    words: Words
+
+    def carry(self, part: Words | None) -> Words | None:
+        return _found(part, self.words)
+
+    @property
+    def name(self) -> str:
+        return "select"
+
+
+@dataclass(frozen=True)
+class Keep(Stage):
+    """Keep the rows for which the predicate is true (not false, not null)."""
+
+    predicate: Expr
+    schema: RowType
+
+    def carry(self, part: Words | None) -> Words | None:
+        return part
+
+    @property
+    def name(self) -> str:
+        return "filter"
+
+
+@dataclass(frozen=True)
+class Compute(Stage):
+    """Build new rows from expressions."""
+
+    exprs: tuple[Expr, ...]
+    schema: RowType
+    width: int
+
+    def carry(self, part: Words | None) -> Words | None:
+        source: list[int] = []
+        for expr in self.exprs:
+            words = plain_words((("", expr),), self.schema)
+            source += words if words is not None else [-1] * _width_of(expr, self.schema)
+        return _found(part, source)
+
+    @property
+    def name(self) -> str:
+        return "compute"
+
+
+@dataclass(frozen=True)
+class Negated(Stage):
+    """Multiply diffs by -1."""
+
+    def carry(self, part: Words | None) -> Words | None:
+        return part
+
+    @property
+    def name(self) -> str:
+        return "negate"
+
+
+@dataclass(frozen=True)
+class Expand(Stage):
+    """Turn each row into any number of rows, each with a factor for its diff and a time at which it becomes valid.
+    schema: the type of the input rows."""
+
+    table: TableFunction
+    schema: RowType
+    width: int
+
+    @property
+    def waits(self) -> bool:
+        return self.table.waits
+
+    def carry(self, part: Words | None) -> Words | None:
+        return _found(part, self.table.source_words(self.schema))
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+
+@dataclass(frozen=True)
+class Move(Stage):
+    """Move updates to a later time: rounded up to a multiple of `ns` or, if `delay` is set, later by `ns`."""
+
+    ns: int
+    delay: bool
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    def carry(self, part: Words | None) -> Words | None:
+        return part
+
+    @property
+    def name(self) -> str:
+        return "delay" if self.delay else "coarsen"
 
 
 def fuse(stages: list[Stage]) -> list[Stage]:
-    """Merge neighbouring `Take` stages into one."""
+    """Combine neighbouring selections of words."""
     out: list[Stage] = []
     for stage in stages:
         last = out[-1] if out else None
@@ -19,26 +145,35 @@ def fuse(stages: list[Stage]) -> list[Stage]:
     return out
 
 
-def waits(stage: Stage) -> bool:
-    """Whether updates may leave the stage at a later time than the one they arrived with."""
-    return isinstance(stage, Move) or (isinstance(stage, Expand) and stage.table.waits)
-
-
 def chain_name(stages: Sequence[Stage]) -> str:
-    return " → ".join(_name(stage) for stage in stages)
+    """What explanations call a chain."""
+    return " → ".join(stage.name for stage in stages)
 
 
-def _name(stage: Stage) -> str:
-    match stage:
-        case Take():
-            return "select"
-        case Keep():
-            return "filter"
-        case Compute():
-            return "compute"
-        case Expand():
-            return stage.table.name
-        case Move():
-            return "delay" if stage.delay else "coarsen"
-        case Negated():
-            return "negate"
+def carry_all(stages: Sequence[Stage], part: Words | None) -> Words | None:
+    """Where the words that place rows stand behind a chain."""
+    for stage in stages:
+        part = stage.carry(part)
+    return part
+
+
+def plain_words(exprs: Sequence[tuple[str, Expr]], row: RowType) -> Words | None:
+    """The words that a projection picks when all its expressions are columns."""
+    words: list[int] = []
+    for _, expr in exprs:
+        column = expr.column
+        if column is None:
+            return None
+        words += [int(w) for w in row.index([column])]
+    return tuple(words)
+
+
+def _found(part: Words | None, source: Sequence[int]) -> Words | None:
+    """The places of `part` among the words that a stage keeps, in `source`'s order; None if one is not kept."""
+    kept = list(source)
+    return tuple(kept.index(word) for word in part) if part is not None and set(part) <= set(kept) else None
+
+
+def _width_of(expr: Expr, row: RowType) -> int:
+    bound = bind(expr, row)
+    return bound.type.words + int(bound.nullable)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from vernier.operators.language.collection import structure
 from vernier.operators.language.plan import logical
 from vernier.operators.planning.arrangements import arrange
-from vernier.operators.planning.plan import CheckOp, ConsolidateOp, InspectOp, LinearOp, Take
+from vernier.operators.planning.ops import CheckOp, ConsolidateOp, InspectOp, LinearOp
+from vernier.operators.planning.stages import Take
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

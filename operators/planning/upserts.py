@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vernier.operators.language.plan import logical
-from vernier.operators.planning.plan import ArrangementPlan, InputOp, LinearOp, Take, UpsertOp, texts_among
+from vernier.operators.planning.ops import InputOp, LinearOp, UpsertOp
+from vernier.operators.planning.plan import ArrangementPlan, texts_among
+from vernier.operators.planning.stages import Take
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

@@ -15,7 +15,7 @@ from vernier.operators.engine.worker import Worker
 from vernier.operators.failures import SeriesTooLong, UserCodeFailed
 from vernier.operators.language.expr.functions import function_key
 from vernier.operators.physical.stages import compile_stage
-from vernier.operators.planning.plan import LinearOp
+from vernier.operators.planning.ops import LinearOp
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.diff import multiply
 from vernier.storage.errors import DiffOverflow

@@ -8,7 +8,7 @@ import pytest
 import vernier as vn
 from vernier import col
 from vernier.operators.failures import NotEmpty, UserCodeFailed
-from vernier.operators.planning.plan import ArrangeOp
+from vernier.operators.planning.ops import ArrangeOp
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.updates import CLOSED, MIN_TIME
 

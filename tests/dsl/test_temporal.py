@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import vernier as vn
 from vernier import col
 from vernier.operators.failures import TimeOverflow
-from vernier.operators.planning.plan import HoldOp
+from vernier.operators.planning.ops import HoldOp
 from vernier.operators.planning.planner import compile_app
 
 Update = tuple[tuple[Any, ...], int, int]

@@ -17,7 +17,7 @@ import pytest
 import vernier as vn
 from vernier.operators.failures import AggregateOverflow, ListTooLong, UserCodeFailed
 from vernier.operators.physical import reduce_batched
-from vernier.operators.planning.plan import FollowOp, KeyedOp, ReduceOp, WaveOp
+from vernier.operators.planning.ops import FollowOp, KeyedOp, ReduceOp, WaveOp
 from vernier.operators.planning.planner import compile_app
 
 LONG = ["long text with one prefix " + end for end in ("a", "b", "ab", "é", "")]

@@ -14,8 +14,9 @@ from vernier.operators.errors import ArithmeticOverflow
 from vernier.operators.language.expr.expression import Expr
 from vernier.operators.physical.stage_compiler import Pass, passes
 from vernier.operators.physical.stages import compile_chain, compile_stage
-from vernier.operators.planning.plan import LinearOp, Stage
+from vernier.operators.planning.ops import LinearOp
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.planning.stages import Stage
 from vernier.storage.errors import VernierError
 
 MOST = 2**63 - 1

@@ -19,7 +19,7 @@ from vernier import col
 from vernier.operators.group_functions.rows import ReduceRows
 from vernier.operators.language.collection import grouping
 from vernier.operators.physical import reduce_batched
-from vernier.operators.planning.plan import WaveOp
+from vernier.operators.planning.ops import WaveOp
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.errors import CallerError
 

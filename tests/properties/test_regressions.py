@@ -12,7 +12,7 @@ from tests.oracle.model import Change, accumulate, changes
 from tests.properties.engine import run
 from tests.properties.programs import KNOWN, Edge, Root, known_programs
 from vernier import col
-from vernier.operators.planning.plan import ArrangeOp, ReduceOp
+from vernier.operators.planning.ops import ArrangeOp, ReduceOp
 from vernier.operators.planning.planner import compile_app
 
 
