@@ -75,7 +75,7 @@ class ProgramStopped(CallerError):
 
     message = (
         "{reason}; stopped, because {why}: nothing is lost and answers stay readable; "
-        "mend the program or its data and start again"
+        "correct the program or its data and start again"
     )
     reason: str
     why: str = "epoch.on_error is stop"

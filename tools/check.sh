@@ -43,6 +43,7 @@ try format $bin/ruff format --check --quiet .
 try lint $bin/ruff check --quiet .
 try types types
 try layers layers
+try prose $bin/python tools/prose.py
 try duplicates $bin/pylint --disable=all --enable=duplicate-code "${code[@]}"
 try addresses no_addresses
 try lock lock_is_of_pyproject

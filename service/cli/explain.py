@@ -24,7 +24,7 @@ def as_text(plan: Plan) -> str:
         "operators (in the order of their work; times inside a loop are products of data time and rounds)",
         *_scope_lines(plan, 0, "  "),
         "",
-        "arrangements (each is kept once, whoever reads it)",
+        "arrangements (each is kept once, for all its readers)",
         *(line for arrangement in plan["arrangements"] for line in _arrangement_lines(plan, arrangement)),
         "",
         "views",

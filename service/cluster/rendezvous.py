@@ -5,7 +5,7 @@ Spark starts N tasks in arbitrary Python processes. Each task connects here, say
 shards its process has in memory (hot), and waits until all N have arrived. Then every task gets a shard (where possible
 one that its process has hot) and the addresses of all tasks. Reports come back over the same connections, so a commit
 waits for the workers and not for Spark to end its stage. An attempt ends exactly once: it is complete when the last
-report has arrived, or it is cancelled, and then all its workers are told.
+report has arrived, or it is cancelled, which the rendezvous reports to all its workers.
 """
 
 from __future__ import annotations

@@ -90,4 +90,4 @@ class Steering:
             control.tell(self._files, told)
         except StorageError as error:
             # The change takes effect anyway; a client that waits to see it can ask again.
-            _log.warning("what the intake does could not be told: %s", error)
+            _log.warning("cannot write the status file of the intake: %s", error)

@@ -75,7 +75,7 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:
-        # Python refuses to print integers of so many digits.
+        # Python refuses to print integers of this length.
         text = f"a {type(value).__name__} of too many digits"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 

@@ -43,7 +43,7 @@ class OpenToOthers(CallerError):
     """The sidecar would answer everyone who can reach it, and no setting says that it should."""
 
     message = (
-        "http.host {host} is not loopback and there is no token: whoever reaches it could read all answers; set "
+        "http.host {host} is not loopback and there is no token: every client could read all answers; set "
         "VERNIER_HTTP__READ_TOKENS or http.read_tokens_file, or say http.anonymous=read if that is meant"
     )
     host: str

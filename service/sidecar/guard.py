@@ -61,7 +61,7 @@ class Guard:
         if refusal is None and scope["method"] not in _SAFE:
             body = await self._body(scope, receive)
             if body is None:
-                return  # the client disconnected while it sent its body, so there is no one to answer
+                return  # the client disconnected while it sent its body, so there is no client to answer
             if isinstance(body, Response):
                 refusal = body
             else:
@@ -83,7 +83,7 @@ class Guard:
         if wanted == "none":
             return None
         if given is None:
-            detail = "nobody has given out this token; ask who runs the service for one"
+            detail = "this token is unknown; ask the operator of the service for one"
             return _unauthenticated("token_unknown", detail, 'error="invalid_token"')
         if not includes(given, wanted):
             if token is None:

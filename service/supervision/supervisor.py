@@ -269,9 +269,7 @@ class Supervisor:
         check_certificate(settings.http)
         if Access.of(settings.http).wide_open:
             where = f"{settings.http.host}:{settings.http.port}"
-            self.say(
-                f"sidecar: WARNING: http.anonymous is admin: whoever reaches {where} may read, and send updates in"
-            )
+            self.say(f"sidecar: WARNING: http.anonymous is admin: every client of {where} may read, and send updates")
         check_port(settings.http.host, settings.http.port, "http.port")
         if settings.kafka.embedded:
             kafka_jars()

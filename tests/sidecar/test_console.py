@@ -180,7 +180,7 @@ def test_a_token_is_asked_for_until_it_is_right(
             asked.locator("input").fill(typed)
             asked.locator("button").click()
             if typed.startswith("not"):
-                expect(asked).to_contain_text("nobody has given out this token")
+                expect(asked).to_contain_text("this token is unknown")
         expect(asked).to_have_count(0)
         expect(page.locator("#rows .chip")).to_have_text(["7"])
         builder.commit(20, {"reach": [((8,), 11, 1)]})

@@ -35,7 +35,7 @@ def programs_list(state: str) -> None:
 @programs.command("add")
 @click.argument("program", type=FILE)
 @_place
-@click.option("--wait", type=click.FloatRange(0), metavar="S", help="Until an epoch has its views, so many seconds.")
+@click.option("--wait", type=click.FloatRange(0), metavar="S", help="Wait up to S seconds for an epoch with its views.")
 def programs_add(program: Path, state: str, wait: float | None) -> None:
     """Let PROGRAM join: it answers from what the service holds, and reads nothing from Kafka again.
 

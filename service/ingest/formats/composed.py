@@ -29,7 +29,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 class Huge:
-    """A number with so many digits that it is not worth converting."""
+    """A number of such a length that it is not worth converting."""
 
     def __init__(self, text: str) -> None:
         self.text = text

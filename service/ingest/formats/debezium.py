@@ -142,9 +142,7 @@ class DebeziumUpserts(Upserts):
             if all(name in members for name in self._key):
                 row = msgspec.json.encode({name: members[name] for name in self._key})
                 return self._values.plain(row, schema)
-        raise Refusal(
-            "key", f"neither the key nor before has {', '.join(self._key)}, so nobody knows which row is gone"
-        )
+        raise Refusal("key", f"neither the key nor before has {', '.join(self._key)}, so the deleted row is unknown")
 
 
 class _Values:

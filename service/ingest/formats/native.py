@@ -99,7 +99,7 @@ def _judge_progress(value: object) -> Progress:
     upper = _judge_frontier(value["upper"], "upper of p")
     counts = None if value.get("counts") is None else _judge_counts(value["counts"])
     if counts is not None and "lower" not in value:
-        raise Refusal("decode", "p has counts but no lower, so nobody knows from where on they count")
+        raise Refusal("decode", "p has counts but no lower, so it is unknown where the counting begins")
     lower = _judge_frontier(value["lower"], "lower of p") if "lower" in value else upper
     if lower > upper:
         raise Refusal("decode", f"lower of p is {lower}, behind its upper {upper}")
