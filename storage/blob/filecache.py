@@ -62,11 +62,12 @@ class FileCache:
             finally:
                 os.close(fd)
             os.rename(temporary, path)
+            identity = _identity(path)  # another process that evicts may have deleted the copy already
         except OSError:
             with suppress(OSError):
                 os.unlink(temporary)
             return
-        self._verified[name] = _identity(path)
+        self._verified[name] = identity
         self._evict(path)
 
     def drop(self, name: str) -> None:

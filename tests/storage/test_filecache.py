@@ -91,3 +91,17 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path, far: Far) 
         far.map(FileCache(tmp_path / "c", 1 << 20), "x")
     tmp_path.chmod(0o1777)
     assert far.map(FileCache(tmp_path / "c", 1 << 20), "x") == b"x" * 100
+
+
+def test_a_copy_that_another_process_evicts_at_once_is_fetched_into_memory(
+    tmp_path: Path, far: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def renamed_and_evicted(old: str, new: str) -> None:
+        rename(old, new)
+        os.unlink(new)
+
+    monkeypatch.setattr(os, "rename", renamed_and_evicted)
+    cache = FileCache(tmp_path / "cache", 1 << 20)
+    assert bytes(cache.map("a", lambda: b"bytes")) == b"bytes"
