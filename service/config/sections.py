@@ -6,6 +6,7 @@ import ipaddress
 import os
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -32,12 +33,15 @@ def _ms(text: object) -> object:
     return text
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address. Of names, only `localhost` counts as loopback."""
+    """Whether only this machine can reach the address (with or without brackets). Of names, those that the resolver
+    must give a loopback address count: `localhost` and what ends in `.localhost` (RFC 6761)."""
+    name = host.strip("[]").lower()
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
-        return host == "localhost"
+        return name == "localhost" or name.endswith(".localhost")
 
 
 class Section(BaseModel):

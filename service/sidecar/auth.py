@@ -9,18 +9,16 @@ has no tokens, and nothing otherwise.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
 from pydantic import SecretStr
 
-from vernier.service.config.sections import Http
+from vernier.service.config.sections import Http, is_loopback
 from vernier.storage.errors import CallerError
 
 Scope = Literal["none", "read", "admin"]
@@ -89,16 +87,6 @@ class Access:
         digest = sha256(token.encode("utf-8", "surrogateescape")).digest()
         is_read, is_admin = _any(digest, self.read), _any(digest, self.admin)
         return "admin" if is_admin else "read" if is_read else None
-
-
-@lru_cache(maxsize=256)
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address or host name."""
-    name = host.strip("[]").lower()
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
 
 
 def _any(digest: bytes, known: Iterable[bytes]) -> bool:

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vernier.service.config.sections import is_loopback
 from vernier.service.sidecar import auth as access
-from vernier.service.sidecar.auth import Access, includes, is_loopback
+from vernier.service.sidecar.auth import Access, includes
 from vernier.service.sidecar.problems import problem_response
 
 GIVEN = "vernier.scope"
