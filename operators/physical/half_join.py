@@ -75,6 +75,15 @@ class Lookup(Operator):
                 self.given.add(given, partial(self._sizes, keys, runs, found))
         self.out = together(given) if given else None
 
+    def let_go(self) -> None:
+        """Forget what the newest step read, too."""
+        super().let_go()
+        self.given.begin()
+
+    def sizes_of(self, rows: int) -> str:
+        """The key that makes the most pairs."""
+        return self.given.sizes_of(rows)
+
     def _sizes(self, keys: Ints, runs: Ints, found: Selection) -> str:
         """For messages: the key that finds the most rows, how many rows look it up, and how many changes it has."""
         left, right = np.diff(runs), np.diff(found.spans[:, :2], axis=1)[:, 0]

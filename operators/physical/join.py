@@ -62,6 +62,11 @@ class Join(Operator):
         """Free the output buffer, too."""
         super().let_go()
         self.gathered.let_go()
+        self.given.begin()
+
+    def sizes_of(self, rows: int) -> str:
+        """The key that makes the most pairs."""
+        return self.given.sizes_of(rows)
 
     def pending(self) -> list[Round]:
         """The rounds for which output waits."""

@@ -72,6 +72,10 @@ class Operator:
         """Whether the operator had output in the newest step of its scope."""
         return self.out is not None
 
+    def sizes_of(self, rows: int) -> str:
+        """Describes an output of so large a step for the error that it needs too much memory."""
+        return f"it gives {rows:,} rows at once"
+
     def begin_slice(self) -> None:
         """Called after the slice's interval is set; traces then hold only earlier slices."""
 

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from vernier.operators.runtime.operator import Operator
 
 
-def _given(rows: int) -> str:
-    return f"it gives {rows:,} rows at once"
-
-
 class State(Protocol):
     """The state that operators keep from slice to slice, by name."""
 
@@ -106,7 +102,7 @@ class ScopeRun:
             if out is not None:
                 counters.updates_out += len(out)
                 if len(out) > PIECE:
-                    self.budget.check(DOWNSTREAM * out.nbytes, operator.op, partial(_given, len(out)))
+                    self.budget.check(DOWNSTREAM * out.nbytes, operator.op, partial(operator.sizes_of, len(out)))
             counters.steps += 1
             ended = clock()
             counters.seconds += ended - started

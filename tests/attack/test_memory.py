@@ -17,7 +17,7 @@ from vernier.operators.language.plan import tables
 from vernier.operators.physical import half_join, join
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.runtime import budget
-from vernier.operators.runtime.budget import Budget
+from vernier.operators.runtime.budget import Budget, Yield
 from vernier.storage.memory import private_bytes
 from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
@@ -72,6 +72,15 @@ def test_a_join_that_explodes_is_named_with_its_key_and_sizes(times: bool) -> No
     assert "worker_memory_max_mb" in said
     # It stopped in time.
     assert private_bytes() < caught.value.limit
+
+
+def test_a_join_whose_whole_output_is_too_large_is_named_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    # How large a slice is follows from how long slices take, so the pieces of one may all fit, and the whole not.
+    monkeypatch.setattr(Yield, "check", lambda *_: None)
+    app, a, b = sides()
+    app.view("pairs", a.join(b.select(key="key", other="value"), on="key"))
+    with pytest.raises(EpochTooLarge, match=r"join on key.*the key key=7 pairs .*rows so far"):
+        answer(app, crowded(times=False))
 
 
 @pytest.mark.parametrize("times", [True, False])
