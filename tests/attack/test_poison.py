@@ -174,8 +174,11 @@ formats.FORMATS["vernier"] = Planted
 )
 
 
-def sent_letters(broker: EmbeddedBroker, topic: str) -> list[tuple[str, bytes | None]]:
-    """Reasons and values of the dead letters that readers of committed messages see."""
+def sent_letters(broker: EmbeddedBroker, topic: str, source: str) -> list[tuple[str, bytes | None]]:
+    """Reasons and values of the dead letters from one source topic that readers of committed messages see.
+
+    Tests of one process share the broker, and with it the topic of the dead letters.
+    """
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, isolation_level="read_committed")
     try:
         where = TopicPartition(topic, 0)
@@ -184,7 +187,12 @@ def sent_letters(broker: EmbeddedBroker, topic: str) -> list[tuple[str, bytes | 
         end, found = consumer.end_offsets([where])[where], []
         while consumer.position(where) < end:
             for records in consumer.poll(1000).values():
-                found += [(dict(one.headers)["vernier-reason"].decode(), one.value) for one in records]
+                sent = [(dict(one.headers), one.value) for one in records]
+                found += [
+                    (headers["vernier-reason"].decode(), value)
+                    for headers, value in sent
+                    if headers["vernier-topic"] == source.encode()
+                ]
         return found
     finally:
         consumer.close()
@@ -219,4 +227,4 @@ def test_a_live_service_survives_messages_that_kill_and_hang_its_workers(
     assert numbers == {("pairs", "poison"): 4}
     assert service.stop() == 0
     expected = Counter({("poison", b"kill"): 3, ("poison", b"loop"): 1})
-    assert Counter(sent_letters(broker, "pairs.dlq")) == expected
+    assert Counter(sent_letters(broker, "pairs.dlq", service.topic)) == expected
