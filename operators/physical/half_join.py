@@ -34,7 +34,7 @@ class Lookup(Operator):
     def __init__(self, op: LookupOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.lookup = op
-        self.given = Yield(scope.budget, sort_columns(0, op.width, 0), op)
+        self.given: Yield = Yield(scope.budget, sort_columns(0, op.width, 0), op)
         self.left = scope.operator(op.left)
         self.right = cast(Arranged, scope.operator(op.right))
         self.key, self.val = np.array(op.key, np.int64), np.array(op.val, np.int64)
@@ -74,15 +74,6 @@ class Lookup(Operator):
                 given.append(out)
                 self.given.add(given, partial(self._sizes, keys, runs, found))
         self.out = together(given) if given else None
-
-    def let_go(self) -> None:
-        """Forget what the newest step read, too."""
-        super().let_go()
-        self.given.begin()
-
-    def sizes_of(self, rows: int) -> str:
-        """The key that makes the most pairs."""
-        return self.given.sizes_of(rows)
 
     def _sizes(self, keys: Ints, runs: Ints, found: Selection) -> str:
         """For messages: the key that finds the most rows, how many rows look it up, and how many changes it has."""

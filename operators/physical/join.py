@@ -49,7 +49,7 @@ class Join(Operator):
         self.origin_right = np.select([sides == 1, sides == 2], [OTHER, FRESH], KEY).astype(np.int64)
         self.chain = compile_chain(op.stages, len(op.columns), self.depth + 2, scope, op) if op.stages else None
         self.buckets = Buckets()
-        self.given = Yield(scope.budget, sort_columns(0, op.width, self.depth), op)
+        self.given: Yield = Yield(scope.budget, sort_columns(0, op.width, self.depth), op)
         self.gathered = Gathered(again=only_arranged(scope.plan, op.id))
         self.mark_left = self.mark_right = 0
 
@@ -62,11 +62,6 @@ class Join(Operator):
         """Free the output buffer, too."""
         super().let_go()
         self.gathered.let_go()
-        self.given.begin()
-
-    def sizes_of(self, rows: int) -> str:
-        """The key that makes the most pairs."""
-        return self.given.sizes_of(rows)
 
     def pending(self) -> list[Round]:
         """The rounds for which output waits."""

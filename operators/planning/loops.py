@@ -45,7 +45,7 @@ def build_loop(planner: Planner, loop: logical.Loop) -> int:
     for variable, body in zip(variables, bodies, strict=True):
         variable.loop = loop_op.id
         variable.feedback = body
-        leave = LeaveOp(len(planner.ops), outer, variable.width, loop.name, loop_op.id, body)
+        leave = LeaveOp(len(planner.ops), outer, variable.width, loop.name, body, loop_op.id)
         loop_op.leaves.append(planner.add(leave, planner.hash("leave", print_, variable.name, planner.prints[body])))
     return loop_op.id
 

@@ -83,6 +83,25 @@ class Op:
 
 
 @dataclass
+class FedOp(Op):
+    """An operator with one input."""
+
+    input: int
+
+    @property
+    def inputs(self) -> Words:
+        return (self.input,)
+
+
+@dataclass
+class PassingOp(FedOp):
+    """An operator that leaves rows where they are."""
+
+    def placed(self, ops: Sequence[Op]) -> Words | None:
+        return ops[self.input].part
+
+
+@dataclass
 class InputOp(Op):
     """The updates of a source."""
 
@@ -92,18 +111,13 @@ class InputOp(Op):
 
 
 @dataclass
-class LinearOp(Op):
+class LinearOp(FedOp):
     """A fused chain of row-wise steps."""
 
-    input: int
     stages: tuple[Stage, ...]
 
     kind = "linear"
     named_by_kind = True
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
 
     @property
     def depends_on_arrival(self) -> bool:
@@ -135,37 +149,23 @@ class UnionOp(Op):
 
 
 @dataclass
-class EnterOp(Op):
+class EnterOp(PassingOp):
     """Brings a collection of the parent scope into the loop, at round 0."""
-
-    input: int
 
     kind = "enter"
 
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
-
-    def placed(self, ops: Sequence[Op]) -> Words | None:
-        return ops[self.input].part
-
 
 @dataclass
-class ArrangeOp(Op):
+class ArrangeOp(FedOp):
     """Keeps its input in a trace, by key. Rows are key words, then val words. exchange: rows must be sent to the worker
     that owns their key."""
 
-    input: int
     key: Words
     val: Words
     trace: str
     exchange: bool = True
 
     kind = "arrange"
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
 
     @property
     def arrangement(self) -> str | None:
@@ -270,12 +270,11 @@ class LookupOp(Op):
 
 
 @dataclass
-class KeyedOp(Op):
+class KeyedOp(FedOp):
     """A reduction: reads an arrangement by `key` and emits key words, then val words. total: its earlier output follows
     from its input, so the operator need not look it up. trace: where its output is kept, by key, either for the
     operator itself or for readers of that arrangement; None if neither needs it."""
 
-    input: int
     key: RowType
     total: bool
     trace: str | None
@@ -287,10 +286,6 @@ class KeyedOp(Op):
 
     kind = "reduce"
     named_by_kind = True
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
 
     @property
     def rows_read(self) -> Words:
@@ -343,20 +338,12 @@ class WaveOp(KeyedOp):
 
 
 @dataclass
-class HoldOp(Op):
+class HoldOp(PassingOp):
     """Temporal buffer: keeps updates whose time is after the running slice in a queue until they are due."""
 
-    input: int
     queue: str
 
     kind = "hold"
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
-
-    def placed(self, ops: Sequence[Op]) -> Words | None:
-        return ops[self.input].part
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -394,18 +381,13 @@ class DelayedOp(Op):
 
 
 @dataclass
-class SetOp(Op):
+class SetOp(FedOp):
     """Feeds its input to a delayed variable, where it appears `ns` later."""
 
-    input: int
     variable: int
     ns: int
 
     kind = "set"
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
 
     @property
     def depends_on_arrival(self) -> bool:
@@ -416,17 +398,12 @@ class SetOp(Op):
 
 
 @dataclass
-class ConsolidateOp(Op):
+class ConsolidateOp(FedOp):
     """Adds up the changes of equal rows at the same time. exchange: equal rows may be on different workers."""
 
-    input: int
     exchange: bool = True
 
     kind = "consolidate"
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
 
     def placed(self, ops: Sequence[Op]) -> Words | None:
         part = ops[self.input].part
@@ -441,38 +418,25 @@ class ConsolidateOp(Op):
 
 
 @dataclass
-class InspectOp(Op):
+class InspectOp(PassingOp):
     """Passes each change to a function of the program. where: the program's line."""
 
-    input: int
     schema: RowType
     function: Callable[..., Any]
     where: str
 
     kind = "inspect"
 
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
-
-    def placed(self, ops: Sequence[Op]) -> Words | None:
-        return ops[self.input].part
-
 
 @dataclass
-class CheckOp(Op):
+class CheckOp(FedOp):
     """Raises an error when its input has a row. where: the program's line."""
 
-    input: int
     schema: RowType
     where: str
     exchange: bool = True
 
     kind = "check"
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
 
     def settle_exchange(self, ops: Sequence[Op]) -> None:
         self.exchange = ops[self.input].part is None
@@ -533,38 +497,22 @@ class LoopOp(Op):
 
 
 @dataclass
-class LeaveOp(Op):
+class LeaveOp(PassingOp):
     """The body's output over all rounds, as a collection of the parent scope."""
 
     loop: int
-    input: int
 
     kind = "leave"
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
-
-    def placed(self, ops: Sequence[Op]) -> Words | None:
-        return ops[self.input].part
 
     def companions(self, ops: Sequence[Op]) -> Words:
         return (self.loop,)
 
 
 @dataclass
-class ViewOp(Op):
+class ViewOp(PassingOp):
     """A named view, arranged by its key (words `key`). Readers get rows in the word order of the view's schema."""
 
-    input: int
     view: str
     trace: str
 
     kind = "view"
-
-    @property
-    def inputs(self) -> Words:
-        return (self.input,)
-
-    def placed(self, ops: Sequence[Op]) -> Words | None:
-        return ops[self.input].part

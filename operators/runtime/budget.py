@@ -96,12 +96,13 @@ class Yield:
         self._budget, self._columns, self._who = budget, columns, who
         self._rows = self._largest = 0
         self._look_at = PIECE
-        self._sizes: Callable[[], str] | None = None
+        self.sizes: Callable[[], str] | None = None
+        """Describes the work that the largest part of the step came from."""
 
     def begin(self) -> None:
         """Begin a step."""
         self._rows, self._look_at = 0, PIECE
-        self._largest, self._sizes = 0, None
+        self._largest, self.sizes = 0, None
 
     def add(self, given: list[Ints], sizes: Callable[[], str]) -> None:
         """Account for a part that was just appended to `given`, the list of all parts of the step. Raises as
@@ -111,7 +112,7 @@ class Yield:
         """
         self._rows += len(given[-1])
         if len(given[-1]) > self._largest:
-            self._largest, self._sizes = len(given[-1]), sizes
+            self._largest, self.sizes = len(given[-1]), sizes
         if self._rows < self._look_at:
             return
         if _adds_up(given[-1], self._columns):
@@ -131,10 +132,6 @@ class Yield:
         """Check the rows held against the budget."""
         rows = self._rows
         self._budget.check(DOWNSTREAM * rows * row_bytes, self._who, lambda: f"{sizes()}, {rows:,} rows so far")
-
-    def sizes_of(self, rows: int) -> str:
-        """Describes the step's whole output by the work that its largest part came from."""
-        return f"it gives {rows:,} rows" if self._sizes is None else f"{self._sizes()}, {rows:,} rows so far"
 
 
 def _adds_up(part: Ints, columns: Ints) -> bool:

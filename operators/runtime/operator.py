@@ -13,6 +13,7 @@ import numpy as np
 
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.ops import Op
+from vernier.operators.runtime.budget import Yield
 from vernier.operators.runtime.exchange import Round
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace.batch import Layer
@@ -51,8 +52,8 @@ class Operator:
 
     In each step (slice, round) of its scope, `step(now)` reads the output of its inputs in the same step and sets
     `out`: updates `[row | time | rounds | diff]`, all at round `now`, or None. `keyed`, if the operator happens to have
-    it, is the same output as keyed rows by the first `keyed_by` words, sorted and consolidated. `counters` feed the
-    metrics.
+    it, is the same output as keyed rows by the first `keyed_by` words, sorted and consolidated. `given` accounts for
+    the output of an operator that can emit more than it reads. `counters` feed the metrics.
     """
 
     def __init__(self, op: Op, scope: ScopeRun) -> None:
@@ -63,6 +64,7 @@ class Operator:
         self.keyed: Ints | None = None
         self.keyed_by = 0
         self.counters = Counters()
+        self.given: Yield | None = None
 
     def step(self, now: Round) -> None:
         """Do this operator's work at round `now`."""
@@ -74,7 +76,8 @@ class Operator:
 
     def sizes_of(self, rows: int) -> str:
         """Describes an output of so large a step for the error that it needs too much memory."""
-        return f"it gives {rows:,} rows at once"
+        known = None if self.given is None else self.given.sizes
+        return f"it gives {rows:,} rows at once" if known is None else f"{known()}, {rows:,} rows so far"
 
     def begin_slice(self) -> None:
         """Called after the slice's interval is set; traces then hold only earlier slices."""
@@ -82,6 +85,8 @@ class Operator:
     def let_go(self) -> None:
         """Release the output of the newest step after the slice. After a load it is as large as the data loaded."""
         self.out = self.keyed = None
+        if self.given is not None:
+            self.given.begin()
 
     def pending(self) -> list[Round]:
         """Rounds for which this operator still holds work. None may be left after a slice."""

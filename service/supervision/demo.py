@@ -11,14 +11,13 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from vernier.service.config.settings import load
 from vernier.service.supervision import class_archives
 from vernier.service.supervision.supervisor import Child, Supervisor, up
+from vernier.service.toolchain.home import ROOT
 from vernier.storage.errors import VernierError
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIG = "configs/demo.yaml"
 
 

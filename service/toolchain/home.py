@@ -15,6 +15,11 @@ def checkout() -> Path | None:
     return ROOT if (ROOT / "pyproject.toml").is_file() else None
 
 
+def import_folder() -> Path:
+    """The folder that `import vernier` finds it in, for other processes' PYTHONPATH: the checkout, or site-packages."""
+    return ROOT if (ROOT / "vernier.py").is_file() else ROOT.parent
+
+
 def cache_folder() -> Path:
     """The folder of caches that outlive a run: `.make` of the checkout, else `$XDG_CACHE_HOME/vernier`."""
     if (root := checkout()) is not None:

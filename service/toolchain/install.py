@@ -24,8 +24,9 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from zlib import crc32
 
+from vernier.service.toolchain.home import ROOT
 from vernier.service.toolchain.java import JavaMissing, java_home
-from vernier.service.toolchain.packages import MAKE, PYTHON, ROOT, VENV, Commands, Installer, SetupError, Stopped, locks
+from vernier.service.toolchain.packages import MAKE, PYTHON, VENV, Commands, Installer, SetupError, Stopped, locks
 
 GROUPS = ("run", "dev")
 LEAST_FREE_MB, FRESH_FREE_MB = 1000, 4000

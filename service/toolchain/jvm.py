@@ -30,7 +30,7 @@ from zlib import crc32
 
 from vernier.service.config.settings import Settings, load
 from vernier.service.errors import SparkFailed
-from vernier.service.toolchain.home import cache_folder
+from vernier.service.toolchain.home import cache_folder, import_folder
 from vernier.service.toolchain.jars import kafka_jars, spark_jars
 from vernier.service.toolchain.java import find_java, java_home
 from vernier.storage.errors import VernierError
@@ -190,7 +190,7 @@ def prepare_environment(settings: Settings) -> None:
     os.environ.setdefault("SPARK_LOCAL_HOSTNAME", settings.exchange.host)
     # Workers must run this interpreter with these packages, wherever the service was started.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    path = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [str(import_folder()), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")
 

@@ -17,9 +17,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from vernier.service.toolchain.home import ROOT
 from vernier.storage.errors import CallerError
 
-ROOT = Path(__file__).resolve().parents[2]
 MAKE = ROOT / ".make"
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"

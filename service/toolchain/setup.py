@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vernier.service.toolchain.home import cache_folder
+from vernier.service.toolchain.home import ROOT, cache_folder
 
 if TYPE_CHECKING:
     from packaging.markers import Marker
 
-ROOT = Path(__file__).resolve().parents[2]
 STAMP = cache_folder() / "kernels"
 COMPILED = ("storage", "operators", "service")
 

@@ -82,6 +82,8 @@ def test_the_wheel_runs_without_the_checkout(installed: Path, environment: dict[
     where = run([str(installed / "bin" / "python"), "-c", "import vernier.service as s; print(s.__file__)"], cwd=work)
     assert where.startswith(str(installed))
     (site,) = installed.glob("lib/python3*/site-packages")
+    folder = "from vernier.service.toolchain.home import import_folder as f; print(f())"
+    assert run([str(installed / "bin" / "python"), "-c", folder], cwd=work).strip() == str(site)
     assert {path.name.partition("-")[0] for path in site.iterdir()} == {"dependencies.pth", "vernier"}
     assert (site / "vernier" / "py.typed").exists()
 

@@ -35,7 +35,7 @@ class Planted(Native):
 
 formats.FORMATS["vernier"] = Planted
 """
-"""Makes one message kill whoever decodes it."""
+"""Makes one message kill the process that decodes it."""
 
 
 def program(name: str) -> str:

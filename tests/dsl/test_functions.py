@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import vernier as vn
 from tests.dsl.named import named
+from vernier.operators.language.expr import evaluate, functions
+from vernier.operators.language.expr.compute import vector
 from vernier.operators.language.expr.functions import NotDeterministic, check_function, function_key
 
 FACTOR = 3
@@ -202,3 +205,15 @@ def test_keys_are_the_same_in_every_process(root: Path) -> None:
         for seed in ("1", "2", "3")
     }
     assert len(found) == 1
+
+
+def test_states_know_functions_of_the_language_by_the_modules_they_were_first_in() -> None:
+    def spelled(value: object) -> tuple[str, ...]:
+        return (functions._home(value), value.__qualname__)  # type: ignore[attr-defined]
+
+    assert spelled(vn.col) == ("operators.language.expr", "col")
+    assert spelled(vn.Int64) == ("operators.language.types", "Int64")
+    assert spelled(vn.Schema) == ("operators.language.schema", "Schema")
+    assert spelled(vn.ProgramError) == ("operators.errors", "ProgramError")
+    assert spelled(evaluate.bind) == ("operators.language.evaluate", "bind")
+    assert spelled(vector.Vector) == ("operators.language.compute.vector", "Vector")

@@ -248,22 +248,15 @@ def _home(value: object) -> str:
 
     State identifies functions of the program by their form, so moving one of our modules must not change any form.
     """
-    module = str(getattr(value, "__module__", ""))
-    return _FORMER.get(module, module.removeprefix("vernier."))
+    parts = str(getattr(value, "__module__", "")).removeprefix("vernier.").split(".")
+    if parts[:2] == ["operators", "language"] and len(parts) > 3:
+        _, _, _, *inside, name = parts  # the language had no rooms
+        parts = [*parts[:2], *inside, _FORMER.get(name, name)]
+    return ".".join(parts)
 
 
-_FORMER = {
-    f"vernier.operators.language.{room}.{now}": f"operators.language.{then}"
-    for room, now, then in (
-        ("types", "scalars", "types"),
-        ("expr", "expression", "expr"),
-        *(("types", name, name) for name in ("decimals", "duration", "parts", "schema", "structs", "texts")),
-        *(("expr", name, name) for name in ("builders", "functions", "methods", "order", "signs", "udf")),
-        *(("plan", name, name) for name in ("aggregates", "aggregation", "logical", "tables", "useraggregates")),
-        *(("collection", name, name) for name in ("app", "collection", "fixpoint", "variable")),
-    )
-}
-"""Modules whose names can enter the form of a program's function, with their names in version 0.1.0."""
+_FORMER = {"scalars": "types", "expression": "expr"}
+"""The former names of the modules of the language that programs' functions mention, where it is another one."""
 
 
 def _code(code: types.CodeType, seen: dict[int, int], doc: str | None = None) -> object:
