@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vernier.operators.language.expr.running_calls import RUNNING
+from vernier.storage.threads import Threads
 
 _LEAST_POLL = 0.05
 
@@ -33,15 +34,13 @@ class Watch:
         self._seconds, self._told = seconds, told
         self._poll = max(_LEAST_POLL, min(1.0, seconds / 4))
         self._seen: dict[int, tuple[Any, Any, float, bool]] = {}
-        self._stopped = threading.Event()
         self._file = os.fdopen(os.memfd_create(STACKS), "w") if hasattr(os, "memfd_create") else None
-        self._thread = threading.Thread(target=self._run, name="calls", daemon=True)
-        self._thread.start()
+        self._threads = Threads()
+        self._threads.start("calls", self._run)
 
     def stop(self) -> None:
         """End the thread."""
-        self._stopped.set()
-        self._thread.join(10)
+        self._threads.close()
         if self._file is not None:
             faulthandler.cancel_dump_traceback_later()
             self._file.close()
@@ -63,8 +62,8 @@ class Watch:
             current[thread] = (call, given, since, said)
         self._seen = current
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._poll):
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.wait(self._poll):
             if self._file is not None:
                 faulthandler.dump_traceback_later(self._seconds + 2 * self._poll, file=self._file)
             self.look(time.monotonic())

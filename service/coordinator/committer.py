@@ -30,6 +30,7 @@ from vernier.service.status import publisher as told
 from vernier.storage.errors import StateInUse, StorageError
 from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
 from vernier.storage.state.state import StateDirectory
+from vernier.storage.threads import Loop, Threads
 from vernier.storage.updates import CLOSED, MIN_TIME
 
 PLAN_FILE = "plan.json"
@@ -48,8 +49,8 @@ class Epochs:
     keep: how many manifests to keep (readers step through them). hold: how many more to keep, at most, while a
     publisher is behind. now: wall clock, ns. rebuild: if the program cannot continue from the state, build the state
     again from everything that the topics still contain. collect_beside: collect garbage in a thread, because with an
-    object store each delete is a remote request. Not thread-safe. Raises StateInUse, WrongState, NoIntactManifest and
-    other StorageErrors.
+    object store each delete is a remote request. threads: the owner of that thread. Not thread-safe. Raises
+    StateInUse, WrongState, NoIntactManifest and other StorageErrors.
     """
 
     def __init__(
@@ -64,13 +65,17 @@ class Epochs:
         rebuild: bool = False,
         collect_beside: bool = False,
         hold: int = 0,
+        threads: Threads | None = None,
     ) -> None:
         self.directory = directory
         self.plan, self.workers = plan, workers
         self._now = now
         self._door, self._keep, self._rebuild = door, keep, rebuild
         self._beside, self._hold = collect_beside, hold
-        self._collector: threading.Thread | None = None
+        self._threads = threads or Threads()
+        self._restarts: Mapping[str, int] = {}
+        self._counted: Mapping[str, int] = {}
+        self._collector: Loop | None = None
         self.anew = False
         """Whether the next epoch starts from an empty state, because the program has changed too much."""
         self.newest: Manifest | None = _acquire(self.directory)
@@ -99,7 +104,7 @@ class Epochs:
     def close(self) -> None:
         """Release the state directory, after a running collection has ended."""
         if self._collector is not None:
-            self._collector.join()
+            self._collector.stop(None)
         self.directory.release()
 
     @property
@@ -183,6 +188,7 @@ class Epochs:
         for topic, own in one.offsets.items():
             offsets.setdefault(topic, {}).update(own)
         now = self._now()
+        self._restarts = dict(self._threads.restarts)
         stats = self._count(reports, seconds, offsets, now)
         manifest = Manifest(
             epoch=start.epoch,
@@ -219,6 +225,7 @@ class Epochs:
         self.directory.commit(manifest)
         self._commit_seconds = time.perf_counter() - began
         self.newest, self.stats = manifest, stats
+        self._counted = self._restarts
         self.due = min((report.due for report in reports if report.due is not None), default=None)
         anew, self.anew = self.anew, False
         self._begun, self._skipped, self._lost, self._discard = frozenset(), {}, {}, None
@@ -236,11 +243,10 @@ class Epochs:
             return
         if not self._beside:
             self.directory.gc(self._kept())
-        elif self._collector is None or not self._collector.is_alive():
-            self._collector = threading.Thread(target=self._collect, name="vernier-collect", daemon=True)
-            self._collector.start()
+        elif self._collector is None or not self._collector.alive:
+            self._collector = self._threads.start("collect", self._collect, again=False)
 
-    def _collect(self) -> None:
+    def _collect(self, _stopping: threading.Event) -> None:
         try:
             self.directory.gc(self._kept())
         except StorageError as problem:
@@ -320,6 +326,8 @@ class Epochs:
         for source, count in self._lost.items():
             stats.add("source_lost_messages_total", source, by=count)
         stats.clear("worker_memory_bytes")
+        for thread, times in self._restarts.items():
+            stats.add("thread_restarts_total", thread, by=times - self._counted.get(thread, 0))
         for report in reports:
             _count_worker(stats, report)
             self._count_latency(stats, report, now)

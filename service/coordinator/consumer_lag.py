@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from vernier.storage.errors import StorageError
+from vernier.storage.threads import Threads
 
 POLL_SECONDS = 2.0
 
@@ -48,19 +49,21 @@ def ends(client: Mapping[str, Any], partitions: Mapping[str, int]) -> dict[str, 
 
 
 class Lag:
-    """Polls the first and end offsets of partitions. client: Kafka client settings; partitions: the number of
-    partitions of each topic. watch: called at each poll, for anything else that must be polled; it may raise
-    LagUnknown."""
+    """Polls the first and end offsets of partitions, in a thread of `threads`. client: Kafka client settings;
+    partitions: the number of partitions of each topic. watch: called at each poll, for anything else that must be
+    polled; it may raise LagUnknown."""
 
     def __init__(
-        self, client: Mapping[str, Any], partitions: Mapping[str, int], watch: Callable[[], None] = lambda: None
+        self,
+        client: Mapping[str, Any],
+        partitions: Mapping[str, int],
+        threads: Threads,
+        watch: Callable[[], None] = lambda: None,
     ) -> None:
         self._client, self._watch = client, watch
         self._where = [TopicPartition(topic, one) for topic, count in partitions.items() for one in range(count)]
         self._bounds: dict[tuple[str, int], tuple[int, int]] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lag", daemon=True)
-        self._thread.start()
+        self._loop = threads.start("lag", self._run)
 
     def unread(self, topic: str, read: Offsets) -> dict[int, int]:
         """The number of unread messages by partition, given the next offset to read. Partitions for which the brokers
@@ -74,23 +77,28 @@ class Lag:
 
     def close(self) -> None:
         """Stop polling."""
-        self._stop.set()
-        self._thread.join(10)
+        self._loop.stop()
 
-    def _run(self) -> None:
+    def _run(self, stopping: threading.Event) -> None:
         consumer: KafkaConsumer | None = None
-        while not self._stop.is_set():
-            try:
-                if consumer is None:
-                    consumer = KafkaConsumer(**self._client, group_id=None)
-                first, end = consumer.beginning_offsets(self._where), consumer.end_offsets(self._where)
-                # A single assignment, so a reader on another thread never sees a mix of two answers.
-                self._bounds = {(one.topic, one.partition): (first[one], end[one]) for one in self._where if one in end}
-                self._watch()
-            except (KafkaError, LagUnknown) as error:
-                # The brokers are unreachable. The lag is unknown, so no lag is reported.
-                self._bounds = {}
-                _log.debug("no offsets: %s", error)
-            self._stop.wait(POLL_SECONDS)
-        if consumer is not None:
-            consumer.close()
+        try:
+            while not stopping.is_set():
+                try:
+                    if consumer is None:
+                        consumer = KafkaConsumer(**self._client, group_id=None)
+                    first, end = consumer.beginning_offsets(self._where), consumer.end_offsets(self._where)
+                    # A single assignment, so a reader on another thread never sees a mix of two answers.
+                    self._bounds = {
+                        (one.topic, one.partition): (first[one], end[one]) for one in self._where if one in end
+                    }
+                    self._watch()
+                except (KafkaError, LagUnknown) as error:
+                    # The brokers are unreachable. The lag is unknown, so no lag is reported.
+                    self._bounds = {}
+                    _log.debug("no offsets: %s", error)
+                stopping.wait(POLL_SECONDS)
+        finally:
+            # Numbers that nothing updates any more would be wrong.
+            self._bounds = {}
+            if consumer is not None:
+                consumer.close()

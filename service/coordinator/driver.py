@@ -61,6 +61,7 @@ from vernier.service.observability import logs
 from vernier.service.status.trouble import STOPPED, Trouble
 from vernier.storage.errors import VernierError
 from vernier.storage.state.state import StateDirectory
+from vernier.storage.threads import Threads
 
 FAILURES_IN_A_ROW = 6
 """After this many query failures without a commit in between, the process ends so that a fresh one replaces it."""
@@ -82,6 +83,7 @@ class Driver:
             raise SparkFailed(problem="there is no program to run: `vernier up PROGRAM.py`, or set `program`")
         self.settings = settings
         self._stop = threading.Event()
+        self.threads = Threads()
         self._own = [Program.of(path) for path in (settings.program, *settings.programs)]
         self.registry = Registry(settings.state.place.open())
         self.programs, self.app, self.plan = self._together(lambda plan: None)
@@ -100,6 +102,7 @@ class Driver:
             rebuild=settings.state.rebuild,
             collect_beside=settings.state.place.folder is None,
             hold=settings.publish.hold_epochs if settings.publish.views != "none" else 0,
+            threads=self.threads,
         )
         self.topics = self._read_topics()
         self._found: dict[str, Found] | None = None
@@ -115,13 +118,14 @@ class Driver:
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
         self.letters.recover(self.epochs.newest)
         self.letters.anew = self.epochs.anew and self.epochs.newest is not None
-        self.heartbeat = Heartbeat(settings, self.app.name)
+        self.heartbeat = Heartbeat(settings, self.app.name, self.threads)
         self.runner = Runner(settings, self.epochs, self.letters, self.heartbeat)
         self.runner.took = self._took
         self.runner.check_topics = self._check_topics
         self.scrub: Scrub | None = None
         if settings.state.place.folder is not None:
-            self.scrub = Scrub(self.epochs.directory, lambda: self.epochs.newest, settings.state.scrub_mb_s << 20)
+            rate = settings.state.scrub_mb_s << 20
+            self.scrub = Scrub(self.epochs.directory, lambda: self.epochs.newest, rate, self.threads)
             self.runner.check_files = lambda anew, scrub=self.scrub: scrub.require(anew=anew)  # type: ignore[misc]
         self.runner.log.spans = Spans.of(settings.otel, self.app.name)
         wanted = settings.epoch.target_ms
@@ -214,6 +218,7 @@ class Driver:
         if self.scrub is not None:
             self.scrub.close()
         self.epochs.close()
+        self.threads.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -347,7 +352,7 @@ class Driver:
         def look() -> None:
             self._found = self.topics.look()
 
-        self.epochs.lag = Lag(self.settings.kafka_client(), self.door.partitions, look)
+        self.epochs.lag = Lag(self.settings.kafka_client(), self.door.partitions, self.threads, look)
         return self.epochs.lag
 
     def _rebuild_replaced(self) -> None:

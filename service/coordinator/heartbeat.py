@@ -14,22 +14,22 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from vernier.service.config.settings import Settings, heartbeat_topic
+from vernier.storage.threads import Threads
 
 _log = logging.getLogger("vernier.heartbeat")
 
 
 class Heartbeat:
-    """A thread that sends a heartbeat when there was no epoch for `epoch.heartbeat_ms`."""
+    """Sends a heartbeat when there was no epoch for `epoch.heartbeat_ms`, in a thread of `threads`."""
 
-    def __init__(self, settings: Settings, app: str) -> None:
+    def __init__(self, settings: Settings, app: str, threads: Threads) -> None:
         self._settings, self._topic = settings, heartbeat_topic(app)
         self._pause = settings.epoch.heartbeat_ms / 1000
         self._due = time.monotonic() + self._pause
         self._busy = False
         self._changed = threading.Condition()
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-        self._thread.start()
+        self._loop = threads.start("heartbeat", self._run)
 
     def began(self) -> None:
         """An epoch has started: send no heartbeat until it has ended."""
@@ -49,22 +49,24 @@ class Heartbeat:
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        self._thread.join(10)
+        self._loop.stop()
 
-    def _run(self) -> None:
+    def _run(self, _stopping: threading.Event) -> None:
         producer: KafkaProducer | None = None
-        while self._wait():
-            try:
-                if producer is None:
-                    producer = KafkaProducer(**self._settings.kafka_client(), acks=1, max_block_ms=2_000)
-                for partition in range(self._settings.workers):
-                    producer.send(self._topic, value=b"", partition=partition)
-                producer.flush(2)
-            except KafkaError as error:
-                # The brokers are unreachable. The query notices this too, and a heartbeat would have no effect.
-                _log.debug("no heartbeat: %s", error)
-        if producer is not None:
-            producer.close(timeout=1)
+        try:
+            while self._wait():
+                try:
+                    if producer is None:
+                        producer = KafkaProducer(**self._settings.kafka_client(), acks=1, max_block_ms=2_000)
+                    for partition in range(self._settings.workers):
+                        producer.send(self._topic, value=b"", partition=partition)
+                    producer.flush(2)
+                except KafkaError as error:
+                    # The brokers are unreachable. The query notices this too, and a heartbeat would have no effect.
+                    _log.debug("no heartbeat: %s", error)
+        finally:
+            if producer is not None:
+                producer.close(timeout=1)
 
     def _wait(self) -> bool:
         """Wait until a heartbeat is due; False when it is time to stop."""

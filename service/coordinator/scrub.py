@@ -21,6 +21,7 @@ from vernier.storage.blob.segment import read_and_verify, segment_file
 from vernier.storage.errors import Damaged, FileMissing, StorageError
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
+from vernier.storage.threads import Threads
 
 ROUND_SECONDS = 600.0
 """The minimum number of seconds from the start of one round to the start of the next."""
@@ -28,19 +29,20 @@ _log = logging.getLogger("vernier.scrub")
 
 
 class Scrub:
-    """Verifies the files of `newest` in its own thread. rate: bytes per second after the first round; 0: only the first
-    round.
+    """Verifies the files of `newest` in a thread of `threads`. rate: bytes per second after the first round; 0: only
+    the first round.
 
     `require` is called from another thread, the one that makes epochs.
     """
 
-    def __init__(self, directory: StateDirectory, newest: Callable[[], Manifest | None], rate: int) -> None:
+    def __init__(
+        self, directory: StateDirectory, newest: Callable[[], Manifest | None], rate: int, threads: Threads
+    ) -> None:
         self._directory, self._newest, self._rate = directory, newest, rate
         self._verified: set[str] = set()
         self._damaged: dict[str, StorageError] = {}
         self._first, self._stop = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="vernier-scrub", daemon=True)
-        self._thread.start()
+        self._loop = threads.start("scrub", self._run)
 
     def require(self, *, anew: bool = False) -> None:
         """Wait for the first round, then check that no file of the newest epoch is known to be damaged.
@@ -69,11 +71,11 @@ class Scrub:
     def close(self) -> None:
         """End the thread."""
         self._stop.set()
-        self._thread.join()
+        self._loop.stop(None)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, _stopping: threading.Event) -> None:
         began = time.monotonic()
         try:
             self._round(0)

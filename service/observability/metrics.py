@@ -95,6 +95,12 @@ CATALOGUE = _catalogue(
         Metric("commit_duration_seconds", "histogram", (), "Time to make an epoch durable.", DURATION_BOUNDS),
         Metric("commit_timestamp_seconds", "gauge", (), "Wall clock of the newest commit."),
         Metric("exchange_bytes_total", "counter", (), "Bytes sent between workers."),
+        Metric(
+            "thread_restarts_total",
+            "counter",
+            ("thread",),
+            "Background threads of the driver that failed and were started again.",
+        ),
         Metric("worker_memory_bytes", "gauge", ("worker",), "Resident memory of a worker."),
         Metric("sink_messages_total", "counter", ("sink", "kind"), "Messages written to output topics."),
         Metric("sink_frontier_timestamp_seconds", "gauge", ("sink",), "Data times before it are in the output topic."),

@@ -11,6 +11,7 @@ import time
 from vernier.service.sidecar.problems import NoEpoch, Unreadable
 from vernier.service.views.snapshot_reader import Reader, Snapshot
 from vernier.storage.errors import Damaged
+from vernier.storage.threads import Loop, Threads
 
 _log = logging.getLogger("vernier.sidecar")
 
@@ -21,10 +22,10 @@ class Follower:
     def __init__(self, reader: Reader, poll_ms: float) -> None:
         self.reader = reader
         self._pause = poll_ms / 1000
-        self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        self._threads = Threads()
+        self._following: Loop | None = None
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -51,13 +52,12 @@ class Follower:
         """Start the thread. The first poll has happened on return, so existing epochs can be queried at once."""
         self._loop = loop
         self._look()
-        self._thread.start()
+        self._following = self._threads.start("follower", self._run)
 
     def stop(self) -> None:
         """End the thread and close the files."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._following is not None:
+            self._following.stop(None)
         self.reader.close()
 
     async def woken(self, timeout: float) -> None:
@@ -77,8 +77,8 @@ class Follower:
         waiting, self._fresh = self._fresh, asyncio.Event()
         waiting.set()
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._pause):
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.wait(self._pause):
             self._look()
 
     def _look(self) -> None:

@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from vernier.storage.errors import FileExists, FileMissing, OwnershipLost, StorageError
+from vernier.storage.threads import Threads
 
 TTL_MS = 15_000
 """How long a claim is valid without a heartbeat. A restart after a crash waits at most this long."""
@@ -114,7 +115,8 @@ class Claims:
         self._serial = 0
         self._held: list[Claim] = []
         self._books = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._threads = Threads()
+        self._beats = False
 
     @property
     def where(self) -> str:
@@ -201,23 +203,20 @@ class Claims:
     def _hold(self, claim: Claim) -> Claim:
         with self._books:
             self._held.append(claim)
-            if self._beating and self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="vernier-claims", daemon=True)
-                self._thread.start()
+            if self._beating and not self._beats:
+                self._beats = True
+                self._threads.start("claims", self._run)
         return claim
 
-    def _run(self) -> None:
+    def _run(self, stopping: threading.Event) -> None:
         """Send heartbeats while any claim is held, and `BEATS` rounds longer, because the next claim often follows
         soon."""
-        pause = threading.Event()
         idle = 0
-        while idle < BEATS:
-            pause.wait(TTL_MS / 1000 / BEATS)
+        while idle < BEATS and not stopping.wait(TTL_MS / 1000 / BEATS):
             self.beat()
             with self._books:
                 idle = 0 if self._held else idle + 1
-                if idle == BEATS:
-                    self._thread = None
+                self._beats = idle < BEATS
 
     def _body(self, now: int | None) -> bytes:
         until = 0 if now is None else now + TTL_MS

@@ -14,6 +14,7 @@ from vernier.service.errors import StateDamaged
 from vernier.storage.blob.segment import read_and_verify, segment_file
 from vernier.storage.errors import Damaged, StorageError
 from vernier.storage.state.manifest import LayerRef
+from vernier.storage.threads import Threads
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def ref_of(builder: StateBuilder) -> LayerRef:
 def test_damage_is_found_before_the_first_epoch(builder: StateBuilder) -> None:
     whole = (builder.path / segment_file(ref_of(builder).segment)).read_bytes()
     file = flip(builder.path, ref_of(builder))
-    scrub = Scrub(builder.state, lambda: builder.state.latest(), 0)
+    scrub = Scrub(builder.state, lambda: builder.state.latest(), 0, Threads())
     for _ in range(2):
         with pytest.raises(StateDamaged, match=f"{file.stem}.*put back from a copy") as error:
             scrub.require()
@@ -46,7 +47,7 @@ def test_damage_is_found_before_the_first_epoch(builder: StateBuilder) -> None:
 
 def test_a_missing_file_is_damage_too(builder: StateBuilder) -> None:
     (builder.path / segment_file(ref_of(builder).segment)).unlink()
-    scrub = Scrub(builder.state, lambda: builder.state.latest(), 0)
+    scrub = Scrub(builder.state, lambda: builder.state.latest(), 0, Threads())
     with pytest.raises(StateDamaged, match="no such file"):
         scrub.require()
     # An epoch that does not need it makes all well.
@@ -57,7 +58,7 @@ def test_a_missing_file_is_damage_too(builder: StateBuilder) -> None:
 
 
 def test_after_a_failed_attempt_new_files_are_verified(builder: StateBuilder) -> None:
-    scrub = Scrub(builder.state, lambda: builder.state.latest(), 0)
+    scrub = Scrub(builder.state, lambda: builder.state.latest(), 0, Threads())
     scrub.require()
     builder.commit(20, {"v": [((node,), 13, 1) for node in range(200, 300)]})
     flip(builder.path, ref_of(builder))
@@ -69,7 +70,7 @@ def test_after_a_failed_attempt_new_files_are_verified(builder: StateBuilder) ->
 
 def test_what_rots_while_the_service_runs_is_found(builder: StateBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrub_module, "ROUND_SECONDS", 0.0)
-    scrub = Scrub(builder.state, lambda: builder.state.latest(), 1 << 30)
+    scrub = Scrub(builder.state, lambda: builder.state.latest(), 1 << 30, Threads())
     scrub.require()
     flip(builder.path, ref_of(builder))
     while not scrub.damaged:
@@ -96,7 +97,7 @@ def test_a_file_cut_short_under_the_scrub_is_damage_and_not_the_end_of_the_proce
 def test_an_empty_state_and_one_that_cannot_be_read_hold_nothing_up(
     builder: StateBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scrub = Scrub(builder.state, lambda: None, 0)
+    scrub = Scrub(builder.state, lambda: None, 0, Threads())
     scrub.require(anew=True)
     scrub.close()
 
@@ -104,6 +105,6 @@ def test_an_empty_state_and_one_that_cannot_be_read_hold_nothing_up(
         raise StorageError
 
     monkeypatch.setattr(builder.state.blob, "size", fail)
-    scrub = Scrub(builder.state, lambda: builder.state.latest(), 0)
+    scrub = Scrub(builder.state, lambda: builder.state.latest(), 0, Threads())
     scrub.require()
     scrub.close()
