@@ -127,7 +127,7 @@ class Source(Section):
         default="stop", description="when the topic has removed messages that were not read: stop, or go on without"
     )
     on_late: Literal["reject", "advance"] | None = Field(default=None, description="default: what the program says")
-    resolution: Literal["exact", "millisecond"] = Field(
+    rounding: Literal["exact", "millisecond"] = Field(
         default="exact", description="millisecond: data times are rounded up to it; less work"
     )
     records: int | None = Field(default=None, ge=1, description="about how many updates share a time; less work")
@@ -152,6 +152,10 @@ class Source(Section):
         return value
 
     _idle = field_validator("idle_timeout_ms", mode="before")(_ms)
+
+
+RENAMED = {"resolution": "rounding"}
+"""Keys of a source under their earlier names. They still work, with a warning that says the new name."""
 
 
 class Sink(Section):

@@ -9,6 +9,7 @@ and no output shows them. Each value's origin is remembered (`Loaded.origins`).
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ from vernier.service.config import redaction
 from vernier.service.config.cpus import usable_cores
 from vernier.service.config.memory_shares import Shares, divide
 from vernier.service.config.sections import (
+    RENAMED,
     Epoch,
     Exchange,
     Http,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:  # importing the engine is left to the processes that need it
     from vernier.service.ingest.config import DoorConfig
     from vernier.service.ingest.formats.avro import Schemas
 
+_log = logging.getLogger("vernier.settings")
 PREFIX = "VERNIER_"
 ELSEWHERE = frozenset(
     {"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS", "VERNIER_RECORD_CLASSES"}
@@ -201,7 +204,7 @@ class Settings(BaseSettings):
                 max_ahead_ns=None if mine.max_ahead is None else nanoseconds(mine.max_ahead),
                 idle_timeout_ms=mine.idle_timeout_ms,
                 on_late=mine.on_late or late,
-                resolution=mine.resolution,
+                rounding=mine.rounding,
                 records=mine.records,
                 schemas=_schemas(name, mine),
                 key=tuple(mine.key or ()),
@@ -325,12 +328,16 @@ def load(
     _refuse_secrets(layers[:-2] + layers[-1:])
     origins: dict[str, str] = {}
     merged: dict[str, Any] = {}
+    renamed: dict[tuple[str, str], None] = {}
     for number, (name, layer) in enumerate(layers):
+        renamed |= dict.fromkeys(_rename(layer))
         from_flags, from_env = number == len(layers) - 1, number == len(layers) - 2
         for key, _ in _flatten(layer):
             variable = PREFIX + key.upper().replace(".", "__")
             origins[key] = f"--set {key}" if from_flags else variable if from_env else name
         merged = _merge(merged, layer)
+    for old, new in renamed:
+        _log.warning("the setting %s is called %s now; use the new name", old, new)
     try:
         # `merged` already contains everything, so the model must not read the environment itself.
         settings = _Plain.model_validate(merged)
@@ -413,7 +420,7 @@ def _unknown(path: list[str]) -> str | None:
 
 
 def _unknown_in(model: type[BaseModel], above: list[str], path: list[str]) -> str | None:
-    if path[0] in model.model_fields:
+    if path[0] in model.model_fields or (model is Source and path[0] in RENAMED):
         return None
     return f"no setting {'.'.join([*above, path[0]])}{_meant(path[0], model.model_fields, above)}"
 
@@ -471,6 +478,17 @@ def _refuse_secrets(layers: list[tuple[str, dict[str, Any]]]) -> None:
                     f"{name or 'a flag'}: {key} is a secret; set {variable}, or {key}_file to a file that holds it"
                 )
                 raise BadSettings(problem=problem)
+
+
+def _rename(layer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give settings of sources with an earlier name the present one, in place; yields both names. A layer with both is
+    left alone, and then refused."""
+    sources = layer.get("sources")
+    for name, source in sources.items() if isinstance(sources, dict) else ():
+        for old, new in RENAMED.items():
+            if isinstance(source, dict) and old in source and new not in source:
+                source[new] = source.pop(old)
+                yield f"sources.{name}.{old}", f"sources.{name}.{new}"
 
 
 def _nest(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -372,7 +372,8 @@ class Epochs:
                 "format": config.format,
                 "clock": config.clock,
                 "on_late": config.on_late,
-                "resolution": config.resolution,
+                "rounding": config.rounding,
+                "resolution": config.rounding,  # its earlier name, for readers of /v1/sources
                 "frontier": None if least is None else str(least),
                 "state": "idle" if own and not known else "active",
                 "partitions": {

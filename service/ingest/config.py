@@ -8,7 +8,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
 from vernier.service.ingest.formats import ALONE, KEYED, NAMES
 from vernier.service.ingest.formats.avro import Schemas
-from vernier.service.ingest.watermarks import Resolution
+from vernier.service.ingest.watermarks import Rounding
 from vernier.storage.errors import CallerError
 
 
@@ -38,7 +38,7 @@ class SourceConfig:
     max_ahead_ns: int | None = None
     idle_timeout_ms: int | None = 30_000
     on_late: Literal["reject", "advance"] = "reject"
-    resolution: Resolution = "exact"
+    rounding: Rounding = "exact"
     records: int | None = None
     schemas: Schemas = ()
     key: tuple[str, ...] = ()
@@ -81,9 +81,9 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
         if (first.format == "upsert" and not first.key) or (first.key and first.format not in KEYED):
             said = "format upsert but no key" if not first.key else f"a key but format {first.format}"
             raise SourceMisfit(problem=f"source {names[0]} has {said}; set both, as in sources.{names[0]}.key: [id]")
-        if first.key and first.clock == "event" and (first.resolution != "exact" or first.records is not None):
+        if first.key and first.clock == "event" and (first.rounding != "exact" or first.records is not None):
             problem = f"source {names[0]} has upserts at times of their own, of which the later one must be known"
-            raise SourceMisfit(problem=f"{problem}; leave its resolution exact, without records, or use clock arrival")
+            raise SourceMisfit(problem=f"{problem}; leave its rounding exact, without records, or use clock arrival")
         for column in first.key:
             if column not in sources[names[0]]:
                 known = ", ".join(sources[names[0]].names)
@@ -92,11 +92,9 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
             problem = f"source {names[0]} has format avro but no schema"
             raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.schema_file or schema_folder")
         for name in names[1:]:
-            # Each source may have its own on_late, resolution and records. Everything else belongs to the partitions
+            # Each source may have its own on_late, rounding and records. Everything else belongs to the partitions
             # and must be the same.
-            mine = replace(
-                config.sources[name], on_late=first.on_late, resolution=first.resolution, records=first.records
-            )
+            mine = replace(config.sources[name], on_late=first.on_late, rounding=first.rounding, records=first.records)
             if mine != first:
                 problem = (
                     f"sources {names[0]} and {name} share topic {topic}, so format, clock, lateness and idle timeout"

@@ -35,7 +35,7 @@ class Gate:
         self._name, self._width, self._config, self._counters = name, width, config, counters
         self._frontier, self._until = lower, upper
         # Times are compared before they are rounded, so held updates keep their original times.
-        self._lower, self._upper = (cut_at(frontier, config.resolution) for frontier in (lower, upper))
+        self._lower, self._upper = (cut_at(frontier, config.rounding) for frontier in (lower, upper))
         self._entering: list[Updates] = []
         self._waiting: list[Held] = []
 
@@ -99,8 +99,8 @@ class Gate:
             self._entering.append(batch.updates.take(due))
             self.received.append(np.asarray(batch.received_ms[due]))
         entering = Updates.concat(self._entering, self._width)
-        if self._config.resolution != "exact":
-            entering = Updates.of(entering.rows, round_up(entering.time, self._config.resolution), entering.diff)
+        if self._config.rounding != "exact":
+            entering = Updates.of(entering.rows, round_up(entering.time, self._config.rounding), entering.diff)
         if self._config.records is not None:
             time = share_times(entering.time, self._frontier, self._until, updates, self._config.records)
             entering = Updates.of(entering.rows, time, entering.diff)

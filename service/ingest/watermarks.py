@@ -25,7 +25,7 @@ MAX_TIME = CLOSED - 1
 _LATEST_MS = CLOSED // NS_PER_MS - 1_000
 """Broker times are clamped to this, one second before data times end, so stamps can still count upwards from it."""
 
-Resolution = Literal["exact", "millisecond"]
+Rounding = Literal["exact", "millisecond"]
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -143,18 +143,18 @@ def count_updates(
     return msgspec.structs.replace(clock, frontier=frontier, counted=counted), copies
 
 
-def round_up(time: Ints, resolution: Resolution) -> Ints:
-    """Times rounded up to a resolution, so never earlier than they were, int64[n]."""
-    if resolution == "exact":
+def round_up(time: Ints, rounding: Rounding) -> Ints:
+    """Times rounded up, so never earlier than they were, int64[n]."""
+    if rounding == "exact":
         return time
     last = MAX_TIME - MAX_TIME % NS_PER_MS
     up = np.minimum(time, last)
     return np.where(time > last, MAX_TIME, up + (-up) % NS_PER_MS)
 
 
-def round_up_one(time: int, resolution: Resolution) -> int:
-    """One time rounded up to a resolution."""
-    return int(round_up(np.array([time], np.int64), resolution)[0])
+def round_up_one(time: int, rounding: Rounding) -> int:
+    """One time rounded up."""
+    return int(round_up(np.array([time], np.int64), rounding)[0])
 
 
 def share_times(time: Ints, lower: int, upper: int, updates: int, records: int) -> Ints:
@@ -172,10 +172,10 @@ def share_times(time: Ints, lower: int, upper: int, updates: int, records: int) 
     return np.minimum(lower + ((time - lower) // width + 1) * width - 1, upper - 1)
 
 
-def cut_at(frontier: int, resolution: Resolution) -> int:
+def cut_at(frontier: int, rounding: Rounding) -> int:
     """The first time that `round_up` does not put before `frontier`. round_up(t) < frontier iff t <
     cut_at(frontier)."""
-    if resolution == "exact" or frontier in (MIN_TIME, CLOSED):
+    if rounding == "exact" or frontier in (MIN_TIME, CLOSED):
         return frontier
     before = frontier - 1
     return max(before - before % NS_PER_MS + 1, MIN_TIME)

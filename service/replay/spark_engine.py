@@ -168,7 +168,7 @@ class SparkEngine:
 
 def _settings(app: App, program: Path, workers: int, state: Path) -> Settings:
     """Settings for the replay; those of Spark are the user's own, from the environment."""
-    exact = {"topic": _TOPIC, "format": "json", "clock": "event", "resolution": "exact", "on_late": "reject"}
+    exact = {"topic": _TOPIC, "format": "json", "clock": "event", "rounding": "exact", "on_late": "reject"}
     flags: dict[str, object] = {"program": str(program), "workers": workers, "state.path": str(state), "state.keep": 2}
     flags |= {
         f"sources.{name}": exact | {"lateness": None, "max_ahead": None, "idle_timeout_ms": None}

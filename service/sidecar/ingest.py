@@ -74,7 +74,7 @@ class Ingest:
         if len(given) or given.resolved:
             now_ns = time.time_ns()
             offsets = self._delivery.deliver(target.topic, lambda count: given.messages(count, now_ns))
-        return Receipt(target.name, target.topic, offsets, given.latest, target.resolution), len(given)
+        return Receipt(target.name, target.topic, offsets, given.latest, target.rounding), len(given)
 
     def _target(self, source: str) -> Target:
         """The source as the newest epoch describes it; before the first epoch, as the settings do."""
@@ -101,7 +101,7 @@ class Ingest:
             told.get("topic", self._settings.topic(source)),
             form,
             clock,
-            told.get("resolution", said.resolution),
+            told.get("rounding", told.get("resolution", said.rounding)),
             snapshot.frontier if late and snapshot is not None else None,
             self._settings.max_message_bytes,
             self._settings.max_decoded_bytes,
@@ -133,7 +133,7 @@ class Visibility:
             if all(seen.values()) or left <= 0:
                 break
             snapshot = await follower.after(snapshot, left) or snapshot
-        at = None if bound is None else str(round_up_one(bound, receipt.resolution))
+        at = None if bound is None else str(round_up_one(bound, receipt.rounding))
         return {
             "visible": all(seen.values()),
             "source": receipt.source,

@@ -1,4 +1,4 @@
-"""Arrival stamps, frontiers of partitions, resolution."""
+"""Arrival stamps, frontiers of partitions, rounding."""
 
 import numpy as np
 from hypothesis import given

@@ -191,8 +191,8 @@ def test_updates_share_times_on_all_workers_alike() -> None:
     assert {row[0]: time for _, row, time, _ in runs.entered} == {at: 109 + (at - 100) // 10 * 10 for _, at in sent}
 
 
-def test_millisecond_resolution_rounds_up() -> None:
-    runs, log = event(resolution="millisecond"), Topics()
+def test_rounding_to_milliseconds_rounds_up() -> None:
+    runs, log = event(rounding="millisecond"), Topics()
     log.append("edges", 0, native([((1, 2), 1, 1), ((1, 3), MS, 1), ((1, 4), MS + 1, 1)]))
     log.append("edges", 0, progress(MS + 5))
     runs.epoch(log.records)

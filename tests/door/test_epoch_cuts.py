@@ -21,7 +21,7 @@ CONFIG = DoorConfig(
         "edges": SourceConfig("edges", "vernier", "event", idle_timeout_ms=None),
         "roots": SourceConfig("roots", "json", "arrival"),
         "left": SourceConfig("both", "json", "event", idle_timeout_ms=None),
-        "right": SourceConfig("both", "json", "event", idle_timeout_ms=None, resolution="millisecond"),
+        "right": SourceConfig("both", "json", "event", idle_timeout_ms=None, rounding="millisecond"),
     },
     {"edges": 3, "roots": 2, "both": 1},
     BEAT,

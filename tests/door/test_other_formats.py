@@ -454,7 +454,7 @@ def test_a_door_tells_upserts_where_they_stand_and_when() -> None:
         with pytest.raises(SourceMisfit, match="set both"):
             Door({"items": ITEMS}, DoorConfig({"items": wrong}))
     coarse = SourceConfig("t", format="upsert", clock="event", records=9, key=("id",))
-    with pytest.raises(SourceMisfit, match="leave its resolution exact"):
+    with pytest.raises(SourceMisfit, match="leave its rounding exact"):
         Door({"items": ITEMS}, DoorConfig({"items": coarse}))
     with pytest.raises(SourceMisfit, match="has 'no', no column of it"):
         Door({"items": ITEMS}, DoorConfig({"items": SourceConfig("t", format="upsert", key=("no",))}))

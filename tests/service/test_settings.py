@@ -57,6 +57,22 @@ def test_sources_by_name_from_every_layer(tmp_path: Path) -> None:
     assert door.heartbeat_topic == "app.heartbeat"
 
 
+def test_an_earlier_name_of_a_setting_works_and_says_the_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "v.yaml"
+    file.write_text("sources:\n  edges: {resolution: millisecond}\n")
+    loaded = load(file, {}, {})
+    assert loaded.settings.source("edges").rounding == "millisecond"
+    assert loaded.origins["sources.edges.rounding"] == str(file)
+    assert "the setting sources.edges.resolution is called sources.edges.rounding now" in caplog.text
+    assert load(file, {"sources.edges.rounding": "exact"}, {}).settings.source("edges").rounding == "exact"
+    over = load(file, {"sources.edges.resolution": "exact"}, {"VERNIER_SOURCES__EDGES__RESOLUTION": "millisecond"})
+    assert over.settings.source("edges").rounding == "exact"
+    with pytest.raises(BadSettings, match=r"no setting sources\.edges\.resolution"):
+        load(None, {"sources.edges.resolution": "exact", "sources.edges.rounding": "exact"}, {})
+
+
 def test_the_program_says_what_happens_to_late_updates_unless_the_settings_do() -> None:
     settings = load(None, {"sources.edges.on_late": "reject"}, {}).settings
     assert settings.door(program(), {}).sources["roots"].on_late == "reject"

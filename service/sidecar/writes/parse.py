@@ -30,7 +30,7 @@ from vernier.service.ingest.formats.json_lines import JsonLines
 from vernier.service.ingest.formats.judge import TOO_DEEP, check_depth, judge_diff, judge_time
 from vernier.service.ingest.formats.messages import NO_TIME
 from vernier.service.ingest.rejects import Refusal, clipped
-from vernier.service.ingest.watermarks import Resolution
+from vernier.service.ingest.watermarks import Rounding
 from vernier.service.views.json_rows import RowJson
 from vernier.storage.errors import CallerError, VernierError
 from vernier.storage.strings.string_heap import Heap
@@ -97,7 +97,7 @@ class Target:
     topic: str
     format: Literal["vernier", "json"]
     clock: Literal["arrival", "event"]
-    resolution: Resolution = "exact"
+    rounding: Rounding = "exact"
     frontier: int | None = None
     max_message_bytes: int = 8 << 20
     max_decoded_bytes: int = MOST_BYTES

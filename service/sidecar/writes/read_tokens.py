@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from vernier.service.ingest.ingestion import DoorState
-from vernier.service.ingest.watermarks import Resolution, cut_at
+from vernier.service.ingest.watermarks import Rounding, cut_at
 from vernier.storage.errors import CallerError
 from vernier.storage.state.manifest import Manifest
 
@@ -34,14 +34,14 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
     """Updates of one source.
 
     offsets: by partition of the topic, the offset after the last of them. latest: the greatest of their data times;
-    None if ingestion assigns the times. resolution: of the source.
+    None if ingestion assigns the times. rounding: of the source.
     """
 
     source: str
     topic: str
     offsets: dict[int, int]
     latest: int | None
-    resolution: Resolution
+    rounding: Rounding
 
     def encode(self) -> str:
         """Encode as URL-safe text."""
@@ -64,7 +64,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
             raise BadReceipt()
         both = {**earlier.offsets, **{p: max(o, earlier.offsets.get(p, 0)) for p, o in self.offsets.items()}}
         times = [one.latest for one in (self, earlier) if one.latest is not None]
-        return Receipt(self.source, self.topic, both, max(times, default=None), self.resolution)
+        return Receipt(self.source, self.topic, both, max(times, default=None), self.rounding)
 
     def is_read(self, manifest: Manifest) -> bool:
         """Whether an epoch has read all of the updates."""
@@ -81,7 +81,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
 
     def has_passed(self, bound: int | None, frontier: int) -> bool:
         """Whether a frontier is past all of the updates, whose times are at most `bound`."""
-        return not self.offsets or (bound is not None and bound < cut_at(frontier, self.resolution))
+        return not self.offsets or (bound is not None and bound < cut_at(frontier, self.rounding))
 
 
 def as_json(offsets: Mapping[int, int]) -> dict[str, str]:
