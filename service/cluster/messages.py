@@ -17,6 +17,7 @@ import msgspec
 
 from vernier.service.cluster.tls import Channel
 from vernier.service.errors import ProtocolBroken
+from vernier.service.ingest.counts import SourceCounts
 from vernier.storage.state.manifest import LayerRef
 
 LARGEST_FRAME = 1 << 30
@@ -126,7 +127,7 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     worker: its process. began_ns: wall clock of its host. lower, upper, door, offsets, frontiers: the result of
     `Door.advance`, the same on all workers. held: by source. changes, signs: by view, where its changes are, and its
     numbers of inserts and deletes. received_ms, received_count: broker times of the updates admitted, and the number of
-    updates with each. counters: the ingest counters, by source. waiting: updates held, by source. times: distinct data
+    updates with each. counts: what ingestion counted, by source. waiting: updates held, by source. times: distinct data
     times. phases: seconds by phase. operators: seconds, updates in and updates out, by operator. due: the next time at
     which something must happen. rounds: by loop. merged, kept: updates that went into merges, and those left after
     them. exchanged: bytes sent to peers. memory: resident bytes.
@@ -147,7 +148,7 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     dead: LayerRef | None
     received_ms: list[int]
     received_count: list[int]
-    counters: dict[str, dict[str, int]]
+    counts: dict[str, SourceCounts]
     waiting: dict[str, int]
     due: int | None = None
     times: int

@@ -305,7 +305,7 @@ def report(
         dead=stored.dead,
         received_ms=received_ms.tolist(),
         received_count=received_count.tolist(),
-        counters={name: dict(counted) for name, counted in admitted.counters.items()},
+        counts=admitted.counts,
         waiting={name: sum(batch.since(step.upper) for batch in batches) for name, batches in shard.held.items()},
         due=min((at for one in shard.state.queues.values() if (at := one.next(step.upper)) is not None), default=None),
         times=len(np.unique(np.concatenate(times))) if times else 0,

@@ -347,9 +347,8 @@ class Epochs:
 
     def _tell_delays(self, stats: Stats, reports: list[Report]) -> None:
         for name in self.plan.sources:
-            delays = [
-                counted["delay_ms"] for report in reports if "delay_ms" in (counted := report.counters.get(name, {}))
-            ]
+            counts = [report.counts[name] for report in reports if name in report.counts]
+            delays = [one.delay_ms for one in counts if one.delay_ms is not None]
             if delays:
                 stats.set("source_event_delay_seconds", name, value=max(delays) / 1e3)
 
@@ -418,20 +417,19 @@ def _acquire(directory: StateDirectory) -> Manifest | None:
 
 
 def _count_worker(stats: Stats, report: Report) -> None:
-    for source, counted in report.counters.items():
-        for what, number in counted.items():
-            if not number:
-                continue
-            if what in ("insert", "delete"):
-                stats.add("source_updates_total", source, "+" if what == "insert" else "-", by=number)
-            elif what == "bytes":
-                stats.add("source_bytes_total", source, by=number)
-            elif what.startswith("error_"):
-                stats.add("source_errors_total", source, what.removeprefix("error_"), by=number)
-            elif what in ("late_reject", "late_advance"):
-                stats.add("source_late_updates_total", source, what.removeprefix("late_"), by=number)
-            elif what == "skewed":
-                stats.add("source_late_updates_total", source, "skewed", by=number)
+    for source, counts in report.counts.items():
+        for name, label, count in (
+            ("source_updates_total", "+", counts.inserted),
+            ("source_updates_total", "-", counts.deleted),
+            ("source_late_updates_total", "reject", counts.late_rejected),
+            ("source_late_updates_total", "advance", counts.late_advanced),
+            ("source_late_updates_total", "skewed", counts.skewed),
+            *(("source_errors_total", reason, refused) for reason, refused in counts.refused.items()),
+        ):
+            if count:
+                stats.add(name, source, label, by=count)
+        if counts.bytes:
+            stats.add("source_bytes_total", source, by=counts.bytes)
     for view, (inserts, deletes) in report.signs.items():
         stats.add("view_changes_total", view, "+", by=inserts)
         stats.add("view_changes_total", view, "-", by=deletes)

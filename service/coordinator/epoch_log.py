@@ -44,7 +44,7 @@ def describe(manifest: Manifest, reports: Sequence[Report], seconds: float, open
         "attempt": manifest.attempt,
         "lower": manifest.lower,
         "upper": manifest.upper,
-        "updates": sum(_total(report, "insert") + _total(report, "delete") for report in reports),
+        "updates": sum(one.inserted + one.deleted for report in reports for one in report.counts.values()),
         "held": sum(sum(report.waiting.values()) for report in reports),
         "dead": sum(ref.updates for ref in manifest.dead),
         "changes": sum(sum(signs) for report in reports for signs in report.signs.values()),
@@ -55,7 +55,3 @@ def describe(manifest: Manifest, reports: Sequence[Report], seconds: float, open
             **{name: round(took * 1000, 1) for name, took in phases.items()},
         },
     }
-
-
-def _total(report: Report, what: str) -> int:
-    return sum(counted.get(what, 0) for counted in report.counters.values())

@@ -10,7 +10,6 @@ DoorState) is JSON in the manifest. Its size is constant per partition, except f
 docs/messages.md.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.config import DoorConfig, SourceConfig, by_topic
+from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.deduplication import Copies, Counted, pack
 from vernier.service.ingest.formats import make_format
 from vernier.service.ingest.formats.apart import decode_apart
@@ -93,13 +93,13 @@ class Advanced:
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """An epoch's input on one worker. inputs: every source's updates with lower <= time < upper. held: every source's
-    batches that still wait. received: broker times in ms, and the number of entering updates with each. counters: see
-    `Door.admit`."""
+    batches that still wait. received: broker times in ms, and the number of entering updates with each. counts: by
+    source, or by topic for messages whose source is unknown."""
 
     inputs: dict[str, Updates]
     held: dict[str, list[Held]]
     dead: list[DeadLetter]
-    counters: dict[str, Counter[str]]
+    counts: dict[str, SourceCounts]
     received: tuple[Ints, Ints]
 
 
@@ -312,16 +312,10 @@ class Door:
         return clocks, copies
 
     def admit(self, decoded: Decoded, held: Mapping[str, Sequence[Held]], step: Advanced) -> Admitted:
-        """The updates of [lower, upper), the updates that are held further, and the dead letters.
-
-        counters, by source (or by topic, if the source is unknown): `insert` and `delete` updates decoded, `bytes` of
-        messages, `copies` of counted updates that were dropped, `late_reject` and `late_advance` updates, `skewed`
-        arrivals moved up to the frontier, `delay_ms` of the newest update by its own clock, `held` and `released`
-        updates, `error_<reason>` messages.
-        """
-        counters: dict[str, Counter[str]] = {name: Counter() for name in self._sources}
+        """The updates of [lower, upper), the updates that are held further, and the dead letters."""
+        counts = {name: SourceCounts() for name in self._sources}
         gates = {
-            name: Gate(name, row_type.width, self._config.sources[name], step.lower, step.upper, counters[name])
+            name: Gate(name, row_type.width, self._config.sources[name], step.lower, step.upper, counts[name])
             for name, row_type in self._sources.items()
         }
         dead: list[DeadLetter] = []
@@ -333,18 +327,18 @@ class Door:
                 for name in batch.parsed.names:
                     refused += gates[name].pass_updates(batch.messages, batch.parsed, time, second)
             dead += _letters(batch.messages, refused, step.lower)
-            _count_messages(batch, refused, counters)
+            _count_messages(batch, refused, counts)
         inputs, still = {}, {}
         for name, gate in gates.items():
             waiting = list(held.get(name, ()))
             for partition, copies in step.copies.get(self._config.sources[name].topic, {}).items():
                 if copies.held:
                     waiting, dropped = drop_copies(name, waiting, partition, copies)
-                    counters[name]["copies"] += dropped
+                    counts[name].copies += dropped
             inputs[name], still[name] = gate.close(waiting, step.updates.get(self._config.sources[name].topic, 0))
         arrived = [received for gate in gates.values() for received in gate.received]
         ms, count = np.unique(np.concatenate(arrived or [np.empty(0, np.int64)]), return_counts=True)
-        return Admitted(inputs, still, dead, counters, (ms, count.astype(np.int64)))
+        return Admitted(inputs, still, dead, counts, (ms, count.astype(np.int64)))
 
     def _times(self, batch: Batch, before: DoorState) -> Ints:
         """The data times of a batch's updates by their topic's clock, int64[n]."""
@@ -472,19 +466,19 @@ def _letters(messages: Messages, refused: Iterable[Refused], frontier: int) -> I
         yield DeadLetter(refusal.reason, clipped(refusal.detail), *place, key, value, headers)
 
 
-def _count_messages(batch: Batch, refused: Iterable[Refused], counters: dict[str, Counter[str]]) -> None:
+def _count_messages(batch: Batch, refused: Iterable[Refused], counts: dict[str, SourceCounts]) -> None:
     """Count bytes by the source of a message's first update, and refused messages by reason."""
     messages, parsed = batch.messages, batch.parsed
     for refusal in refused:
         name = refusal.source or messages.topic
-        counters.setdefault(name, Counter())[f"error_{refusal.reason}"] += 1
+        counts.setdefault(name, SourceCounts()).refuse(refusal.reason)
     if parsed is None:
         return
     sizes = pc.fill_null(pc.binary_length(messages.values), 0).to_numpy()
     if len(parsed.names) == 1:
-        counters[parsed.names[0]]["bytes"] += int(sizes.sum())
+        counts[parsed.names[0]].bytes += int(sizes.sum())
         return
     message, first = np.unique(parsed.message, return_index=True)
     totals = np.bincount(parsed.source[first], weights=sizes[message], minlength=len(parsed.names))
     for name, total in zip(parsed.names, totals.tolist()):
-        counters[name]["bytes"] += int(total)
+        counts[name].bytes += int(total)

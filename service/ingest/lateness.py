@@ -5,13 +5,13 @@ Relative to the interval [lower, upper) of an epoch, an update enters, is held (
 says. With an arrival clock, updates can be late only because of a skewed broker clock; they are moved up to lower.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from vernier.service.ingest.config import SourceConfig
+from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.formats.messages import Parsed, Refused
 from vernier.service.ingest.records import Messages
 from vernier.service.ingest.stash import Held, retain
@@ -26,13 +26,13 @@ _NAMED = 5
 
 
 class Gate:
-    """Takes a source's decoded updates, then its held ones, and returns the epoch's input. counters: see Door.admit."""
+    """Takes a source's decoded updates, then its held ones, and returns the epoch's input. counts: what it adds to."""
 
     def __init__(
-        self, name: str, width: int, config: SourceConfig, lower: int, upper: int, counters: Counter[str]
+        self, name: str, width: int, config: SourceConfig, lower: int, upper: int, counts: SourceCounts
     ) -> None:
         self.received: list[Ints] = []
-        self._name, self._width, self._config, self._counters = name, width, config, counters
+        self._name, self._width, self._config, self._counts = name, width, config, counts
         self._frontier, self._until = lower, upper
         # Times are compared before they are rounded, so held updates keep their original times.
         self._lower, self._upper = (cut_at(frontier, config.rounding) for frontier in (lower, upper))
@@ -46,7 +46,7 @@ class Gate:
         time: int64[n], of all n updates of the batch; copies: bool[n], which updates are second copies, to be dropped.
         """
         own = parsed.source == parsed.names.index(self._name)
-        self._counters["copies"] += int(np.count_nonzero(own & copies))
+        self._counts.copies += int(np.count_nonzero(own & copies))
         mine = np.flatnonzero(own & ~copies)
         rows = parsed.words[self._name][~copies[own]]
         time, diff, message = time[mine], parsed.diff[mine], parsed.message[mine]
@@ -55,22 +55,25 @@ class Gate:
         if late.any():
             count = int(np.count_nonzero(late))
             if self._config.clock == "event" and self._config.on_late == "reject":
-                self._counters["late_reject"] += count
+                self._counts.late_rejected += count
                 refused = self._refuse(time, message, late)
                 time, diff, message, rows = time[~late], diff[~late], message[~late], rows[~late]
             else:
-                self._counters["skewed" if self._config.clock == "arrival" else "late_advance"] += count
+                if self._config.clock == "arrival":
+                    self._counts.skewed += count
+                else:
+                    self._counts.late_advanced += count
                 time = np.where(late, self._frontier, time)
         inserted = int(np.count_nonzero(diff > 0))
-        self._counters["insert"] += inserted
-        self._counters["delete"] += len(diff) - inserted
+        self._counts.inserted += inserted
+        self._counts.deleted += len(diff) - inserted
         updates, received = Updates.of(rows, time, diff), messages.ms[message]
         if len(time) and self._config.clock == "event":
             newest = int(np.argmax(time))
-            self._counters["delay_ms"] = int(received[newest]) - int(time[newest]) // 1_000_000
+            self._counts.delay_ms = int(received[newest]) - int(time[newest]) // 1_000_000
         waits = time >= self._upper
         if waits.any():
-            self._counters["held"] += int(np.count_nonzero(waits))
+            self._counts.held += int(np.count_nonzero(waits))
             origin = np.column_stack((messages.partition[message[waits]], messages.offset[message[waits]]))
             self._waiting.append(Held.sort(updates.take(waits), received[waits], origin))
             updates, received = updates.take(~waits), received[~waits]
@@ -95,7 +98,7 @@ class Gate:
         updates: the number of updates that came to the topic in this epoch, on all workers."""
         for batch in held:
             due = batch.between(self._lower, self._upper)
-            self._counters["released"] += due.stop - due.start
+            self._counts.released += due.stop - due.start
             self._entering.append(batch.updates.take(due))
             self.received.append(np.asarray(batch.received_ms[due]))
         entering = Updates.concat(self._entering, self._width)

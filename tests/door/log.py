@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -138,8 +139,11 @@ class Service:
                 assert np.all(np.diff(held.time) >= 0)
                 assert len(held)
         self.letters += admitted.dead
-        for source in admitted.counters.values():
-            self.counters.update(source)
+        for counts in admitted.counts.values():
+            told = msgspec.structs.asdict(counts)
+            refused = told.pop("refused")
+            self.counters.update({name: count or 0 for name, count in told.items()})
+            self.counters.update({f"refused {reason}": count for reason, count in refused.items()})
 
     @property
     def waiting(self) -> int:

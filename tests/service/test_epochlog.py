@@ -17,6 +17,7 @@ from vernier.service.cluster.rendezvous import Attempt
 from vernier.service.config.sections import Otel
 from vernier.service.coordinator.epoch_log import EpochLog, describe
 from vernier.service.coordinator.tracing import Spans
+from vernier.service.ingest.counts import SourceCounts
 from vernier.service.observability import logs
 from vernier.storage.state.manifest import Manifest
 
@@ -37,7 +38,7 @@ def _report(shard: int) -> Report:
     return msgspec.structs.replace(
         report("abc", shard),
         phases=PHASES | {"dataflow": 0.02 * (shard + 1)},
-        counters={"edges": {"insert": 3, "delete": 1}},
+        counts={"edges": SourceCounts(inserted=3, deleted=1)},
         signs={"reach": (2, 1)},
         rounds={"reach": 4},
         waiting={"edges": 5},

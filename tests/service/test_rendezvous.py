@@ -27,7 +27,7 @@ PATIENCE = 30
 
 def report(attempt: str, shard: int) -> Report:
     """A report with nothing in it."""
-    maps = ("door", "offsets", "frontiers", "traces", "held", "changes", "signs", "counters", "waiting", "phases")
+    maps = ("door", "offsets", "frontiers", "traces", "held", "changes", "signs", "counts", "waiting", "phases")
     empty: dict[str, Any] = {name: {} for name in maps}
     return Report(
         attempt=attempt, shard=shard, worker="1", lower=0, upper=1, dead=None, received_ms=[], received_count=[],
