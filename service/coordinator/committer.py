@@ -28,7 +28,7 @@ from vernier.service.ingest.ingestion import begin_again, set_back
 from vernier.service.observability.metrics import Stats
 from vernier.service.status import publisher as told
 from vernier.storage.errors import StateInUse, StorageError
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from vernier.storage.state.manifest import LayerRef, Manifest, PartitionEntry, SourceEntry, TraceEntry, ViewEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Loop, Threads
 from vernier.storage.updates import CLOSED, MIN_TIME
@@ -189,7 +189,8 @@ class Epochs:
             offsets.setdefault(topic, {}).update(own)
         now = self._now()
         self._restarts = dict(self._threads.restarts)
-        stats = self._count(reports, seconds, offsets, now)
+        sources = {name: self._source(name, reports, offsets) for name in self.plan.sources}
+        stats = self._count(reports, seconds, sources, now)
         manifest = Manifest(
             epoch=start.epoch,
             attempt=one.attempt,
@@ -205,6 +206,7 @@ class Epochs:
                 for name in (*self.plan.sources, *self.plan.holds)
             },
             door=one.door,
+            sources=sources,
             offsets=offsets,
             views={
                 name: ViewEntry(
@@ -310,7 +312,9 @@ class Epochs:
         shards = [report.traces[name].layers for report in reports]
         return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards)
 
-    def _count(self, reports: list[Report], seconds: Mapping[str, float], offsets: Offsets, now: int) -> Stats:
+    def _count(
+        self, reports: list[Report], seconds: Mapping[str, float], sources: Mapping[str, SourceEntry], now: int
+    ) -> Stats:
         """The running totals including this epoch. This is a copy, because the commit may still fail."""
         stats = Stats.from_json(self.stats.to_json())
         stats.add("epochs_total", "committed")
@@ -335,7 +339,7 @@ class Epochs:
         for loop, rounds in reports[0].rounds.items():
             stats.set("fixpoint_rounds", loop, value=rounds)
         self._tell_delays(stats, reports)
-        self._tell_sources(stats, reports, offsets)
+        _tell_sources(stats, sources)
         return stats
 
     def _count_latency(self, stats: Stats, report: Report, now: int) -> None:
@@ -352,46 +356,36 @@ class Epochs:
             if delays:
                 stats.set("source_event_delay_seconds", name, value=max(delays) / 1e3)
 
-    def _tell_sources(self, stats: Stats, reports: list[Report], offsets: Offsets) -> None:
-        stats.clear("source_lag_messages")
-        told: dict[str, Any] = {}
-        for name in self.plan.sources:
-            config = self._door.sources[name]
-            own = reports[0].frontiers.get(config.topic, {})
-            known = [frontier for frontier in own.values() if frontier is not None]
-            least = min(known, default=None)
-            if least is not None and MIN_TIME < least < CLOSED:
-                stats.set("source_frontier_timestamp_seconds", name, value=least / 1e9)
-            unread = self.lag.unread(config.topic, offsets) if self.lag is not None else {}
-            for partition, count in unread.items():
-                stats.set("source_lag_messages", name, str(partition), value=count)
-            clocks = reports[0].door.get("topics", {}).get(config.topic, {})
-            told[name] = {
-                "topic": config.topic,
-                "format": config.format,
-                "clock": config.clock,
-                "on_late": config.on_late,
-                "rounding": config.rounding,
-                "resolution": config.rounding,  # its earlier name, for readers of /v1/sources
-                "frontier": None if least is None else str(least),
-                "state": "idle" if own and not known else "active",
-                "partitions": {
-                    partition: partition_state(frontier, clocks.get(partition, {}))
-                    | {"lag": unread.get(int(partition))}
-                    for partition, frontier in own.items()
-                },
-                "held": sum(report.waiting.get(name, 0) for report in reports),
-            }
-        stats.fact("sources", told)
+    def _source(self, name: str, reports: list[Report], offsets: Offsets) -> SourceEntry:
+        """A source as the epoch of these reports has read it."""
+        config, one = self._door.sources[name], reports[0]
+        frontiers = one.frontiers.get(config.topic, {})
+        known = [frontier for frontier in frontiers.values() if frontier is not None]
+        unread = self.lag.unread(config.topic, offsets) if self.lag is not None else {}
+        clocks = one.door.get("topics", {}).get(config.topic, {})
+        return SourceEntry(
+            topic=config.topic,
+            format=config.format,
+            clock=config.clock,
+            on_late=config.on_late,
+            rounding=config.rounding,
+            frontier=min(known, default=None),
+            idle=bool(frontiers) and not known,
+            partitions={
+                int(partition): partition_entry(frontier, clocks.get(partition, {}), unread.get(int(partition)))
+                for partition, frontier in frontiers.items()
+            },
+            held=sum(report.waiting.get(name, 0) for report in reports),
+        )
 
 
-def partition_state(frontier: int | None, clock: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of a partition, as shown in the status. A partition without a frontier (None) is idle: it no longer
-    holds back the others, and its own clock gives the time it had reached."""
+def partition_entry(frontier: int | None, clock: Mapping[str, Any], lag: int | None = None) -> PartitionEntry:
+    """The state of a partition. A partition without a frontier (None) is idle: it no longer holds back the others, and
+    its own clock gives the time it had reached."""
     if frontier is not None:
-        return {"frontier": str(frontier), "state": "active"}
+        return PartitionEntry(frontier, lag=lag)
     last = clock.get("frontier", MIN_TIME)
-    return {"frontier": None if last == MIN_TIME else str(last), "state": "idle"}
+    return PartitionEntry(None if last == MIN_TIME else last, idle=True, lag=lag)
 
 
 def _cut_at(newest: Manifest | None, workers: int) -> int | None:
@@ -441,6 +435,17 @@ def _count_worker(stats: Stats, report: Report) -> None:
     stats.add("trace_merge_updates_total", "cancelled", by=report.merged - report.kept)
     stats.add("exchange_bytes_total", by=report.exchanged)
     stats.set("worker_memory_bytes", str(report.shard), value=report.memory)
+
+
+def _tell_sources(stats: Stats, sources: Mapping[str, SourceEntry]) -> None:
+    """Derive the gauges of sources from their state."""
+    stats.clear("source_lag_messages")
+    for name, entry in sources.items():
+        if entry.frontier is not None and MIN_TIME < entry.frontier < CLOSED:
+            stats.set("source_frontier_timestamp_seconds", name, value=entry.frontier / 1e9)
+        for partition, about in entry.partitions.items():
+            if about.lag is not None:
+                stats.set("source_lag_messages", name, str(partition), value=about.lag)
 
 
 def _tell_traces(stats: Stats, reports: list[Report]) -> None:

@@ -288,8 +288,8 @@ class Driver:
     def _held(self) -> int:
         """The number of held updates that the next epochs will admit without new input, because the arrival clock
         advances."""
-        sources = self.epochs.stats.facts.get("sources", {})
-        return sum(about["held"] for name, about in sources.items() if self.settings.source(name).clock == "arrival")
+        sources = self.epochs.newest.sources if self.epochs.newest else {}
+        return sum(entry.held for name, entry in sources.items() if self.settings.source(name).clock == "arrival")
 
     def _ends(self) -> dict[str, dict[int, int]]:
         """The current end offsets of the sources' topics."""

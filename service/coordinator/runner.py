@@ -251,11 +251,9 @@ class Runner:
     def _wanted_in(self) -> float | None:
         """Seconds after which an epoch should follow even without input. At once, if updates wait for the arrival clock
         to advance; otherwise when the next data time comes at which the program has work to do; None for neither."""
-        sources = self.epochs.stats.facts.get("sources", {})
-        waits = any(sources[name]["held"] for name in self._arrival if name in sources)
-        if waits:
-            return SOON_SECONDS
         newest, due = self.epochs.newest, self.epochs.due
+        if newest is not None and any(newest.sources[name].held for name in self._arrival & newest.sources.keys()):
+            return SOON_SECONDS
         # Heartbeats advance only arrival clocks; a source with any other clock may stand still for any length of time.
         if newest is None or due is None or len(self._arrival) < len(self.epochs.plan.sources):
             return None

@@ -177,12 +177,12 @@ def quantiles(bounds: tuple[float, ...], counts: npt.NDArray[np.int64], q: float
 
 
 class Stats:
-    """Totals by metric name and label values, and arbitrary facts; stored as JSON in the manifest's `stats`."""
+    """Totals by metric name and label values; stored as JSON in the manifest's `stats`. They are for people and
+    monitoring: no process decides by them."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, dict[Labels, float]] = {}
         self.histograms: dict[str, dict[Labels, Histogram]] = {}
-        self.facts: dict[str, Any] = {}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | None) -> Self:
@@ -201,7 +201,6 @@ class Stats:
                         stats.histograms.setdefault(name, {})[tuple(labels)] = kept
                 else:
                     stats.numbers.setdefault(name, {})[tuple(labels)] = value
-        stats.facts = dict((data or {}).get("facts", {}))
         return stats
 
     def to_json(self) -> dict[str, Any]:
@@ -214,7 +213,7 @@ class Stats:
                 [list(labels), {"counts": histogram.counts, "sum": histogram.total}]
                 for labels, histogram in histograms.items()
             ]
-        return {"metrics": metrics, "facts": self.facts}
+        return {"metrics": metrics}
 
     def add(self, name: str, *labels: str, by: float = 1) -> None:
         """Increase a counter."""
@@ -236,10 +235,6 @@ class Stats:
         histogram = histograms.setdefault(labels, Histogram.empty(metric.bounds))
         values = np.atleast_1d(np.asarray(value, np.float64))
         histogram.observe_many(values, np.broadcast_to(np.asarray(count, np.int64), values.shape))
-
-    def fact(self, name: str, value: object) -> None:
-        """Store a JSON value under a name, for instance the status of the sources."""
-        self.facts[name] = value
 
 
 def _known(name: str, labels: Labels, kind: Kind) -> Metric:

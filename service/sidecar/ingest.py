@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
@@ -88,20 +88,20 @@ class Ingest:
             known = f"; there are {', '.join(sources)}" if sources else "; there are no sources"
             raise UnknownSource(source=source, hint=meant(source, sources) or known)
         snapshot = self._context.follower.snapshot
-        told: dict[str, Any] = {} if snapshot is None else snapshot.stats.facts.get("sources", {}).get(source, {})
+        entry = None if snapshot is None else snapshot.manifest.sources.get(source)
         said = self._settings.source(source)
-        form, clock = told.get("format", said.format), told.get("clock", said.clock)
+        form, clock = (said.format, said.clock) if entry is None else (entry.format, entry.clock)
         if form not in ("vernier", "json"):
             detail = f"source {source} has the format {form}; over HTTP only sources of vernier and json take updates"
             raise Problem.of(409, "not_writable", detail)
-        late = clock == "event" and told.get("on_late") == "reject" and snapshot is not None
+        late = clock == "event" and entry is not None and entry.on_late == "reject"
         return Target(
             source,
             RowType.from_json(sources[source]),
-            told.get("topic", self._settings.topic(source)),
-            form,
+            self._settings.topic(source) if entry is None else entry.topic,
+            cast(Literal["vernier", "json"], form),
             clock,
-            told.get("rounding", told.get("resolution", said.rounding)),
+            said.rounding if entry is None else entry.rounding,
             snapshot.frontier if late and snapshot is not None else None,
             self._settings.max_message_bytes,
             self._settings.max_decoded_bytes,

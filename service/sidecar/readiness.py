@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from vernier.service.codec.instants import format_instant
@@ -13,6 +13,7 @@ from vernier.service.status.trouble import Trouble
 from vernier.service.views.snapshot_reader import Snapshot
 from vernier.storage.blob.segment import damaged_file
 from vernier.storage.errors import Damaged
+from vernier.storage.state.manifest import SourceEntry
 from vernier.storage.updates import CLOSED, MIN_TIME
 
 FULL_BYTES = 1 << 20
@@ -58,11 +59,11 @@ def laggards(
         why = f"its newest epoch {snapshot.manifest.epoch} was committed {age_ms / 1000:.1f} s ago"
         views = ", ".join(snapshot.views)
         reasons.append({"laggard": "pipeline", "why": f"{why}; views {views} stand at {snapshot.frontier}"})
-    for (source, partition), lag in snapshot.stats.numbers.get("source_lag_messages", {}).items():
-        if lag > options.lag_limit:
-            reasons.append(
-                {"laggard": f"source {source}", "why": f"partition {partition} has {int(lag)} unread messages"}
-            )
+    for source, entry in snapshot.manifest.sources.items():
+        for partition, about in entry.partitions.items():
+            if about.lag is not None and about.lag > options.lag_limit:
+                why = f"partition {partition} has {about.lag} unread messages"
+                reasons.append({"laggard": f"source {source}", "why": why})
     reasons += _ahead(snapshot, options, now_ns)
     if not closed:
         reasons += _held_back(snapshot, options)
@@ -74,9 +75,11 @@ def _ahead(snapshot: Snapshot, options: Options, now_ns: int) -> list[dict[str, 
     future.
     """
     limit = now_ns + options.stale_after_ms * 1_000_000
-    sources = snapshot.stats.facts.get("sources", {})
-    told = {name: about.get("frontier") for name, about in sources.items()}
-    far = {f"source {name}": int(at) for name, at in told.items() if at is not None and limit < int(at) < CLOSED}
+    far = {
+        f"source {name}": entry.frontier
+        for name, entry in snapshot.manifest.sources.items()
+        if entry.frontier is not None and limit < entry.frontier < CLOSED
+    }
     if not far and limit < snapshot.frontier < CLOSED:
         far = {"pipeline": snapshot.frontier}
     return [
@@ -91,14 +94,14 @@ def _ahead(snapshot: Snapshot, options: Options, now_ns: int) -> list[dict[str, 
 
 def _held_back(snapshot: Snapshot, options: Options) -> list[dict[str, Any]]:
     """The sources whose frontier did not advance for longer than `stale_after_ms` while updates wait for it."""
-    sources = snapshot.stats.facts.get("sources", {})
-    held = sum(int(about.get("held", 0)) for about in sources.values())
+    sources = snapshot.manifest.sources
+    held = sum(entry.held for entry in sources.values())
     newest = snapshot.history[-1]
     still = next((note for note in reversed(snapshot.history) if note.upper != newest.upper), None)
     if not held or still is None:
         return []
     since_ms = (newest.committed_ns - still.committed_ns) // 1_000_000
-    frontiers = {name: int(about["frontier"]) for name, about in sources.items() if about.get("frontier") is not None}
+    frontiers = {name: entry.frontier for name, entry in sources.items() if entry.frontier is not None}
     if since_ms <= options.stale_after_ms or not frontiers:
         return []
     least = min(frontiers.values())
@@ -111,18 +114,14 @@ def _held_back(snapshot: Snapshot, options: Options) -> list[dict[str, Any]]:
     ]
 
 
-def _waited_for(source: str, about: Mapping[str, Any], frontier: int) -> str:
+def _waited_for(source: str, entry: SourceEntry, frontier: int) -> str:
     """The partitions of the source that hold its frontier back, and what would let them advance."""
-    held_by = [
-        number
-        for number, part in about.get("partitions", {}).items()
-        if part.get("state") != "idle" and part.get("frontier") == str(frontier)
-    ]
+    held_by = [str(number) for number, part in entry.partitions.items() if not part.idle and part.frontier == frontier]
     if not held_by:
         return ""
     listed = ", ".join(held_by[:_NAMED]) + (f" and {len(held_by) - _NAMED} more" if len(held_by) > _NAMED else "")
-    words = f" for partition{'s' if len(held_by) > 1 else ''} {listed} of topic {about.get('topic')}"
-    if about.get("clock") != "event":
+    words = f" for partition{'s' if len(held_by) > 1 else ''} {listed} of topic {entry.topic}"
+    if entry.clock != "event":
         return words
     setting = f"sources.{source}"
     return (

@@ -28,7 +28,7 @@ from vernier.service.status import publisher as told
 from vernier.service.views.snapshot_reader import EpochNote, Snapshot
 from vernier.service.views.view import ViewState
 from vernier.storage.errors import Damaged
-from vernier.storage.state.manifest import LayerRef
+from vernier.storage.state.manifest import LayerRef, SourceEntry
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
@@ -102,7 +102,7 @@ def router(context: Context) -> APIRouter:
             "stale_ms": context.stale_ms(snapshot),
             "views": {name: frontier_list(view.frontier) for name, view in snapshot.views.items()},
             "since": {name: frontier_list(view.since) for name, view in snapshot.views.items()},
-            "sources": {name: _source_frontiers(about) for name, about in _sources(snapshot).items()},
+            "sources": {name: _source_frontiers(entry) for name, entry in manifest.sources.items()},
         })  # fmt: skip
 
     @routes.get("/v1/latency", summary="Received to visible, by view", responses=statusschemas.latency)
@@ -249,24 +249,40 @@ def _sink(sink: told.Sink) -> dict[str, Any]:
     return about | {"messages": sink.messages, "problem": sink.problem}
 
 
-def _sources(snapshot: Snapshot) -> Mapping[str, Any]:
-    sources: Mapping[str, Any] = snapshot.stats.facts.get("sources", {})
-    return sources
-
-
-def _listed(frontier: str | None) -> list[str] | None:
-    return frontier_list(None if frontier is None else int(frontier))
-
-
-def _source_frontiers(about: Mapping[str, Any]) -> dict[str, Any]:
-    partitions = about.get("partitions", {})
+def _source_frontiers(entry: SourceEntry) -> dict[str, Any]:
     return {
-        "frontier": _listed(about.get("frontier")),
+        "frontier": frontier_list(entry.frontier),
         "partitions": {
-            number: None if partition.get("state") == "idle" else _listed(partition.get("frontier"))
-            for number, partition in partitions.items()
+            str(number): None if part.idle else frontier_list(part.frontier)
+            for number, part in entry.partitions.items()
         },
     }
+
+
+def _source_about(entry: SourceEntry) -> dict[str, Any]:
+    frontier = entry.frontier
+    if entry.idle:
+        # An idle source does not hold the others back; show how far it got.
+        frontier = min((part.frontier for part in entry.partitions.values() if part.frontier is not None), default=None)
+    about: dict[str, Any] = {name: getattr(entry, name) for name in ("topic", "format", "clock", "on_late", "rounding")}
+    about["resolution"] = entry.rounding  # its earlier name
+    return about | {
+        "frontier": _spelled(frontier),
+        "state": _state(entry.idle),
+        "partitions": {
+            str(number): {"frontier": _spelled(part.frontier), "state": _state(part.idle), "lag": part.lag}
+            for number, part in entry.partitions.items()
+        },
+        "held": entry.held,
+    }
+
+
+def _spelled(frontier: int | None) -> str | None:
+    return None if frontier is None else str(frontier)
+
+
+def _state(idle: bool) -> str:
+    return "idle" if idle else "active"
 
 
 def _source_details(snapshot: Snapshot) -> dict[str, Any]:
@@ -275,12 +291,7 @@ def _source_details(snapshot: Snapshot) -> dict[str, Any]:
         "errors": _numbers(snapshot, "source_errors_total", ("source", "reason")),
         "late": _numbers(snapshot, "source_late_updates_total", ("source", "action")),
     }
-    details = {name: dict(about) for name, about in _sources(snapshot).items()}
-    for about in details.values():
-        parts = [part["frontier"] for part in about.get("partitions", {}).values() if part["frontier"] is not None]
-        if about.get("state") == "idle" and parts:
-            # An idle source does not hold the others back; show how far it got.
-            about["frontier"] = min(parts, key=int)
+    details = {name: _source_about(entry) for name, entry in snapshot.manifest.sources.items()}
     for what, rows in counted.items():
         for row in rows:
             name, kind = list(row.values())[:2]

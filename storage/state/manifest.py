@@ -6,17 +6,17 @@ with the format version and the length and xxh3_64 of the body, and the body. On
 to a batch is a short array instead of an object.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
 from vernier.storage.blob.segment import FOLDER, checksum
 from vernier.storage.errors import Damaged, UnknownFormat
 
-FORMAT = 2
-"""2: references to a part of a batch."""
-_READABLE = (1, FORMAT)
+FORMAT = 3
+"""2: references to a part of a batch. 3: sources as entries instead of facts among the metrics."""
+_READABLE = (1, 2, FORMAT)
 SUFFIX = ".json"
 EPOCH_DIGITS = 12
 """Digits of an epoch in file names, zero-padded so that names sort as epochs do."""
@@ -70,16 +70,46 @@ class ViewEntry(msgspec.Struct, frozen=True):
     began: int = 0
 
 
+class PartitionEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A partition of a source's topic. frontier: its data times before this one are final; None: none yet. idle: it
+    does not hold the others back, and `frontier` is how far it had come. lag: its messages that no epoch had read; None
+    if unknown."""
+
+    frontier: int | None = None
+    idle: bool = False
+    lag: int | None = None
+
+
+class SourceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A source as this epoch has read it.
+
+    topic, format, clock, on_late, rounding: its settings then. frontier: the least one of its partitions that are not
+    idle; None if all are. idle: all partitions are. held: its updates that wait for their data time.
+    """
+
+    topic: str = ""
+    format: str = "vernier"
+    clock: Literal["arrival", "event"] = "event"
+    on_late: Literal["reject", "advance"] = "reject"
+    rounding: Literal["exact", "millisecond"] = "exact"
+    frontier: int | None = None
+    idle: bool = False
+    partitions: dict[int, PartitionEntry] = {}
+    held: int = 0
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that an epoch commits.
 
     epoch: the previous manifest's epoch plus one. attempt: which attempt of the epoch made it. lower, upper: the
     epoch's interval of data times. committed_ns: wall clock of the commit, ns since 1970. workers: the number of shards
     in each list of shards. app, program: the program's name and the fingerprint of its plan. held: updates stashed for
-    a later epoch, by source (or operator) and shard. door, stats: JSON objects that storage does not interpret.
-    offsets: the next offset to read, by topic and partition. changes: this epoch's own change batches of all shards, by
-    view. dead: dead letters of this epoch. topics: the ids of the topics that the offsets belong to, by name, if the
-    brokers report them. cut_at: the frontier of the latest reshard; batches from before it may overlap in time.
+    a later epoch, by source (or operator) and shard. door: the ingest state, a JSON object that storage does not
+    interpret. sources: what the epoch found about its sources; processes decide by it. offsets: the next offset to
+    read, by topic and partition. changes: this epoch's own change batches of all shards, by view. dead: dead letters of
+    this epoch. stats: running totals for monitoring, a JSON object; nothing decides by it. topics: the ids of the
+    topics that the offsets belong to, by name, if the brokers report them. cut_at: the frontier of the latest reshard;
+    batches from before it may overlap in time.
     """
 
     epoch: int
@@ -93,6 +123,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     traces: dict[str, TraceEntry] = {}
     held: dict[str, list[list[LayerRef]]] = {}
     door: dict[str, Any] = {}
+    sources: dict[str, SourceEntry] = {}
     offsets: dict[str, dict[int, int]] = {}
     views: dict[str, ViewEntry] = {}
     changes: dict[str, list[LayerRef]] = {}
@@ -165,6 +196,28 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
     if found != head.xxh3_64:
         raise Damaged(kind="manifest", name=name, problem=f"checksum {found}, expected {head.xxh3_64}")
     try:
-        return _decode_body(body)
+        manifest = _decode_body(body)
+        return _upgraded(manifest) if head.format < FORMAT else manifest
     except msgspec.DecodeError as problem:
         raise Damaged(kind="manifest", name=name, problem=str(problem)) from problem
+
+
+def _upgraded(found: Manifest) -> Manifest:
+    """A manifest of an older release as this one has it. Raises ValidationError."""
+    stats = dict(found.stats)
+    facts = stats.pop("facts", {})
+    return msgspec.structs.replace(found, stats=stats, sources=sources_of(facts.get("sources", {})), format=FORMAT)
+
+
+def sources_of(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, SourceEntry]:
+    """Sources from the facts that manifests up to format 2 have about them: frontiers are decimal strings, and a state
+    is `active` or `idle`. Raises ValidationError."""
+
+    def entry(about: Mapping[str, Any]) -> dict[str, Any]:
+        return {"rounding": about.get("resolution", "exact"), **about, "idle": about.get("state") == "idle"}
+
+    read = {
+        name: entry(about) | {"partitions": {key: entry(part) for key, part in about.get("partitions", {}).items()}}
+        for name, about in facts.items()
+    }
+    return msgspec.convert(read, dict[str, SourceEntry], strict=False)

@@ -23,6 +23,7 @@ from vernier.service.sidecar.options import Options
 from vernier.service.sidecar.readiness import laggards
 from vernier.service.sinks.history import History
 from vernier.service.views.snapshot_reader import Reader
+from vernier.storage.state.manifest import sources_of
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import CLOSED, MIN_TIME
 
@@ -227,7 +228,7 @@ def test_a_frontier_ahead_of_the_clock_is_never_ready(tmp_path: Path) -> None:
     options, reader = Options(state=tmp_path), Reader(tmp_path)
     now, second = time.time_ns(), 10**9
     for upper, ready in ((now - HOUR, True), (now + 5 * second, True), (now + 60 * second, False), (CLOSED, True)):
-        builder.stats.fact("sources", {"edges": {"frontier": str(upper), "held": 0}})
+        builder.sources = sources_of({"edges": {"frontier": str(upper), "held": 0}})
         builder.commit(upper, {}, committed_ns=now)
         reader.poll()
         assert reader.snapshot is not None

@@ -7,24 +7,24 @@ import httpx
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served, builder, serve  # noqa: F401
 from vernier.service.cli.display import status_text
-from vernier.service.coordinator.committer import partition_state
+from vernier.service.coordinator.committer import partition_entry
+from vernier.storage.state.manifest import PartitionEntry, sources_of
 from vernier.storage.updates import MIN_TIME
 
 
 def test_a_partition_that_gives_way_is_idle_where_it_was() -> None:
-    assert partition_state(7, {"frontier": 7}) == {"frontier": "7", "state": "active"}
-    assert partition_state(None, {"frontier": 5}) == {"frontier": "5", "state": "idle"}
+    assert partition_entry(7, {"frontier": 7}, 2) == PartitionEntry(7, lag=2)
+    assert partition_entry(None, {"frontier": 5}) == PartitionEntry(5, idle=True)
     # One that has never said anything has no frontier to show.
-    assert partition_state(None, {"frontier": MIN_TIME}) == {"frontier": None, "state": "idle"}
-    assert partition_state(None, {}) == {"frontier": None, "state": "idle"}
+    assert partition_entry(None, {"frontier": MIN_TIME}) == PartitionEntry(None, idle=True)
+    assert partition_entry(None, {}) == PartitionEntry(None, idle=True)
 
 
 def test_readers_are_told(builder: StateBuilder, serve: Callable[..., Served]) -> None:  # noqa: F811
     parts = {"0": {"frontier": "5", "state": "idle", "lag": 0}, "1": {"frontier": "9", "state": "idle", "lag": 0}}
     mixed = {"0": {"frontier": "5", "state": "idle", "lag": 0}, "1": {"frontier": "9", "state": "active", "lag": 0}}
     about = {"topic": "t", "format": "json", "clock": "event", "held": 0}
-    builder.stats.fact(
-        "sources",
+    builder.sources = sources_of(
         {
             "edges": about | {"frontier": None, "state": "idle", "partitions": parts},
             "roots": about | {"frontier": "9", "state": "active", "partitions": mixed},

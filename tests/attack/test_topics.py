@@ -123,8 +123,7 @@ def test_partitions_that_are_added_are_read_by_this_query_and_the_next(
         service.reader.poll()
         snapshot = service.reader.snapshot
         assert snapshot is not None
-        sources = snapshot.stats.facts["sources"]
-        return set(sources["pairs"]["partitions"])
+        return {str(partition) for partition in snapshot.manifest.sources["pairs"].partitions}
 
     service.send((2, 5), partition=2)
     progress()

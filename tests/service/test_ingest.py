@@ -23,6 +23,7 @@ from vernier.service.client.client import Client, NotVisible, ServerError, conne
 from vernier.service.config.settings import load
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.sidecar.writes.read_tokens import Receipt
+from vernier.storage.state.manifest import sources_of
 
 __all__ = ["builder", "serve"]  # fixtures
 _NUMBER = itertools.count()
@@ -34,7 +35,7 @@ def prepare(builder: StateBuilder, topic: str, clock: str, form: str = "vernier"
         json.dumps({"app": "test", "sources": {"edges": [["src", "Int64"], ["dst", "Int64"]]}, "arrangements": []})
     )
     about = {"topic": topic, "format": form, "clock": clock, "on_late": "reject", "resolution": "exact"}
-    builder.stats.fact("sources", {"edges": about})
+    builder.sources = sources_of({"edges": about})
     builder.commit(10, {"reach": [((1,), 3, 1)]})
 
 
@@ -148,7 +149,7 @@ def test_what_is_refused(builder: StateBuilder, serve: Callable[..., Served]) ->
     assert httpx.get(f"{url}/v1/tokens/{nothing['token']}", trust_env=False).json()["visible"] is True
     off = serve(builder.path, service=away, max_ingests=0).url
     assert httpx.post(f"{off}/v1/sources/edges", json=[], trust_env=False).json()["code"] == "ingest_off"
-    builder.stats.fact("sources", {"edges": {"topic": "edges", "format": "avro", "clock": "event"}})
+    builder.sources = sources_of({"edges": {"topic": "edges", "format": "avro", "clock": "event"}})
     builder.commit(20)
     other = serve(builder.path, service=away).url
     assert httpx.post(f"{other}/v1/sources/edges", json=[], trust_env=False).json()["code"] == "not_writable"

@@ -13,7 +13,7 @@ from vernier.service.observability.metrics import Stats
 from vernier.service.views.view import ViewState
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import Entry
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from vernier.storage.state.manifest import LayerRef, Manifest, SourceEntry, TraceEntry, ViewEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace.batch import Layer
@@ -49,6 +49,7 @@ class StateBuilder:
         self.epoch = latest.epoch if latest else 0
         self.frontier = latest.upper if latest else MIN_TIME
         self.stats = Stats()
+        self.sources: dict[str, SourceEntry] = {}
         self.heap = Heap()
         self.traces: dict[str, list[list[Layer]]] = {name: [[] for _ in range(shards)] for name in views}
         self.since = dict.fromkeys(views, MIN_TIME)
@@ -130,6 +131,7 @@ class StateBuilder:
             },
             dead=self.state.write(self.epoch, attempt, 99, dead) if dead else [],
             stats=self.stats.to_json(),
+            sources=self.sources,
             offsets=dict(offsets or {}),
             door=dict(door or {}),
         )

@@ -18,6 +18,7 @@ from tests.sidecar.process import ROOT
 from vernier.operators.language.collection.app import load_program
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.blob.segment import Entry
+from vernier.storage.state.manifest import sources_of
 
 expect.set_options(timeout=30_000)  # a busy machine is no failure
 
@@ -71,12 +72,12 @@ def begin(builder: StateBuilder) -> None:
     stats.add("source_updates_total", "edges", "+", by=1234)
     stats.add("source_errors_total", "edges", "decode", by=2)
     builder.frontier = time.time_ns() - 60 * SECOND
-    stats.facts["sources"] = {
+    builder.sources = sources_of({
         "edges": {
             "topic": "graph", "format": "vernier", "clock": "event", "held": 5, "frontier": str(builder.frontier),
             "partitions": {"0": {"frontier": str(builder.frontier), "lag": 7, "offset": 41}},
         }
-    }  # fmt: skip
+    })  # fmt: skip
     letters = [
         {
             "reason": "decode", "detail": f"cannot be read: <b>byte {n}</b>", "source": "edges", "topic": "graph",

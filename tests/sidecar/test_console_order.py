@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -158,9 +159,9 @@ def test_few_arrangements_do_not_fold(builder: StateBuilder, open_console: Calla
 def test_labels_never_lie_on_one_another(builder: StateBuilder, open_console: Callable[..., Console]) -> None:
     begin(builder)
     names = [f"source_number_{n}" for n in range(12)]
-    about = builder.stats.facts["sources"]["edges"]
+    entry = builder.sources["edges"]
     upper = time.time_ns()
-    builder.stats.facts["sources"] = dict.fromkeys(names, about | {"frontier": str(upper)})
+    builder.sources = dict.fromkeys(names, msgspec.structs.replace(entry, frontier=upper))
     builder.commit(upper, {"reach": [((50,), upper - 1, 1)]})
     page = open_console(builder).page
     expect(page.locator("#unlabelled")).to_contain_text("Without room for a label: source_number_")

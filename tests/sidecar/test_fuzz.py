@@ -30,6 +30,7 @@ from vernier.service.config.settings import load
 from vernier.service.sidecar.app import build
 from vernier.service.sidecar.options import Options
 from vernier.storage.blob.segment import Entry
+from vernier.storage.state.manifest import sources_of
 
 CHECKS = [
     not_a_server_error,
@@ -100,7 +101,7 @@ def url(builder: StateBuilder, serve: Callable[..., Served], monkeypatch: pytest
         lambda _, topic, messages: {place: 1 for place, value in messages(2) if isinstance(value, bytes)},
     )
     (builder.path / "plan.json").write_text(json.dumps(PLAN))
-    builder.stats.fact("sources", {"edges": SOURCE})
+    builder.sources = sources_of({"edges": SOURCE})
     builder.stats.observe("view_latency_seconds", "reach", value=0.1, count=3)
     builder.stats.add("source_errors_total", "edges", "decode", by=2)
     letter = {"reason": "decode", "detail": "no", "topic": "edges", "partition": 0, "offset": 1}

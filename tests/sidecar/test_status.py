@@ -31,6 +31,7 @@ from vernier.service.status.trouble import Trouble
 from vernier.service.views.snapshot_reader import Reader
 from vernier.storage.blob.blob import LocalBlob
 from vernier.storage.blob.segment import Entry, segment_file
+from vernier.storage.state.manifest import sources_of
 from vernier.storage.state.state import FOLDERS
 from vernier.storage.updates import CLOSED, MIN_TIME
 
@@ -47,7 +48,7 @@ LETTERS = [{"reason": "decode", "detail": "line 1", "topic": "edges", "partition
 
 @pytest.fixture
 def http(builder: StateBuilder, serve: Callable[..., Served]) -> httpx.Client:
-    builder.stats.fact("sources", SOURCES)
+    builder.sources = sources_of(SOURCES)
     builder.stats.add("source_updates_total", "edges", "insert", by=7)
     builder.stats.add("source_errors_total", "edges", "decode", by=2)
     builder.stats.observe("view_latency_seconds", "reach", value=[0.12, 0.18, 4.0], count=[10, 9, 1])
@@ -128,8 +129,10 @@ def test_a_stopped_pipeline_leaves_answers_that_say_how_old_they_are(
 def test_readiness_names_the_source_that_lags(tmp_path: Path) -> None:
     builder = StateBuilder(tmp_path, VIEWS)
     now = time.time_ns()
-    builder.stats.set("source_lag_messages", "edges", "1", value=501)
-    builder.stats.fact("sources", {"edges": {"frontier": "12", "held": 40}, "roots": {"frontier": "99", "held": 0}})
+    # The gauge is for monitoring; nothing decides by it.
+    builder.stats.set("source_lag_messages", "roots", "0", value=999)
+    edges = {"frontier": "12", "held": 40, "partitions": {"1": {"frontier": "20", "state": "active", "lag": 501}}}
+    builder.sources = sources_of({"edges": edges, "roots": {"frontier": "99", "held": 0}})
     builder.commit(10, committed_ns=now - 30_000_000_000)
     reader = Reader(tmp_path)
     assert reader.poll()
@@ -290,7 +293,7 @@ def test_every_route_refuses_unknown_query_parameters(http: httpx.Client) -> Non
 def _stalled(state: Path, sources: dict[str, Any]) -> list[dict[str, Any]]:
     """What /readyz complains of when these sources' frontiers have stood for 30 s."""
     builder, reader, now = StateBuilder(state, VIEWS), Reader(state), time.time_ns()
-    builder.stats.fact("sources", sources)
+    builder.sources = sources_of(sources)
     for upper, age in ((10, 30), (12, 20), (12, 0)):
         builder.commit(upper, committed_ns=now - age * 1_000_000_000)
         assert reader.poll()

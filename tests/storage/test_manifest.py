@@ -7,6 +7,8 @@ from vernier.storage.errors import Damaged, UnknownFormat, VernierError
 from vernier.storage.state.manifest import (
     LayerRef,
     Manifest,
+    PartitionEntry,
+    SourceEntry,
     TraceEntry,
     ViewEntry,
     decode_manifest,
@@ -32,6 +34,11 @@ WHOLE = Manifest(
     views={"reach": ViewEntry([["node", "Int64"]], ["node"], "reach", -5)},
     changes={"reach": [LayerRef("s3", "changes/reach", 1, 8, 0, 1, 0)]},
     dead=[LayerRef("s4", "dead", 1, 8, 0, 1, 0)],
+    sources={
+        "edges": SourceEntry(
+            topic="t", clock="arrival", frontier=2**62, held=3, partitions={0: PartitionEntry(2**62, lag=1)}
+        )
+    },
     stats={"updates": 2**63 - 1, "latency": [1, 2, 3]},
 )
 
@@ -62,8 +69,8 @@ def test_damage_says_what_was_expected() -> None:
     data = encode_manifest(WHOLE)
     with pytest.raises(Damaged, match=r"manifest m: checksum \w{16}, expected \w{16}"):
         decode_manifest("m", data.replace(b"reach", b"reech"))
-    with pytest.raises(UnknownFormat, match="manifest m: format 3, this release reads 2"):
-        decode_manifest("m", data.replace(b'"format":2', b'"format":3', 1))
+    with pytest.raises(UnknownFormat, match="manifest m: format 4, this release reads 3"):
+        decode_manifest("m", data.replace(b'"format":3', b'"format":4', 1))
 
 
 def test_a_sound_file_of_another_shape_is_damage_too() -> None:
@@ -80,3 +87,33 @@ def test_names_of_manifests_sort_as_epochs() -> None:
     assert [manifest_epoch(name) for name in names] == [1, 9, 10, 10**11]
     for other in ("epochs/1.json", f"{names[0]}.damaged", f"{names[0]}.7.0.tmp", "epochs/x.json", names[0][7:]):
         assert manifest_epoch(other) is None
+
+
+def test_the_facts_about_sources_of_older_releases_become_entries() -> None:
+    body = (
+        b'{"epoch":7,"attempt":"a","lower":1,"upper":2,"committed_ns":3,"workers":1,"app":"reach","program":"f00d",'
+        b'"stats":{"metrics":{"epochs_total":[[["committed"],7]]},"facts":{"sources":{'
+        b'"edges":{"topic":"t","format":"json","clock":"event","on_late":"advance","resolution":"millisecond",'
+        b'"frontier":"1700000000000000001","state":"active","held":4,"partitions":{'
+        b'"0":{"frontier":"1700000000000000001","state":"active","lag":5},'
+        b'"1":{"frontier":null,"state":"idle","lag":null}}},'
+        b'"roots":{"topic":"r","format":"vernier","clock":"arrival","on_late":"reject","resolution":"exact",'
+        b'"frontier":null,"state":"idle","held":0,"partitions":{}}}}},"format":2}'
+    )
+    head = b'{"format":2,"bytes":%d,"xxh3_64":"%016x"}' % (len(body), checksum(body))
+    found = decode_manifest("m", head + b"\n" + body + b"\n")
+    assert found.sources == {
+        "edges": SourceEntry(
+            topic="t",
+            format="json",
+            clock="event",
+            on_late="advance",
+            rounding="millisecond",
+            frontier=1_700_000_000_000_000_001,
+            partitions={0: PartitionEntry(1_700_000_000_000_000_001, lag=5), 1: PartitionEntry(idle=True)},
+            held=4,
+        ),
+        "roots": SourceEntry(topic="r", clock="arrival", idle=True),
+    }
+    assert found.stats == {"metrics": {"epochs_total": [[["committed"], 7]]}}
+    assert decode_manifest("m", encode_manifest(found)) == found
