@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup setup-run run test test-all test-programs check bench bench-full image try-image docs golden kernels test-kernels lock format clean
+.PHONY: help setup setup-run run test test-all test-programs check example bench bench-full image try-image docs golden kernels test-kernels lock format clean
 
 PY := .venv/bin/python
 # JAVA_HOME and PYSPARK_PYTHON, as set-up found them
@@ -23,6 +23,9 @@ setup-run: # the same without the tools of developers
 
 run: setup-run ## the live demonstration: broker, Spark, sidecar, producer, page
 	@$(ENV) exec $(PY) -m vernier.service.supervision.demo $(ARGS)
+
+example: setup-run ## an example of examples/ at the moments that it shows (NAME=fraud_rings; none lists them)
+	@$(ENV) exec $(PY) tools/example.py $(NAME) $(ARGS)
 
 test: setup test-programs ## the tests to run all the time, two files at a time (ARGS="-k name" for some, one by one)
 	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" $(TWO))
@@ -52,7 +55,7 @@ docs: setup ## the documentation as pages, in build/docs
 	@$(PY) -m mkdocs build --strict --quiet --site-dir build/docs && echo "docs: build/docs/index.html"
 
 golden: setup ## rewrite the golden files from what the code says now; review the diff
-	@$(ENV) exec $(PY) -m pytest tests/golden tests/docs/test_reference.py tests/docs/test_rooms.py --update-golden $(ARGS)
+	@$(ENV) exec $(PY) -m pytest tests/golden tests/examples/test_output.py tests/docs/test_reference.py tests/docs/test_rooms.py --update-golden $(ARGS)
 
 kernels: setup ## compile the numba kernels again, from nothing
 	@$(PY) -m vernier.service.toolchain.setup kernels --force

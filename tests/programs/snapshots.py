@@ -20,6 +20,8 @@ Inputs = Mapping[str, Sequence[Change]]
 Held = dict[str, Counter[Row]]
 Answer = Callable[[Held], Mapping[str, Iterable[Row]]]
 """The rows of each view, from what each source holds; a row that comes twice has multiplicity 2."""
+AnswerAt = Callable[[Held, int], Mapping[str, Iterable[Row]]]
+"""The same, for answers that depend on the data time, too."""
 
 HERE = Path(__file__).parent
 
@@ -30,15 +32,20 @@ def load(name: str) -> vn.App:
 
 
 def check(name: str, inputs: Inputs, answer: Answer, seed: int = 0) -> int:
-    """Compare a program's views with `answer` at every time of the inputs; returns how many times that were.
+    """Compare a program's views with `answer` at every time of the inputs; returns how many times that were."""
+    return compare(load(name), inputs, lambda held, _: answer(held), seed=seed)
+
+
+def compare(app: vn.App, inputs: Inputs, answer: AnswerAt, also: Iterable[int] = (), seed: int = 0) -> int:
+    """Compare a program's views with `answer` at every time of the inputs, and at those of `also`; returns how many
+    times that were.
 
     Three runs: one epoch and one worker; an epoch a time and two workers; random cuts, two workers.
     """
-    app = load(name)
-    times = sorted({time for changes in inputs.values() for _, time, _ in changes})
+    times = sorted({time for changes in inputs.values() for _, time, _ in changes} | set(also))
     choose = random.Random(seed)
     some = sorted(choose.sample(times, min(len(times), 5)))
-    expected = {time: _rows(answer(_held(inputs, time))) for time in times}
+    expected = {time: _rows(answer(_held(inputs, time), time)) for time in times}
     for cuts, workers in (((), 1), (times, 2), (some, 2)):
         with vn.testing.run(app, epochs=cuts, workers=workers) as run:
             for source, changes in inputs.items():
@@ -49,7 +56,7 @@ def check(name: str, inputs: Inputs, answer: Answer, seed: int = 0) -> int:
             for time in times:
                 for view, rows in expected[time].items():
                     found = run.counts(view, at=time)
-                    assert found == rows, f"{name}.{view} at {time}, {workers} workers, {len(cuts)} cuts"
+                    assert found == rows, f"{app.name}.{view} at {time}, {workers} workers, {len(cuts)} cuts"
     return len(times)
 
 
