@@ -67,7 +67,7 @@ def api_page() -> str:
         "[expressions](expressions.md) and [types](types.md) explain them with examples.",
     ]
     lines += _class("vn.App", vn.App)
-    lines += _class("Collections", Collection, inherited=True)
+    lines += _class("Collections", Collection)
     lines += _class("Grouped collections: what `group_by` gives", Grouped)
     lines += ["", "## Functions", *_functions("vn.", ((name, getattr(vn, name)) for name in functions))]
     for title, kind in (
@@ -87,13 +87,11 @@ def api_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _class(title: str, kind: type[Any], *, inherited: bool = False) -> list[str]:
+def _class(title: str, kind: type[Any]) -> list[str]:
     """A section: the class, its constructor, its public methods in the order of the source."""
-    families = reversed(kind.__mro__) if inherited else (kind,)
-    found = {name: value for family in families for name, value in vars(family).items() if name[0] != "_"}
-    methods = {name: value for name, value in found.items() if name not in HIDDEN}
+    methods = {name: value for name, value in vars(kind).items() if name[0] != "_" and name not in HIDDEN}
     lines = ["", f"## {title}", *_text(kind)]
-    if not inherited and "__init__" in vars(kind) and title.startswith("vn."):
+    if "__init__" in vars(kind) and title.startswith("vn."):
         lines += ["", f"`{title}{_arguments(kind.__init__)}`"]
     return lines + _functions(".", ((n, m) for n, m in methods.items() if inspect.isfunction(m)))
 
@@ -119,7 +117,8 @@ def _arguments(function: Any) -> str:
     text = str(signature.replace(parameters=kept, return_annotation=inspect.Signature.empty))
     text = text.replace(str(ExprLike), "ExprLike")
     text = re.sub(r": '([^']*)'", r": \1", text)
-    return re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", text)
+    text = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", text)
+    return re.sub(r"\bC\b", "Collection", text)  # C: the class of `self` (collection/rows.py)
 
 
 def _text(thing: Any) -> list[str]:

@@ -1,14 +1,14 @@
-"""Methods that look at all rows of a key at once."""
+"""The reductions: methods that compute rows from all rows of a key."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn
 
 from vernier.operators.errors import NameClash, ProgramError, UnknownName, WrongType
 from vernier.operators.group_functions.multiplicities import Multiplicities
 from vernier.operators.group_functions.rows import ReduceRows, RowFunction
-from vernier.operators.language.collection.linear import Linear
 from vernier.operators.language.collection.multiplicities import is_set
 from vernier.operators.language.collection.reductions import Reduce, Threshold
+from vernier.operators.language.collection.rows import C
 from vernier.operators.language.expr.arguments import checked_methods
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Column, Expr, ExprLike, Literal, named
@@ -17,57 +17,55 @@ from vernier.operators.language.plan.logical import Aggregate, Aggregation, Dist
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema, check_name
 
-C = TypeVar("C", bound=Linear)
-
 _ALL = "_all"
 """The constant key of an aggregate over all rows. Programs cannot use this name."""
 
 
-class Grouping(Linear):
-    """The reductions: methods that compute rows from all rows of a key."""
+def distinct(self: C) -> C:
+    """Each row that is present (multiplicity above 0) exactly once."""
+    # also checks that the loop of `self` is still open, even where no Distinct is needed
+    made = Distinct(self.node)
+    return self if is_set(self.node) else self._of(made)
 
-    def distinct(self) -> Self:
-        """Each row that is present (multiplicity above 0) exactly once."""
-        # also checks that the loop of `self` is still open, even where no Distinct is needed
-        made = Distinct(self.node)
-        return self if is_set(self.node) else self._of(made)
 
-    def threshold(self, copies: int | Callable[[Any], Any]) -> Self:
-        """Each row whose multiplicity is at least `copies`, once; or each row with a multiplicity that a function
-        computes.
+def threshold(self: C, copies: int | Callable[[Any], Any]) -> C:
+    """Each row whose multiplicity is at least `copies`, once; or each row with a multiplicity that a function
+    computes.
 
-        A function gets an int64 array of multiplicities, none of them 0, and returns an array of as many integers; 0
-        drops the row. It must be pure. An exception in it stops the epoch as UserCodeFailed.
-        """
-        if isinstance(copies, int):
-            if isinstance(copies, bool) or not 1 <= copies < 2**63:
-                raise WrongType(problem=f"threshold takes a number of copies from 1 on, not {copies}")
-            return self.distinct() if copies == 1 else self._of(Threshold(self.node, copies))
-        check_function(copies, "threshold")
-        return self._of(Reduce(self.node, self.columns, Multiplicities(copies)))
+    A function gets an int64 array of multiplicities, none of them 0, and returns an array of as many integers; 0
+    drops the row. It must be pure. An exception in it stops the epoch as UserCodeFailed.
+    """
+    if isinstance(copies, int):
+        if isinstance(copies, bool) or not 1 <= copies < 2**63:
+            raise WrongType(problem=f"threshold takes a number of copies from 1 on, not {copies}")
+        return distinct(self) if copies == 1 else self._of(Threshold(self.node, copies))
+    check_function(copies, "threshold")
+    return self._of(Reduce(self.node, self.columns, Multiplicities(copies)))
 
-    def group_by(self, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[Self]":
-        """Group rows by columns or named values, for `.agg(...)`. Nulls form one group. Without keys, all rows are one
-        group."""
-        self._check_texts(named_keys, "group_by")
-        pairs = named(keys, named_keys, "group_by")
-        for name, expr in pairs:
-            check_name(name, "a key of group_by")
-            bind(expr, self.schema)
-        return Grouped(self, pairs)
 
-    def reduce(self, fn: RowFunction, *, keys: Sequence[str | Expr] | str | Expr = (), returns: type[Schema]) -> Self:
-        """The rows that a function computes from all rows of a key: `fn(key, rows)` is called for each key that
-        changed.
+def group_by(self: C, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[C]":
+    """Group rows by columns or named values, for `.agg(...)`. Nulls form one group. Without keys, all rows are one
+    group."""
+    self._check_texts(named_keys, "group_by")
+    pairs = named(keys, named_keys, "group_by")
+    for name, expr in pairs:
+        check_name(name, "a key of group_by")
+        bind(expr, self.schema)
+    return Grouped(self, pairs)
 
-        key: a tuple of the columns `keys`. rows: [(row, multiplicity), ...]; each row is a tuple of the other columns,
-        in their order, and appears once, with a multiplicity of either sign. The function returns any number of tuples
-        of the columns of `returns`, or of (tuple, multiplicity) pairs. The result has the columns of the keys, then
-        those of `returns`. The function must be pure; an exception in it stops the epoch as UserCodeFailed. Cost:
-        O(rows of the key) per call, one call for each data time at which the key changed.
-        """
-        given = (keys,) if isinstance(keys, (str, Expr)) else tuple(keys)
-        return self.group_by(*given).reduce(fn, returns=returns)
+
+def reduce(self: C, fn: RowFunction, *, keys: Sequence[str | Expr] | str | Expr = (), returns: type[Schema]) -> C:
+    """The rows that a function computes from all rows of a key: `fn(key, rows)` is called for each key that
+    changed.
+
+    key: a tuple of the columns `keys`. rows: [(row, multiplicity), ...]; each row is a tuple of the other columns,
+    in their order, and appears once, with a multiplicity of either sign. The function returns any number of tuples
+    of the columns of `returns`, or of (tuple, multiplicity) pairs. The result has the columns of the keys, then
+    those of `returns`. The function must be pure; an exception in it stops the epoch as UserCodeFailed. Cost:
+    O(rows of the key) per call, one call for each data time at which the key changed.
+    """
+    given = (keys,) if isinstance(keys, (str, Expr)) else tuple(keys)
+    return group_by(self, *given).reduce(fn, returns=returns)
 
 
 @checked_methods

@@ -1,85 +1,82 @@
-"""Methods that pair the rows of two collections by key, or keep rows depending on what the other collection has."""
+"""Joins, which pair the rows of two collections by key, and what SQL calls set operations."""
 
 from collections.abc import Sequence
-from typing import Self
 
 from vernier.operators.errors import NameClash, ProgramError, WrongType, listed, meant
-from vernier.operators.language.collection.grouping import Grouping
 from vernier.operators.language.collection.matching import HOW, Sides, once, same_rows
 from vernier.operators.language.collection.names import JOIN_SPELLINGS
 from vernier.operators.language.collection.reductions import Copies
-from vernier.operators.language.collection.rows import Rows, check_collection, column_name, conform
+from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name, conform
 from vernier.operators.language.expr.expression import Column, ExprLike, as_expr
 from vernier.operators.language.plan.logical import Negate, Node, Union
 from vernier.operators.language.types.schema import RowType
 
 
-class Joins(Grouping):
-    """The joins, and what SQL calls set operations."""
+def join(
+    self: C,
+    other: Rows,
+    on: str | Sequence[str] | None = None,
+    *,
+    left_on: str | Sequence[str] | None = None,
+    right_on: str | Sequence[str] | None = None,
+    how: str = "inner",
+    where: ExprLike = None,
+    suffix: str | None = None,
+) -> C:
+    """Pairs of rows with equal keys. Multiplicities multiply; null keys match nothing.
 
-    def join(
-        self,
-        other: Rows,
-        on: str | Sequence[str] | None = None,
-        *,
-        left_on: str | Sequence[str] | None = None,
-        right_on: str | Sequence[str] | None = None,
-        how: str = "inner",
-        where: ExprLike = None,
-        suffix: str | None = None,
-    ) -> Self:
-        """Pairs of rows with equal keys. Multiplicities multiply; null keys match nothing.
+    With `on`, the key columns come first and appear once, then the other columns of the left side and of the right
+    side. With left_on and right_on, all columns of the left side come first, then all of the right side. `where` is
+    a further condition on the pair; rows match only where it is true.
 
-        With `on`, the key columns come first and appear once, then the other columns of the left side and of the right
-        side. With left_on and right_on, all columns of the left side come first, then all of the right side. `where` is
-        a further condition on the pair; rows match only where it is true.
+    how: "inner"; "left", "right" and "full" also keep the rows of that side (of both) that match no present row of
+    the other side, with their multiplicity and with nulls for the other side; "semi" keeps the rows of the left
+    side that match a present row of the right side, with their multiplicity; "anti" keeps those that match none.
 
-        how: "inner"; "left", "right" and "full" also keep the rows of that side (of both) that match no present row of
-        the other side, with their multiplicity and with nulls for the other side; "semi" keeps the rows of the left
-        side that match a present row of the right side, with their multiplicity; "anti" keeps those that match none.
+    suffix: appended to the names of right-side columns that also exist on the left (`where` sees the new names).
 
-        suffix: appended to the names of right-side columns that also exist on the left (`where` sees the new names).
+    Raises NameClash when both sides have another column with the same name, WrongType when key types differ.
 
-        Raises NameClash when both sides have another column with the same name, WrongType when key types differ.
+    Cost: a change costs time proportional to its pairs. All kinds but "inner" also count the present rows of a key
+    on the side whose presence matters. Inside a loop they scan the rows of each changed key of that side, unless
+    its rows are known to be distinct.
+    """
+    check_collection(other, "join")
+    if how not in HOW:
+        hint = f"; did you mean {JOIN_SPELLINGS[how]!r}?" if how in JOIN_SPELLINGS else meant(str(how), HOW)
+        raise WrongType(problem=f"join knows no how={how!r}{hint} (it has {listed(HOW)})")
+    left_keys, right_keys = join_keys(on, left_on, right_on, "join")
+    self._check_columns(left_keys, "the left side of the join")
+    other._check_columns(right_keys, "the right side of the join")
+    if suffix is not None:
+        shared = () if on is None else right_keys
+        names = {name: name + suffix for name in other.columns if name in self.columns and name not in shared}
+        other = other._project([(names.get(name, name), Column(name)) for name in other.columns])
+        right_keys = tuple(names.get(name, name) for name in right_keys)
+    if on is None and left_keys == right_keys and (how not in ("semi", "anti") or where is not None):
+        raise NameClash(
+            problem=f"both keys are named {listed(left_keys)}; write on={list(left_keys)} and they come once"
+        )
+    condition = None if where is None else as_expr(where)
+    return self._of(Sides(self.node, other.node, left_keys, right_keys, condition).joined(how))
 
-        Cost: a change costs time proportional to its pairs. All kinds but "inner" also count the present rows of a key
-        on the side whose presence matters. Inside a loop they scan the rows of each changed key of that side, unless
-        its rows are known to be distinct.
-        """
-        check_collection(other, "join")
-        if how not in HOW:
-            hint = f"; did you mean {JOIN_SPELLINGS[how]!r}?" if how in JOIN_SPELLINGS else meant(str(how), HOW)
-            raise WrongType(problem=f"join knows no how={how!r}{hint} (it has {listed(HOW)})")
-        left_keys, right_keys = join_keys(on, left_on, right_on, "join")
-        self._check_columns(left_keys, "the left side of the join")
-        other._check_columns(right_keys, "the right side of the join")
-        if suffix is not None:
-            shared = () if on is None else right_keys
-            names = {name: name + suffix for name in other.columns if name in self.columns and name not in shared}
-            other = other._project([(names.get(name, name), Column(name)) for name in other.columns])
-            right_keys = tuple(names.get(name, name) for name in right_keys)
-        if on is None and left_keys == right_keys and (how not in ("semi", "anti") or where is not None):
-            raise NameClash(
-                problem=f"both keys are named {listed(left_keys)}; write on={list(left_keys)} and they come once"
-            )
-        condition = None if where is None else as_expr(where)
-        return self._of(Sides(self.node, other.node, left_keys, right_keys, condition).joined(how))
 
-    def except_all(self, other: Rows) -> Self:
-        """The rows minus the copies that the other collection has, never below zero: max(0, a − b) copies of each row.
+def except_all(self: C, other: Rows) -> C:
+    """The rows minus the copies that the other collection has, never below zero: max(0, a − b) copies of each row.
 
-        SQL's EXCEPT ALL. Columns are matched by name and must have equal types; nulls are equal.
-        """
-        left, right = _alike(self, other, "except_all")
-        return self._of(Copies(Union((left, Negate(right)))))
+    SQL's EXCEPT ALL. Columns are matched by name and must have equal types; nulls are equal.
+    """
+    left, right = _alike(self, other, "except_all")
+    return self._of(Copies(Union((left, Negate(right)))))
 
-    def intersect(self, other: Rows) -> Self:
-        """The rows that are present in both collections, once each: SQL's INTERSECT.
 
-        Columns are matched by name and must have equal types; nulls are equal.
-        """
-        left, right = _alike(self, other, "intersect")
-        return self._of(same_rows(once(left), once(right)))
+def intersect(self: C, other: Rows) -> C:
+    """The rows that are present in both collections, once each: SQL's INTERSECT.
+
+    Columns are matched by name and must have equal types; nulls are equal.
+    """
+    left, right = _alike(self, other, "intersect")
+    return self._of(same_rows(once(left), once(right)))
 
 
 def join_keys(

@@ -1,13 +1,13 @@
-"""lookup: a half join, which reacts to changes of its left side only."""
+"""The method `lookup`: a half join, which reacts to changes of its left side only and never revises earlier results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from vernier.operators.errors import BadLoop, NameClash, listed
-from vernier.operators.language.collection.joins import Joins, join_keys
+from vernier.operators.language.collection.joins import join_keys
 from vernier.operators.language.collection.matching import without_nulls
-from vernier.operators.language.collection.rows import Rows, check_collection
+from vernier.operators.language.collection.rows import C, Rows, check_collection
 from vernier.operators.language.plan.logical import ROOT, Join, Node, Params
 from vernier.operators.language.types.schema import RowType
 
@@ -30,38 +30,35 @@ class Lookup(Node):
         return self.pairs.schema
 
 
-class Lookups(Joins):
-    """Joins that never revise earlier results."""
+def lookup(
+    self: C,
+    other: Rows,
+    on: str | Sequence[str] | None = None,
+    *,
+    left_on: str | Sequence[str] | None = None,
+    right_on: str | Sequence[str] | None = None,
+) -> C:
+    """Each change of this collection at time t, joined with what `other` holds at t (a half join); multiplicities
+    multiply.
 
-    def lookup(
-        self,
-        other: Rows,
-        on: str | Sequence[str] | None = None,
-        *,
-        left_on: str | Sequence[str] | None = None,
-        right_on: str | Sequence[str] | None = None,
-    ) -> Self:
-        """Each change of this collection at time t, joined with what `other` holds at t (a half join); multiplicities
-        multiply.
-
-        Later changes of `other` revise nothing: an order keeps the price of its time. A retraction therefore meets what
-        `other` holds at the time of the retraction, so use this for collections that only grow. Keys and columns are as
-        in `join`. Outside loops only. Cost: `other` is arranged, this collection is not kept, and a change of `other`
-        produces no pairs.
-        """
-        check_collection(other, "lookup")
-        left_keys, right_keys = join_keys(on, left_on, right_on, "lookup")
-        self._check_columns(left_keys, "the left side of the lookup")
-        other._check_columns(right_keys, "the right side of the lookup")
-        if on is None and left_keys == right_keys:
-            raise NameClash(
-                problem=f"both keys are named {listed(left_keys)}; write on={list(left_keys)} and they come once"
+    Later changes of `other` revise nothing: an order keeps the price of its time. A retraction therefore meets what
+    `other` holds at the time of the retraction, so use this for collections that only grow. Keys and columns are as
+    in `join`. Outside loops only. Cost: `other` is arranged, this collection is not kept, and a change of `other`
+    produces no pairs.
+    """
+    check_collection(other, "lookup")
+    left_keys, right_keys = join_keys(on, left_on, right_on, "lookup")
+    self._check_columns(left_keys, "the left side of the lookup")
+    other._check_columns(right_keys, "the right side of the lookup")
+    if on is None and left_keys == right_keys:
+        raise NameClash(
+            problem=f"both keys are named {listed(left_keys)}; write on={list(left_keys)} and they come once"
+        )
+    for node in (self.node, other.node):
+        if node.scope is not ROOT:
+            raise BadLoop(
+                problem=f"lookup inside the body of fixpoint {node.scope.name!r}: a loop is taken to its limit at "
+                "each data time afresh, which a lookup would not follow; use join"
             )
-        for node in (self.node, other.node):
-            if node.scope is not ROOT:
-                raise BadLoop(
-                    problem=f"lookup inside the body of fixpoint {node.scope.name!r}: a loop is taken to its limit at "
-                    "each data time afresh, which a lookup would not follow; use join"
-                )
-        pairs = Join(without_nulls(self.node, left_keys), without_nulls(other.node, right_keys), left_keys, right_keys)
-        return self._of(Lookup(pairs))
+    pairs = Join(without_nulls(self.node, left_keys), without_nulls(other.node, right_keys), left_keys, right_keys)
+    return self._of(Lookup(pairs))

@@ -1,15 +1,20 @@
-"""Methods that look along an order: the first rows, ranks, neighbours, running sums."""
+"""Methods on ordered groups: the first rows, ranks, neighbours, running sums.
+
+All of them take `by`, the order (columns as text, `col("a").desc()`, or a list of several), and `within`, the columns
+whose values make a group (none: all rows are one group). They see present rows, and treat a row of multiplicity n as n
+copies. Ascending order has nulls first, descending order last. Rows that are equal in the order are sorted by all their
+columns, ascending, so answers never depend on the order of arrival. A change costs O(rows of its group).
+"""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 from vernier.operators.errors import ProgramError, WrongType
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.group_functions.ordered import DenseRank, Rank, RowNumber, Shift, TopK
 from vernier.operators.group_functions.running import RunningSum
-from vernier.operators.language.collection.joins import Joins
 from vernier.operators.language.collection.reductions import Reduce
-from vernier.operators.language.collection.rows import column_name
+from vernier.operators.language.collection.rows import C, Rows, column_name
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Call, Cast, Column, Expr, Literal, as_expr
 from vernier.operators.language.expr.order import Order, Orders
@@ -31,138 +36,138 @@ MOST = 2**31
 """A larger number of rows or positions is refused as a mistake in the program."""
 
 
-class Ordering(Joins):
-    """The operators on ordered groups.
+def top_k(self: C, n: int, *, by: ByList, within: Columns = ()) -> C:
+    """The first n copies of each group in the order `by`: a row appears once per copy, up to the n-th copy of the
+    group.
 
-    All of them take `by`, the order (columns as text, `col("a").desc()`, or a list of several), and `within`, the
-    columns whose values make a group (none: all rows are one group). They see present rows, and treat a row of
-    multiplicity n as n copies. Ascending order has nulls first, descending order last. Rows that are equal in the order
-    are sorted by all their columns, ascending, so answers never depend on the order of arrival. A change costs O(rows
-    of its group).
+    Over all rows (without `within`) and for n up to 256, all workers first find the top rows of 256 parts, then the
+    top rows of those.
     """
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST:
+        raise WrongType(problem=f"top_k takes a number of rows from 1 to {MOST}, not {n!r}")
+    grouped, order = _group(self, by, within, "top_k")
+    rows = self if grouped or n > _PARTS else _in_parts(self, TopK(order, n))
+    return _along(rows, TopK(order, n), grouped, None)
 
-    def top_k(self, n: int, *, by: ByList, within: Columns = ()) -> Self:
-        """The first n copies of each group in the order `by`: a row appears once per copy, up to the n-th copy of the
-        group.
 
-        Over all rows (without `within`) and for n up to 256, all workers first find the top rows of 256 parts, then the
-        top rows of those.
-        """
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST:
-            raise WrongType(problem=f"top_k takes a number of rows from 1 to {MOST}, not {n!r}")
-        grouped, order = self._group(by, within, "top_k")
-        rows = self if grouped or n > _PARTS else self._in_parts(TopK(order, n))
-        return rows._along(TopK(order, n), grouped, None)
+def rank(self: C, *, by: ByList, within: Columns = (), name: str = "rank") -> C:
+    """SQL's RANK as a further column: 1 + the number of copies that sort before; equal rows share a rank, a gap
+    follows."""
+    grouped, order = _group(self, by, within, "rank")
+    return _along(self, Rank(order, name), grouped, name)
 
-    def rank(self, *, by: ByList, within: Columns = (), name: str = "rank") -> Self:
-        """SQL's RANK as a further column: 1 + the number of copies that sort before; equal rows share a rank, a gap
-        follows."""
-        grouped, order = self._group(by, within, "rank")
-        return self._along(Rank(order, name), grouped, name)
 
-    def dense_rank(self, *, by: ByList, within: Columns = (), name: str = "dense_rank") -> Self:
-        """SQL's DENSE_RANK as a further column: 1 + the number of distinct smaller values of the order, without
-        gaps."""
-        grouped, order = self._group(by, within, "dense_rank")
-        return self._along(DenseRank(order, name), grouped, name)
+def dense_rank(self: C, *, by: ByList, within: Columns = (), name: str = "dense_rank") -> C:
+    """SQL's DENSE_RANK as a further column: 1 + the number of distinct smaller values of the order, without
+    gaps."""
+    grouped, order = _group(self, by, within, "dense_rank")
+    return _along(self, DenseRank(order, name), grouped, name)
 
-    def row_number(self, *, by: ByList, within: Columns = (), name: str = "row_number") -> Self:
-        """SQL's ROW_NUMBER as a further column: 1, 2, 3 …; each copy of a row becomes a row with its own number.
 
-        More than 2**26 copies in a group are an error, here and wherever else copies become rows.
-        """
-        grouped, order = self._group(by, within, "row_number")
-        return self._along(RowNumber(order, name), grouped, name)
+def row_number(self: C, *, by: ByList, within: Columns = (), name: str = "row_number") -> C:
+    """SQL's ROW_NUMBER as a further column: 1, 2, 3 …; each copy of a row becomes a row with its own number.
 
-    def lag(
-        self,
-        column: str | Expr,
-        n: int = 1,
-        *,
-        by: ByList,
-        within: Columns = (),
-        name: str = "lag",
-        default: Any = None,
-    ) -> Self:
-        """The value of `column` n copies earlier in the order, as a further column; `default` where there is none."""
-        return self._shift(column, n, by, within, name, default, "lag")
+    More than 2**26 copies in a group are an error, here and wherever else copies become rows.
+    """
+    grouped, order = _group(self, by, within, "row_number")
+    return _along(self, RowNumber(order, name), grouped, name)
 
-    def lead(
-        self,
-        column: str | Expr,
-        n: int = 1,
-        *,
-        by: ByList,
-        within: Columns = (),
-        name: str = "lead",
-        default: Any = None,
-    ) -> Self:
-        """The value of `column` n copies later in the order, as a further column; `default` where there is none."""
-        return self._shift(column, n, by, within, name, default, "lead")
 
-    def running_sum(self, column: str | Expr, *, by: ByList, within: Columns = (), name: str = "running_sum") -> Self:
-        """The sum of `column` up to and including each copy, as a further column; each copy becomes a row of its own.
+def lag(
+    self: C,
+    column: str | Expr,
+    n: int = 1,
+    *,
+    by: ByList,
+    within: Columns = (),
+    name: str = "lag",
+    default: Any = None,
+) -> C:
+    """The value of `column` n copies earlier in the order, as a further column; `default` where there is none."""
+    return _shift(self, column, n, by, within, name, default, "lag")
 
-        `column` is Int64, Decimal (the sum has ten more digits, at most 38) or Float64. Nulls add nothing; the sum is
-        null as long as all values so far are null. A sum that does not fit its type raises AggregateOverflow, which
-        names the group. Float64 values are added in the order, rounding each time.
-        """
-        grouped, order = self._group(by, within, "running_sum")
-        return self._along(RunningSum(order, name, self._summand(column, grouped, "running_sum")), grouped, name)
 
-    def _shift(
-        self, column: str | Expr, n: int, by: ByList, within: Columns, name: str, default: Any, what: str
-    ) -> Self:
-        if isinstance(n, bool) or not isinstance(n, int) or not -MOST <= n <= MOST:
-            raise WrongType(problem=f"{what} looks a number of places away, {-MOST} to {MOST}, not {n!r}")
-        grouped, order = self._group(by, within, what)
-        value = self._summand(column, grouped, what)
-        given = None if default is None else self._default(value, default, what)
-        step = n if what == "lag" else -n
-        return self._along(Shift(order, name, value, step, given), grouped, name)
+def lead(
+    self: C,
+    column: str | Expr,
+    n: int = 1,
+    *,
+    by: ByList,
+    within: Columns = (),
+    name: str = "lead",
+    default: Any = None,
+) -> C:
+    """The value of `column` n copies later in the order, as a further column; `default` where there is none."""
+    return _shift(self, column, n, by, within, name, default, "lead")
 
-    def _summand(self, column: str | Expr, grouped: tuple[str, ...], what: str) -> str:
-        name = self.schema.field(column_name(column, what)).name
-        if name in grouped:
-            raise WrongType(problem=f"{what} of {name!r}: it is a key of within=, so all its values are equal")
-        return name
 
-    def _default(self, column: str, value: Any, what: str) -> Expr:
-        """A default for a column, of the column's type."""
-        kind, expr = self.schema.field(column).type, as_expr(value)
-        found = bind(expr, self.schema)
-        if found.kind in (None, kind):
-            return expr if found.kind else Cast(expr, kind)
-        if type(found.type) is not type(kind) and not (found.type == Int64() and kind.name in _OF_INTEGERS):
-            raise WrongType(problem=f"the default of {what} must fit {column!r}, {kind}, but is {value!r}")
-        return Cast(expr, kind)
+def running_sum(self: C, column: str | Expr, *, by: ByList, within: Columns = (), name: str = "running_sum") -> C:
+    """The sum of `column` up to and including each copy, as a further column; each copy becomes a row of its own.
 
-    def _in_parts(self, spec: LogicSpec) -> Self:
-        """The logic's result on each part of all rows. A hash of the row picks the part, so a change costs one part's
-        rows."""
-        kept = tuple((name, Column(name)) for name in self.columns)
-        part = Call("hash", tuple(Column(name) for name in self.columns)) % _PARTS
-        parts = Reduce(Project(self.node, (("_part", part), *kept)), ("_part",), spec)
-        return self._of(Project(parts, kept))
+    `column` is Int64, Decimal (the sum has ten more digits, at most 38) or Float64. Nulls add nothing; the sum is
+    null as long as all values so far are null. A sum that does not fit its type raises AggregateOverflow, which
+    names the group. Float64 values are added in the order, rounding each time.
+    """
+    grouped, order = _group(self, by, within, "running_sum")
+    return _along(self, RunningSum(order, name, _summand(self, column, grouped, "running_sum")), grouped, name)
 
-    def _group(self, by: ByList, within: Columns, what: str) -> tuple[tuple[str, ...], Orders]:
-        """The keys of the groups and the order within them. Keys are dropped from the order: they are constant in a
-        group."""
-        grouped = keys(within, self.schema, f"within= of {what}")
-        order = tuple(one for one in orders(by, self.schema, what) if one[0] not in grouped)
-        if not order:
-            raise WrongType(problem=f"{what} is ordered by keys of within= alone, which are equal in all of a group")
-        return grouped, order
 
-    def _along(self, spec: LogicSpec, grouped: tuple[str, ...], new: str | None) -> Self:
-        """The rows as the logic returns them, in the order of the columns, with its `new` column."""
-        if new is not None:
-            check_name(new, "the new column")
-        node = grouped_by(self.node, grouped, spec)
-        names = self.columns if new is None else (*self.columns, new)
-        if node.schema.names == names:
-            return self._of(node)
-        return self._of(Project(node, tuple((name, Column(name)) for name in names)))
+def _shift(rows: C, column: str | Expr, n: int, by: ByList, within: Columns, name: str, default: Any, what: str) -> C:
+    if isinstance(n, bool) or not isinstance(n, int) or not -MOST <= n <= MOST:
+        raise WrongType(problem=f"{what} looks a number of places away, {-MOST} to {MOST}, not {n!r}")
+    grouped, order = _group(rows, by, within, what)
+    value = _summand(rows, column, grouped, what)
+    given = None if default is None else _default(rows, value, default, what)
+    step = n if what == "lag" else -n
+    return _along(rows, Shift(order, name, value, step, given), grouped, name)
+
+
+def _summand(rows: Rows, column: str | Expr, grouped: tuple[str, ...], what: str) -> str:
+    name = rows.schema.field(column_name(column, what)).name
+    if name in grouped:
+        raise WrongType(problem=f"{what} of {name!r}: it is a key of within=, so all its values are equal")
+    return name
+
+
+def _default(rows: Rows, column: str, value: Any, what: str) -> Expr:
+    """A default for a column, of the column's type."""
+    kind, expr = rows.schema.field(column).type, as_expr(value)
+    found = bind(expr, rows.schema)
+    if found.kind in (None, kind):
+        return expr if found.kind else Cast(expr, kind)
+    if type(found.type) is not type(kind) and not (found.type == Int64() and kind.name in _OF_INTEGERS):
+        raise WrongType(problem=f"the default of {what} must fit {column!r}, {kind}, but is {value!r}")
+    return Cast(expr, kind)
+
+
+def _in_parts(rows: C, spec: LogicSpec) -> C:
+    """The logic's result on each part of all rows. A hash of the row picks the part, so a change costs one part's
+    rows."""
+    kept = tuple((name, Column(name)) for name in rows.columns)
+    part = Call("hash", tuple(Column(name) for name in rows.columns)) % _PARTS
+    parts = Reduce(Project(rows.node, (("_part", part), *kept)), ("_part",), spec)
+    return rows._of(Project(parts, kept))
+
+
+def _group(rows: Rows, by: ByList, within: Columns, what: str) -> tuple[tuple[str, ...], Orders]:
+    """The keys of the groups and the order within them. Keys are dropped from the order: they are constant in a
+    group."""
+    grouped = keys(within, rows.schema, f"within= of {what}")
+    order = tuple(one for one in orders(by, rows.schema, what) if one[0] not in grouped)
+    if not order:
+        raise WrongType(problem=f"{what} is ordered by keys of within= alone, which are equal in all of a group")
+    return grouped, order
+
+
+def _along(rows: C, spec: LogicSpec, grouped: tuple[str, ...], new: str | None) -> C:
+    """The rows as the logic returns them, in the order of the columns, with its `new` column."""
+    if new is not None:
+        check_name(new, "the new column")
+    node = grouped_by(rows.node, grouped, spec)
+    names = rows.columns if new is None else (*rows.columns, new)
+    if node.schema.names == names:
+        return rows._of(node)
+    return rows._of(Project(node, tuple((name, Column(name)) for name in names)))
 
 
 def grouped_by(node: Node, grouped: tuple[str, ...], spec: LogicSpec) -> Node:

@@ -7,15 +7,13 @@ of the row that stands for the block.
 """
 
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 
 from vernier.operators.errors import BadValue, NameClash, WrongType
 from vernier.operators.language.collection.matching import pick
 from vernier.operators.language.collection.ordering import Columns, keys
-from vernier.operators.language.collection.rows import Rows, check_collection, column_name
-from vernier.operators.language.collection.timejoins import TimeJoins
+from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name
 from vernier.operators.language.expr.evaluate import Heap
 from vernier.operators.language.expr.expression import Column, Expr, Literal, Nullability
 from vernier.operators.language.plan.buckets import ordinal, present
@@ -31,69 +29,65 @@ _LEVEL, _BLOCK, _VALUE = "_level", "_block", "_value"
 """Hidden columns. Programs cannot use these names."""
 
 
-class Prefixes(TimeJoins):
-    """Prefix sums."""
+def prefix_sum(
+    self: C,
+    column: str | Expr,
+    *,
+    at: Rows,
+    by: str | Expr,
+    within: Columns = (),
+    name: str = "prefix_sum",
+    bits: int = 64,
+) -> C:
+    """The rows of `at`, each with the sum of `column` over the rows here whose `by` is at most its own.
 
-    def prefix_sum(
-        self,
-        column: str | Expr,
-        *,
-        at: Rows,
-        by: str | Expr,
-        within: Columns = (),
-        name: str = "prefix_sum",
-        bits: int = 64,
-    ) -> Self:
-        """The rows of `at`, each with the sum of `column` over the rows here whose `by` is at most its own.
+    Both collections have the columns `by` (Int64, TimestampNs or Date) and `within`, whose values must be equal;
+    nulls of `within` are equal. Each row counts with its multiplicity. Null values and rows with a null `by` add
+    nothing, and the sum over nothing is 0. The sum is Int64; a sum of a block or of a prefix that does not fit is
+    an error. `bits`: positions are in [0, 2**bits) or, with 64, arbitrary; fewer bits cost less.
 
-        Both collections have the columns `by` (Int64, TimestampNs or Date) and `within`, whose values must be equal;
-        nulls of `within` are equal. Each row counts with its multiplicity. Null values and rows with a null `by` add
-        nothing, and the sum over nothing is 0. The sum is Int64; a sum of a block or of a prefix that does not fit is
-        an error. `bits`: positions are in [0, 2**bits) or, with 64, arbitrary; fewer bits cost less.
+    Cost: bits / 4 updates for a change here, up to 4 * bits for a row of `at` that is added or removed, and one for
+    each row of `at` whose sum changes.
+    """
+    check_collection(at, "prefix_sum")
+    check_name(name, "the new column")
+    if name in at.schema:
+        raise NameClash(problem=f"at= of prefix_sum has a column {name!r} already; give the sum another name=")
+    value = self.schema.field(column_name(column, "prefix_sum"))
+    place = ordinal(self.schema.field(column_name(by, "prefix_sum")), "prefix_sum")
+    groups = keys(within, self.schema, "within= of prefix_sum")
+    if value.type != Int64():
+        raise WrongType(problem=f"prefix_sum adds Int64, but {value.name!r} is {value.type}; cast it")
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= 64:
+        raise WrongType(problem=f"prefix_sum takes bits from 1 to 64, not {bits!r}")
+    if place.name in groups:
+        raise WrongType(problem=f"prefix_sum by {place.name!r} cannot have it in within=, too")
+    target = _asked(self, at, (*groups, place.name))
+    block = (*groups, _LEVEL, _BLOCK)
+    here: Node = Expand(_typed(self.node, target, (_VALUE, Column(value.name))), RepeatRow(Column(_VALUE)))
+    here = pick(Expand(here, Blocks(place.name, bits, False)), block)
+    questions = _retyped(at.node, target)
+    asked = Aggregate(questions, target.names, ())
+    parts = pick(Join(Expand(asked, Blocks(place.name, bits, True)), here, block, block, null_safe=True), target.names)
+    counted = Union(
+        (_typed(asked, target, (_VALUE, Literal(0, Int64()))), _typed(parts, target, (_VALUE, Literal(1, Int64()))))
+    )
+    sums = Aggregate(counted, target.names, ((name, Aggregation("sum", Column(_VALUE))),))
+    answered = Join(questions, sums, target.names, target.names, null_safe=True)
+    outputs = [(f.name, _back(f.name, f.nullable, target)) for f in at.schema.fields]
+    return self._of(Project(answered, (*outputs, (name, Column(name)))))
 
-        Cost: bits / 4 updates for a change here, up to 4 * bits for a row of `at` that is added or removed, and one for
-        each row of `at` whose sum changes.
-        """
-        check_collection(at, "prefix_sum")
-        check_name(name, "the new column")
-        if name in at.schema:
-            raise NameClash(problem=f"at= of prefix_sum has a column {name!r} already; give the sum another name=")
-        value = self.schema.field(column_name(column, "prefix_sum"))
-        place = ordinal(self.schema.field(column_name(by, "prefix_sum")), "prefix_sum")
-        groups = keys(within, self.schema, "within= of prefix_sum")
-        if value.type != Int64():
-            raise WrongType(problem=f"prefix_sum adds Int64, but {value.name!r} is {value.type}; cast it")
-        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= 64:
-            raise WrongType(problem=f"prefix_sum takes bits from 1 to 64, not {bits!r}")
-        if place.name in groups:
-            raise WrongType(problem=f"prefix_sum by {place.name!r} cannot have it in within=, too")
-        target = self._asked(at, (*groups, place.name))
-        block = (*groups, _LEVEL, _BLOCK)
-        here: Node = Expand(_typed(self.node, target, (_VALUE, Column(value.name))), RepeatRow(Column(_VALUE)))
-        here = pick(Expand(here, Blocks(place.name, bits, False)), block)
-        questions = _retyped(at.node, target)
-        asked = Aggregate(questions, target.names, ())
-        parts = pick(
-            Join(Expand(asked, Blocks(place.name, bits, True)), here, block, block, null_safe=True), target.names
-        )
-        counted = Union(
-            (_typed(asked, target, (_VALUE, Literal(0, Int64()))), _typed(parts, target, (_VALUE, Literal(1, Int64()))))
-        )
-        sums = Aggregate(counted, target.names, ((name, Aggregation("sum", Column(_VALUE))),))
-        answered = Join(questions, sums, target.names, target.names, null_safe=True)
-        outputs = [(f.name, _back(f.name, f.nullable, target)) for f in at.schema.fields]
-        return self._of(Project(answered, (*outputs, (name, Column(name)))))
 
-    def _asked(self, at: Rows, names: Sequence[str]) -> RowType:
-        """The columns of a question that are used: of equal types on both sides, nullable where either side is."""
-        columns = []
-        for name in names:
-            here, there = self.schema.field(name), at.schema.field(name, "at= of prefix_sum")
-            if here.type != there.type:
-                found = f"{spell(here.type, here.nullable)} here and {spell(there.type, there.nullable)} in at="
-                raise WrongType(problem=f"prefix_sum: {name!r} is {found}; cast one of them")
-            columns.append((name, here.type, here.nullable or there.nullable))
-        return RowType(columns)
+def _asked(rows: Rows, at: Rows, names: Sequence[str]) -> RowType:
+    """The columns of a question that are used: of equal types on both sides, nullable where either side is."""
+    columns = []
+    for name in names:
+        here, there = rows.schema.field(name), at.schema.field(name, "at= of prefix_sum")
+        if here.type != there.type:
+            found = f"{spell(here.type, here.nullable)} here and {spell(there.type, there.nullable)} in at="
+            raise WrongType(problem=f"prefix_sum: {name!r} is {found}; cast one of them")
+        columns.append((name, here.type, here.nullable or there.nullable))
+    return RowType(columns)
 
 
 class Blocks(TableFunction):

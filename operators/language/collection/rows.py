@@ -1,22 +1,21 @@
-"""The base of all collections: a node of the logical plan, and errors that name what the user probably meant."""
+"""The base of Collection: a node of the logical plan, and errors that name what the user probably meant.
+
+The methods are functions of the modules beside this one, and collection.py makes them the methods of one class. They
+take and return `C`, the class of the collection on which they are called.
+"""
 
 from collections.abc import Iterable, Mapping
-from typing import NoReturn, Self
+from typing import NoReturn, Self, TypeVar
 
 from vernier.operators.errors import UnknownColumn, UnknownName, WrongType
 from vernier.operators.language.collection.names import no_method
-from vernier.operators.language.expr.arguments import checked_methods
 from vernier.operators.language.expr.expression import Column, Expr, Nullability
 from vernier.operators.language.plan.logical import Node, Project
 from vernier.operators.language.types.schema import RowType, check_name
 
 
 class Rows:
-    """A multiset of rows that changes over time; the families of operators add their methods to it (see Collection)."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        checked_methods(cls)
+    """A multiset of rows that changes over time: the base of Collection, without the methods that programs call."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -55,9 +54,9 @@ class Rows:
 
     @classmethod
     def _methods(cls) -> tuple[str, ...]:
-        """The names of the public methods, in the order of their families."""
-        families = (vars(family).items() for family in reversed(cls.__mro__))
-        return tuple(name for family in families for name, value in family if callable(value) and name[0] != "_")
+        """The names of the public methods, in the order of collection.py; those of a subclass at the end."""
+        members = (member for kind in reversed(cls.__mro__) for member in vars(kind).items())
+        return tuple(name for name, value in members if callable(value) and name[0] != "_")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
@@ -74,6 +73,10 @@ class Rows:
 
     def __repr__(self) -> str:
         return f"Collection{self.schema}"
+
+
+C = TypeVar("C", bound=Rows)
+"""The class of the collection on which a method is called, which is the class of its result."""
 
 
 def conform(node: Node, target: RowType, what: str) -> Node:

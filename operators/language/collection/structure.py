@@ -1,14 +1,14 @@
-"""Methods that leave the rows unchanged: arranging, naming, inspecting and checking a collection, and loops as a
+"""Methods that leave the rows as they are: arranging, naming, inspecting and checking a collection, and loops as a
 method."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from vernier.operators.errors import BadLoop, ProgramError, WrongType
-from vernier.operators.language.collection.rows import Rows, column_name
+from vernier.operators.language.collection.rows import C, Rows, column_name
 from vernier.operators.language.expr.functions import function_name
 from vernier.operators.language.plan.logical import ROOT, Node, Params
 from vernier.operators.language.plan.owners import owner_of
@@ -107,76 +107,80 @@ class Probed(Node):
         return (id(self.probe),)
 
 
-class Structure(Rows):
-    """The operators that leave the rows as they are."""
+def arrange_by(self: C, *keys: str) -> C:
+    """The same rows, kept by these columns (an arrangement), which joins and reductions by these columns share.
 
-    def arrange_by(self, *keys: str) -> Self:
-        """The same rows, kept by these columns (an arrangement), which joins and reductions by these columns share.
+    Operators already share the arrangements that they build themselves; use this for rows that are expensive to
+    compute and have several readers. Cost: memory for each row.
+    """
+    names = tuple(self.schema.field(column_name(key, "arrange_by")).name for key in keys)
+    if not names or len(set(names)) < len(names):
+        raise ProgramError(problem="arrange_by needs at least one column, each once")
+    return self._of(Arranged(self.node, names))
 
-        Operators already share the arrangements that they build themselves; use this for rows that are expensive to
-        compute and have several readers. Cost: memory for each row.
-        """
-        names = tuple(self.schema.field(column_name(key, "arrange_by")).name for key in keys)
-        if not names or len(set(names)) < len(names):
-            raise ProgramError(problem="arrange_by needs at least one column, each once")
-        return self._of(Arranged(self.node, names))
 
-    def named(self, name: str) -> Self:
-        """The same collection; its operator has this name in plans, errors, metrics and on the console.
+def named(self: C, name: str) -> C:
+    """The same collection; its operator has this name in plans, errors, metrics and on the console.
 
-        The name is for people only. It is no part of the program's meaning, so it may change while state is kept.
-        """
-        if not isinstance(name, str) or not name.strip():
-            raise WrongType(problem=f"named takes a text, not {name!r}")
-        give_name(self.node, name.strip())
-        return self
+    The name is for people only. It is no part of the program's meaning, so it may change while state is kept.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise WrongType(problem=f"named takes a text, not {name!r}")
+    give_name(self.node, name.strip())
+    return self
 
-    def consolidate(self) -> Self:
-        """The same rows with equal changes combined: at each time, each row has one change or none.
 
-        No answer depends on it. It saves work downstream of operators whose output largely cancels. Cost: a sort, and
-        an exchange of the rows between workers.
-        """
-        return self._of(Consolidated(self.node))
+def consolidate(self: C) -> C:
+    """The same rows with equal changes combined: at each time, each row has one change or none.
 
-    def inspect(self, function: Callable[[Any, Any, int], object], *, name: str | None = None) -> Self:
-        """The same rows; `function(row, time, diff)` is called for each change, on the worker that holds it.
+    No answer depends on it. It saves work downstream of operators whose output largely cancels. Cost: a sort, and
+    an exchange of the rows between workers.
+    """
+    return self._of(Consolidated(self.node))
 
-        row is a tuple; time is in nanoseconds or, inside loops, a tuple of the data time and the rounds. This is for
-        looking at a program: an epoch that is repeated shows its changes again. Only runs if a view depends on the
-        result. An exception in the function stops the epoch with an error that shows the row.
-        """
-        if not callable(function):
-            raise WrongType(problem=f"inspect takes a function of (row, time, diff), not {function!r}")
-        return self._of(Inspected(self.node, function, name or function_name(function)))
 
-    def assert_empty(self, name: str) -> None:
-        """Stop with an error that shows rows, the first time that this collection has any. `name` says what such rows
-        are, for example "orders without a customer". The check runs whether or not a view shows the collection."""
-        if not isinstance(name, str) or not name:
-            raise WrongType(problem=f"assert_empty takes a name for what must not be, not {name!r}")
-        self._require(Checked(self.node, name), "assert_empty")
+def inspect(self: C, function: Callable[[Any, Any, int], object], *, name: str | None = None) -> C:
+    """The same rows; `function(row, time, diff)` is called for each change, on the worker that holds it.
 
-    def probe(self) -> Probe:
-        """A handle that says how far this collection is complete, for runs in this process."""
-        probe = Probe()
-        self._require(Probed(self.node, probe), "probe")
-        return probe
+    row is a tuple; time is in nanoseconds or, inside loops, a tuple of the data time and the rounds. This is for
+    looking at a program: an epoch that is repeated shows its changes again. Only runs if a view depends on the
+    result. An exception in the function stops the epoch with an error that shows the row.
+    """
+    if not callable(function):
+        raise WrongType(problem=f"inspect takes a function of (row, time, diff), not {function!r}")
+    return self._of(Inspected(self.node, function, name or function_name(function)))
 
-    def iterate(self, body: Callable[[Self], Self], *, max_rounds: int | None = None, on_limit: str = "error") -> Self:
-        """The limit of applying `body` to this collection again and again: a fixpoint of one variable, see
-        vn.fixpoint."""
-        # The two modules need each other, because a loop's variable is a collection; hence the late import.
-        from vernier.operators.language.collection.fixpoint import DEFAULT_ROUNDS, fixpoint
 
-        rounds = DEFAULT_ROUNDS if max_rounds is None else max_rounds
-        loop: Callable[..., Self] = fixpoint(max_rounds=rounds, on_limit=on_limit)(body)
-        return loop(self)
+def assert_empty(self: Rows, name: str) -> None:
+    """Stop with an error that shows rows, the first time that this collection has any. `name` says what such rows
+    are, for example "orders without a customer". The check runs whether or not a view shows the collection."""
+    if not isinstance(name, str) or not name:
+        raise WrongType(problem=f"assert_empty takes a name for the rows that must not exist, not {name!r}")
+    _require(self, Checked(self.node, name), "assert_empty")
 
-    def _require(self, node: Node, what: str) -> None:
-        if node.scope is not ROOT:
-            raise BadLoop(
-                problem=f"{what} inside the body of fixpoint {node.scope.name!r}: it would see the loop's rounds; use "
-                "what the fixpoint returns"
-            )
-        owner_of(node, what).require(node)
+
+def probe(self: Rows) -> Probe:
+    """A handle that says how far this collection is complete, for runs in this process."""
+    probe = Probe()
+    _require(self, Probed(self.node, probe), "probe")
+    return probe
+
+
+def iterate(self: C, body: Callable[[C], C], *, max_rounds: int | None = None, on_limit: str = "error") -> C:
+    """The limit of applying `body` to this collection again and again: a fixpoint of one variable, see
+    vn.fixpoint."""
+    # The two modules need each other, because a loop's variable is a collection; hence the late import.
+    from vernier.operators.language.collection.fixpoint import DEFAULT_ROUNDS, fixpoint
+
+    rounds = DEFAULT_ROUNDS if max_rounds is None else max_rounds
+    loop: Callable[..., C] = fixpoint(max_rounds=rounds, on_limit=on_limit)(body)
+    return loop(self)
+
+
+def _require(rows: Rows, node: Node, what: str) -> None:
+    if node.scope is not ROOT:
+        raise BadLoop(
+            problem=f"{what} inside the body of fixpoint {node.scope.name!r}: it would see the loop's rounds; use "
+            "what the fixpoint returns"
+        )
+    owner_of(node, what).require(node)

@@ -19,6 +19,7 @@ from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType
 from vernier.operators.language.collection.collection import Collection
 from vernier.operators.language.collection.fixpoint import open_loop
 from vernier.operators.language.collection.rows import conform
+from vernier.operators.language.expr.arguments import checked_methods
 from vernier.operators.language.plan.logical import ROOT, Node, Params, walk
 from vernier.operators.language.types.duration import nanoseconds
 from vernier.operators.language.types.schema import RowType, Schema, check_name
@@ -62,6 +63,7 @@ class Delayed(Node):
         return self.definition.body
 
 
+@checked_methods
 class Variable(Collection):
     """A collection that is defined later, by `set`, and holds what its definition held `delay` ago; before that,
     nothing.
