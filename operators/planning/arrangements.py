@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vernier.operators.failures import TraceNamedTwice
 from vernier.operators.language.collection.app import ViewDecl
 from vernier.operators.language.expr.expression import Expr
-from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.node import Node, Scope
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.ops import ArrangeOp, KeyedOp, LinearOp, Op, ViewOp
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def arrange(
     planner: Planner,
-    node: logical.Node,
-    scope: logical.Scope,
+    node: Node,
+    scope: Scope,
     key: Words,
     val: Words,
     conditions: Sequence[Expr] = (),

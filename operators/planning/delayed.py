@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vernier.operators.language.collection.variable import Delayed
-from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.ops import DelayedOp, Op, SetOp
 from vernier.operators.planning.plan import HoldPlan
 
@@ -62,4 +62,4 @@ def _reached(start: list[int], edges: Mapping[int, list[int]]) -> set[int]:
     return seen
 
 
-BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {Delayed: build_delayed}
+BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {Delayed: build_delayed}

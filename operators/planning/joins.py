@@ -9,6 +9,7 @@ from vernier.operators.language.collection.lookup import Lookup
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Binary, Expr
 from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.arrangements import arrange
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.ops import JoinOp, LookupOp
@@ -130,7 +131,7 @@ def build_lookup(planner: Planner, node: Lookup) -> int:
     return planner.add(op, planner.meaning(node))
 
 
-BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
+BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     logical.Join: build_join,
     Lookup: build_lookup,
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vernier.operators.language.plan import linear_nodes, logical
+from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.joins import build_filtered_join, build_join
 from vernier.operators.planning.ops import UnionOp
@@ -53,7 +54,7 @@ def build_union(planner: Planner, node: logical.Union) -> int:
     return planner.add(op, planner.meaning(node))
 
 
-BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
+BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     logical.Project: build_linear,
     logical.Filter: build_linear,
     logical.Negate: build_linear,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.loops import Loop, LoopResult, Variable
+from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.ops import LeaveOp, LoopOp, VariableOp
-from vernier.operators.planning.plan import Scope
+from vernier.operators.planning.plan import ScopePlan
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
 
 
-def build_loop(planner: Planner, loop: logical.Loop) -> int:
+def build_loop(planner: Planner, loop: Loop) -> int:
     """The loop as one operator of the scope around it. Loops with the same meaning are built once."""
     bound = tuple(scope for scope in reversed(loop.scope.chain()[1:]) if scope.depth > 0)
     outer_scope = loop.scope.parent
@@ -24,7 +25,7 @@ def build_loop(planner: Planner, loop: logical.Loop) -> int:
     print_ = planner.hash("loop", loop.digest(bound), planner.scope_prints[outer], *meanings)
     if print_ in planner.loops:
         return planner.loops[print_]
-    inner = Scope(len(planner.scopes), outer, planner.scopes[outer].depth + 1)
+    inner = ScopePlan(len(planner.scopes), outer, planner.scopes[outer].depth + 1)
     planner.scopes.append(inner)
     planner.scope_prints.append(print_)
     planner.scope_of[loop.scope] = inner.id
@@ -50,19 +51,19 @@ def build_loop(planner: Planner, loop: logical.Loop) -> int:
     return loop_op.id
 
 
-def build_variable(planner: Planner, node: logical.Variable) -> int:
+def build_variable(planner: Planner, node: Variable) -> int:
     """The loop's variable, which `build_loop` has already created."""
     return planner.variables[(node.loop.scope, node.index)]
 
 
-def build_result(planner: Planner, node: logical.LoopResult) -> int:
+def build_result(planner: Planner, node: LoopResult) -> int:
     """The limit of one of a loop's variables."""
     loop = planner.ops[build_loop(planner, node.loop)]
     assert isinstance(loop, LoopOp)
     return loop.leaves[node.index]
 
 
-BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
-    logical.Variable: build_variable,
-    logical.LoopResult: build_result,
+BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
+    Variable: build_variable,
+    LoopResult: build_result,
 }

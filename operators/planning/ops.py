@@ -1,6 +1,6 @@
 """Physical operators as data: what each reads, keeps and says of itself, and how its rows are placed on workers.
 
-The planner makes them from logical nodes (`operators/language/plan/logical.py`), a Plan holds them, and every worker
+The planner makes them from logical nodes (`operators/language/plan`), a Plan holds them, and every worker
 builds what runs from them (`operators/physical`). Their names end in `Op`; logical nodes' names do not.
 """
 

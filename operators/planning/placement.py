@@ -8,7 +8,7 @@ placement of its feedback.
 from __future__ import annotations
 
 from vernier.operators.planning.ops import Op, VariableOp
-from vernier.operators.planning.plan import Scope
+from vernier.operators.planning.plan import ScopePlan
 
 
 def place(ops: list[Op]) -> None:
@@ -39,7 +39,7 @@ def _propagate(ops: list[Op]) -> None:
         op.part = op.placed(ops)
 
 
-def capture(ops: list[Op], scopes: list[Scope]) -> None:
+def capture(ops: list[Op], scopes: list[ScopePlan]) -> None:
     """Record for each loop the outer operators that can wake it: collections that enter it, arrangements joined inside
     it, and initial values."""
     for op in ops:

@@ -18,7 +18,7 @@ from vernier.operators.planning.stages import Words
 
 
 @dataclass
-class Scope:
+class ScopePlan:
     """Operators that share rounds. ops: in topological order; captures: arrangements and loop inputs that come from
     outer scopes."""
 
@@ -78,7 +78,7 @@ class Plan:
     sources: dict[str, RowType]
     views: dict[str, ViewPlan]
     ops: list[Op]
-    scopes: list[Scope]
+    scopes: list[ScopePlan]
     arrangements: dict[str, ArrangementPlan]
     holds: dict[str, HoldPlan] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The planner: compiles a program's logical nodes (language/plan/logical.py) into the physical plan (plan.py).
+"""The planner: compiles a program's logical nodes (language/plan) into the physical plan (plan.py).
 
 - Chains of row-wise steps fuse into one `LinearOp`. A projection of plain columns on a join or below an arrangement
   costs nothing: it only picks words.
@@ -22,6 +22,7 @@ from vernier.operators.language.collection.app import App
 from vernier.operators.language.collection.structure import Probe
 from vernier.operators.language.collection.variable import delayed_below
 from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.node import ROOT, Node, Scope, planning
 from vernier.operators.language.plan.titles import name_of
 from vernier.operators.planning import delayed, joins, linear, loops, reductions, structure
 from vernier.operators.planning.arrangements import arrange, build_view
@@ -39,7 +40,7 @@ from vernier.operators.planning.ops import (
     UnionOp,
 )
 from vernier.operators.planning.placement import capture, place
-from vernier.operators.planning.plan import ArrangementPlan, HoldPlan, Plan, Scope, ViewPlan
+from vernier.operators.planning.plan import ArrangementPlan, HoldPlan, Plan, ScopePlan, ViewPlan
 from vernier.operators.planning.sharing import count_uses, identity
 from vernier.operators.planning.upserts import build_source
 
@@ -58,7 +59,7 @@ def compile_app(app: App, *, keep_sources: bool = False, upserts: Mapping[str, S
     (operators/engine/migrate.py). upserts: the key columns of each source whose updates are upserts.
     """
     planner = Planner(app, keep_sources=keep_sources, upserts=upserts)
-    with logical.planning():
+    with planning():
         return planner.compile()
 
 
@@ -71,12 +72,12 @@ class Planner:
     ) -> None:
         self.app, self.keep_sources, self.upserts = app, keep_sources, upserts or {}
         self.ops: list[Op] = []
-        self.scopes: list[Scope] = [Scope(0, None, 0)]
-        self.scope_of: dict[logical.Scope, int] = {}
+        self.scopes: list[ScopePlan] = [ScopePlan(0, None, 0)]
+        self.scope_of: dict[Scope, int] = {}
         self.memo: dict[tuple[object, ...], int] = {}
         self.loops: dict[str, int] = {}
         self.scope_prints: list[str] = [""]
-        self.variables: dict[tuple[logical.Scope, int], int] = {}
+        self.variables: dict[tuple[Scope, int], int] = {}
         self.prints: dict[int, str] = {}
         self.arrangements: dict[str, ArrangementPlan] = {}
         self.holds: dict[str, HoldPlan] = {}
@@ -122,9 +123,9 @@ class Planner:
         below = self.build(source)
         kept = (op for op in self.ops if isinstance(op, ArrangeOp) and op.input == below)
         if not any({*op.key, *op.val} == set(range(width)) for op in kept):
-            arrange(self, source, logical.ROOT, tuple(range(width)), ())
+            arrange(self, source, ROOT, tuple(range(width)), ())
 
-    def scope(self, scope: logical.Scope) -> int:
+    def scope(self, scope: Scope) -> int:
         return 0 if scope.depth == 0 else self.scope_of[scope]
 
     def add(self, op: Op, print_: str) -> int:
@@ -152,19 +153,19 @@ class Planner:
     def hash(self, *parts: object) -> str:
         return xxhash.xxh3_128_hexdigest(repr((FORMAT, *parts)).encode())
 
-    def meaning(self, node: logical.Node) -> str:
+    def meaning(self, node: Node) -> str:
         """The fingerprint of what a node computes in its scope, however it is fused: equal in every program with that
         node."""
         scope = node.scope
         around = tuple(one for one in reversed(scope.chain()) if one.depth > 0)
         return self.hash("node", node.digest(around), self.scope_prints[self.scope(scope)], *self.definitions([node]))
 
-    def definitions(self, nodes: Sequence[logical.Node]) -> tuple[tuple[str, str], ...]:
+    def definitions(self, nodes: Sequence[Node]) -> tuple[tuple[str, str], ...]:
         """The meanings of the delayed variables below these nodes, which the nodes' own digests do not include."""
         below = delayed_below(nodes) if self.delayed else []
         return tuple(sorted((variable.name, variable.body.fingerprint) for variable in below))
 
-    def build(self, node: logical.Node) -> int:
+    def build(self, node: Node) -> int:
         """The operator that supplies the rows of `node`, in the node's own scope."""
         key = ("node", *identity(node))
         if key not in self.memo:
@@ -177,13 +178,13 @@ class Planner:
             op.name, op.titled = name, True
         return self.memo[key]
 
-    def _make(self, node: logical.Node) -> int:
+    def _make(self, node: Node) -> int:
         builder = BUILDERS.get(type(node))
         if builder is None:
             raise TypeError(f"no operator for {type(node).__name__}")
         return builder(self, node)
 
-    def into(self, node: logical.Node, scope: logical.Scope) -> int:
+    def into(self, node: Node, scope: Scope) -> int:
         """The operator that supplies the rows of `node` in an inner `scope`. Each collection enters a loop once."""
         if node.scope is scope:
             return self.build(node)
@@ -203,7 +204,7 @@ class Planner:
             self.scopes[op.scope].ops.pop()
 
 
-BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
+BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     logical.Source: build_source,
     **linear.BUILDERS,
     **delayed.BUILDERS,

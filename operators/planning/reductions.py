@@ -20,6 +20,7 @@ from vernier.operators.language.collection.multiplicities import is_positive
 from vernier.operators.language.collection.reductions import Copies, Reduce, Threshold
 from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.arrangements import arrange, keep
 from vernier.operators.planning.ops import FollowOp, KeyedOp, ReduceOp, WaveOp
@@ -47,7 +48,7 @@ def _add(planner: Planner, op: KeyedOp, print_: str) -> int:
 
 def reduce(
     planner: Planner,
-    node: logical.Node,
+    node: Node,
     arranged: int,
     key: RowType,
     aggregations: tuple[Words, ...],
@@ -125,7 +126,7 @@ def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
     return reduce_groups(planner, node, arranged, key, val, Aggregates(tuple(items)), label)
 
 
-def _arguments(planner: Planner, node: logical.Aggregate) -> tuple[logical.Node, RowType, list[tuple[str, ...]]]:
+def _arguments(planner: Planner, node: logical.Aggregate) -> tuple[Node, RowType, list[tuple[str, ...]]]:
     """The input with every aggregate argument as a column, its row type, and the columns of each aggregate."""
     row = node.input.schema
     args = [agg.args for _, agg in node.aggs]
@@ -148,7 +149,7 @@ def _arguments(planner: Planner, node: logical.Aggregate) -> tuple[logical.Node,
 
 
 def reduce_groups(
-    planner: Planner, node: logical.Node, arranged: int, key: RowType, val: RowType, spec: LogicSpec, name: str
+    planner: Planner, node: Node, arranged: int, key: RowType, val: RowType, spec: LogicSpec, name: str
 ) -> int:
     """Reduce with a logic, on an arrangement of columns `val` by `key`. Its output is kept in a trace inside loops, and
     outside them if the logic is not steady, because then the earlier output cannot be computed again."""
@@ -170,7 +171,7 @@ def build_reduce(planner: Planner, node: Reduce) -> int:
     return reduce_groups(planner, node, arranged, key, val, node.spec, node.spec.title)
 
 
-BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
+BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     logical.Distinct: build_distinct,
     logical.Present: build_present,
     logical.Aggregate: build_aggregate,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vernier.operators.language.collection import structure
-from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.arrangements import arrange
 from vernier.operators.planning.ops import CheckOp, ConsolidateOp, InspectOp, LinearOp
 from vernier.operators.planning.stages import Take
@@ -65,7 +65,7 @@ def build_probed(planner: Planner, node: structure.Probed) -> int:
     return planner.build(node.input)
 
 
-BUILDERS: dict[type[logical.Node], Callable[[Planner, Any], int]] = {
+BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     structure.Arranged: build_arranged,
     structure.Consolidated: build_consolidated,
     structure.Inspected: build_inspected,

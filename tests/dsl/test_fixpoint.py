@@ -9,7 +9,7 @@ import vernier as vn
 from vernier import col
 from vernier.operators.errors import BadLoop
 from vernier.operators.failures import LoopDidNotSettle
-from vernier.operators.language.plan.logical import LoopResult, Variable
+from vernier.operators.language.plan.loops import LoopResult, Variable
 
 
 class Edge(vn.Schema):

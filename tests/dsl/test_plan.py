@@ -11,17 +11,9 @@ import pytest
 import vernier as vn
 from vernier import col
 from vernier.operators.errors import BadLoop
-from vernier.operators.language.plan.logical import (
-    ROOT,
-    Aggregate,
-    Filter,
-    Join,
-    LoopResult,
-    Project,
-    Union,
-    Variable,
-    walk,
-)
+from vernier.operators.language.plan.logical import Aggregate, Filter, Join, Project, Union
+from vernier.operators.language.plan.loops import LoopResult, Variable
+from vernier.operators.language.plan.node import ROOT, walk
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
 

@@ -15,7 +15,8 @@ from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType
 from vernier.operators.language.collection.collection import Collection
 from vernier.operators.language.collection.variable import Delayed, delayed_below
 from vernier.operators.language.expr.arguments import checked_methods
-from vernier.operators.language.plan.logical import ROOT, Node, Source, walk
+from vernier.operators.language.plan.logical import Source
+from vernier.operators.language.plan.node import ROOT, Node, walk
 from vernier.operators.language.plan.owners import own
 from vernier.operators.language.types.duration import nanoseconds
 from vernier.operators.language.types.schema import Schema

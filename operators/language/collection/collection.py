@@ -1,7 +1,7 @@
 """Collections: what a program composes. Each method checks its arguments and returns a new collection.
 
 A collection is a multiset of rows that changes over time. Methods have the names of Spark's DataFrame methods, in
-snake_case. They build nodes of the logical plan (operators/language/plan/logical.py) and compute nothing. Each family
+snake_case. They build nodes of the logical plan (operators/language/plan) and compute nothing. Each family
 of methods is a module of functions beside this file, and `Collection` lists them all.
 """
 

@@ -16,7 +16,8 @@ from typing import Any, overload
 from vernier.operators.errors import BadLoop, WrongType, listed
 from vernier.operators.language.collection.collection import Collection
 from vernier.operators.language.collection.rows import conform
-from vernier.operators.language.plan.logical import ROOT, Loop, LoopResult, Node, Scope, Variable
+from vernier.operators.language.plan.loops import Loop, LoopResult, Variable
+from vernier.operators.language.plan.node import ROOT, Node, Scope
 from vernier.operators.location import here
 
 DEFAULT_ROUNDS = 100_000

@@ -13,7 +13,9 @@ from vernier.operators.language.expr.arguments import checked_methods
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Column, Expr, ExprLike, Literal, named
 from vernier.operators.language.expr.functions import check_function
-from vernier.operators.language.plan.logical import Aggregate, Aggregation, Distinct, Node, Project
+from vernier.operators.language.plan.aggregation import Aggregation
+from vernier.operators.language.plan.logical import Aggregate, Distinct, Project
+from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema, check_name
 

@@ -8,7 +8,8 @@ from vernier.operators.language.collection.names import JOIN_SPELLINGS
 from vernier.operators.language.collection.reductions import Copies
 from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name, conform
 from vernier.operators.language.expr.expression import Column, ExprLike, as_expr
-from vernier.operators.language.plan.logical import Negate, Node, Union
+from vernier.operators.language.plan.logical import Negate, Union
+from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
 
 

@@ -8,7 +8,8 @@ from vernier.operators.errors import BadLoop, NameClash, listed
 from vernier.operators.language.collection.joins import join_keys
 from vernier.operators.language.collection.matching import without_nulls
 from vernier.operators.language.collection.rows import C, Rows, check_collection
-from vernier.operators.language.plan.logical import ROOT, Join, Node, Params
+from vernier.operators.language.plan.logical import Join
+from vernier.operators.language.plan.node import ROOT, Node, Params
 from vernier.operators.language.types.schema import RowType
 
 

@@ -10,17 +10,8 @@ from typing import NamedTuple
 from vernier.operators.language.collection.multiplicities import is_positive, is_set, is_unique
 from vernier.operators.language.collection.rows import conform
 from vernier.operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
-from vernier.operators.language.plan.logical import (
-    Aggregate,
-    Distinct,
-    Filter,
-    Join,
-    Negate,
-    Node,
-    Present,
-    Project,
-    Union,
-)
+from vernier.operators.language.plan.logical import Aggregate, Distinct, Filter, Join, Negate, Present, Project, Union
+from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
 
 HOW = ("inner", "left", "right", "full", "semi", "anti")

@@ -7,18 +7,9 @@ from collections.abc import Callable, Sequence
 from vernier.operators.language.collection.reductions import Copies, Reduce, Threshold
 from vernier.operators.language.expr.expression import Nullability
 from vernier.operators.language.plan.linear_nodes import Expand, Later
-from vernier.operators.language.plan.logical import (
-    Aggregate,
-    Distinct,
-    Filter,
-    Join,
-    LoopResult,
-    Node,
-    Present,
-    Project,
-    Union,
-    walk,
-)
+from vernier.operators.language.plan.logical import Aggregate, Distinct, Filter, Join, Present, Project, Union
+from vernier.operators.language.plan.loops import LoopResult
+from vernier.operators.language.plan.node import Node, walk
 
 _SETS = (Distinct, Threshold, Present, Aggregate)
 

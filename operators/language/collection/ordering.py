@@ -18,7 +18,8 @@ from vernier.operators.language.collection.rows import C, Rows, column_name
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Call, Cast, Column, Expr, Literal, as_expr
 from vernier.operators.language.expr.order import Order, Orders
-from vernier.operators.language.plan.logical import Node, Project
+from vernier.operators.language.plan.logical import Project
+from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType, check_name
 

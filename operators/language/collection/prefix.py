@@ -16,9 +16,11 @@ from vernier.operators.language.collection.ordering import Columns, keys
 from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name
 from vernier.operators.language.expr.evaluate import Heap
 from vernier.operators.language.expr.expression import Column, Expr, Literal, Nullability
+from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.plan.buckets import ordinal, present
 from vernier.operators.language.plan.linear_nodes import Expand
-from vernier.operators.language.plan.logical import Aggregate, Aggregation, Join, Node, Project, Union
+from vernier.operators.language.plan.logical import Aggregate, Join, Project, Union
+from vernier.operators.language.plan.node import Node
 from vernier.operators.language.plan.tables import Expanded, Expansion, RepeatRow, TableFunction, spread
 from vernier.operators.language.types.scalars import Int64, Words, spell
 from vernier.operators.language.types.schema import RowType, check_name

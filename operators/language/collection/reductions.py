@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vernier.operators.group_functions.logic import LogicSpec
-from vernier.operators.language.plan.logical import Node, Params
+from vernier.operators.language.plan.node import Node, Params
 from vernier.operators.language.types.schema import RowType
 
 

@@ -10,7 +10,8 @@ from typing import NoReturn, Self, TypeVar
 from vernier.operators.errors import UnknownColumn, UnknownName, WrongType
 from vernier.operators.language.collection.names import no_method
 from vernier.operators.language.expr.expression import Column, Expr, Nullability
-from vernier.operators.language.plan.logical import Node, Project
+from vernier.operators.language.plan.logical import Project
+from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType, check_name
 
 

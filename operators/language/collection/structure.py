@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from vernier.operators.errors import BadLoop, ProgramError, WrongType
 from vernier.operators.language.collection.rows import C, Rows, column_name
 from vernier.operators.language.expr.functions import function_name
-from vernier.operators.language.plan.logical import ROOT, Node, Params
+from vernier.operators.language.plan.node import ROOT, Node, Params
 from vernier.operators.language.plan.owners import owner_of
 from vernier.operators.language.plan.titles import give_name
 from vernier.storage.time.lattice import MIN_TIME

@@ -7,7 +7,7 @@ from vernier.operators.errors import BadLoop, WrongType
 from vernier.operators.language.collection.rows import C
 from vernier.operators.language.expr.expression import ExprLike, as_column
 from vernier.operators.language.plan.linear_nodes import Expand, Later
-from vernier.operators.language.plan.logical import ROOT
+from vernier.operators.language.plan.node import ROOT
 from vernier.operators.language.plan.tables import ValidBetween
 from vernier.operators.language.types.duration import nanoseconds
 

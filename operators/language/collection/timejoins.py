@@ -17,7 +17,8 @@ from vernier.operators.language.collection.windows import span
 from vernier.operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
 from vernier.operators.language.plan.buckets import Buckets, ordinal
 from vernier.operators.language.plan.linear_nodes import Expand
-from vernier.operators.language.plan.logical import Distinct, Filter, Negate, Node, Project, Union, pair_type
+from vernier.operators.language.plan.logical import Distinct, Filter, Negate, Project, Union, pair_type
+from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
 

@@ -20,7 +20,7 @@ from vernier.operators.language.collection.collection import Collection
 from vernier.operators.language.collection.fixpoint import open_loop
 from vernier.operators.language.collection.rows import conform
 from vernier.operators.language.expr.arguments import checked_methods
-from vernier.operators.language.plan.logical import ROOT, Node, Params, walk
+from vernier.operators.language.plan.node import ROOT, Node, Params, walk
 from vernier.operators.language.types.duration import nanoseconds
 from vernier.operators.language.types.schema import RowType, Schema, check_name
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from vernier.operators.errors import WrongType
 from vernier.operators.language.expr.expression import Expr, as_column
-from vernier.operators.language.plan.logical import Aggregation
+from vernier.operators.language.plan.aggregation import Aggregation
 
 
 def count(column: str | Expr | None = None) -> Aggregation:

@@ -1,15 +1,45 @@
-"""The result types of aggregates, given the types of their arguments."""
+"""Aggregations as parts of a node, and their result types, given the types of their arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from vernier.operators.errors import WrongType
 from vernier.operators.language.expr.evaluate import Bound
+from vernier.operators.language.expr.expression import Expr
 from vernier.operators.language.types.decimals import MAX_PRECISION, Decimal
 from vernier.operators.language.types.scalars import Float64, Int64, Type, spell
 from vernier.operators.language.types.texts import List
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """One aggregate. `kind` as in aggregates.py; `expr` is its argument, None to count rows; `more` are further
+    arguments; `option` is a further parameter, with a key() where str() does not determine it."""
+
+    belongs_in: ClassVar[str] = 'an aggregate belongs in .group_by("key").agg(name=...)'
+    """The hint for an aggregate that is used as a value of each row."""
+
+    kind: str
+    expr: Expr | None = None
+    more: tuple[Expr, ...] = ()
+    option: Any = None
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """All expressions that it reads."""
+        return (() if self.expr is None else (self.expr,)) + self.more
+
+    def key(self) -> tuple[Any, ...]:
+        """A hashable form, equal for equal meaning."""
+        option = self.option.key() if hasattr(self.option, "key") else str(self.option)
+        return (self.kind, tuple(expr.key() for expr in self.args), option)
+
+    def __repr__(self) -> str:
+        option = () if self.option is None else (self.option,)
+        return f"{self.kind}({', '.join(map(str, (*self.args, *option)))})"
 
 
 def aggregate_type(kind: str, args: Sequence[Bound], option: Any, text: str) -> tuple[Type, bool]:

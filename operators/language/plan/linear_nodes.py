@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vernier.operators.language.plan.logical import Node, Params
+from vernier.operators.language.plan.node import Node, Params
 from vernier.operators.language.plan.tables import TableFunction
 from vernier.operators.language.types.schema import RowType
 

@@ -1,123 +1,21 @@
-"""The logical plan: what a program means, as an immutable graph of nodes that the planner compiles.
+"""The nodes that programs are made of: sources, projections, filters, unions, reductions and joins.
 
-Nodes know their row type, the loop scope in which they live, and the user's line. A node of an inner scope may use
-nodes of outer scopes, which brings these into the loop. Equal structure has an equal `fingerprint`, whatever the
-process and the lines of the program. The planner therefore builds one arrangement for all nodes that mean the same, and
-a restart finds it again.
+Other families have their own files: linear_nodes.py, loops.py, and those of the methods that make them
+(operators/language/collection). node.py says what every node is.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-import xxhash
-
-from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed
+from vernier.operators.errors import NameClash, ProgramError, WrongType, listed
 from vernier.operators.language.expr.evaluate import bind, predicate
 from vernier.operators.language.expr.expression import Expr
-from vernier.operators.language.plan.aggregation import aggregate_type
+from vernier.operators.language.plan.aggregation import Aggregation, aggregate_type
+from vernier.operators.language.plan.node import Node, Params
 from vernier.operators.language.types.scalars import spell
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.location import NOWHERE, Location, here
-
-Params = tuple[Any, ...]
-
-
-@dataclass(eq=False)
-class Scope:
-    """A nesting level of loops; depth 0 is outside all loops. `closed` is set once the loop's body has been built."""
-
-    parent: "Scope | None"
-    depth: int
-    name: str = ""
-    closed: bool = False
-
-    def chain(self) -> "tuple[Scope, ...]":
-        """This scope and all enclosing ones, innermost first."""
-        return (self, *self.parent.chain()) if self.parent is not None else (self,)
-
-
-ROOT = Scope(None, 0)
-
-_planning: ContextVar[bool] = ContextVar("planning", default=False)
-
-
-@contextmanager
-def planning() -> Iterator[None]:
-    """A context in which a planner rewrites a program in simpler nodes: it may create nodes in loops whose bodies are
-    closed."""
-    token = _planning.set(True)
-    try:
-        yield
-    finally:
-        _planning.reset(token)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Node:
-    """A collection. `schema` and `scope` follow from the inputs; `where` is the user's line that created the node."""
-
-    kind: ClassVar[str] = "node"
-    schema: RowType = field(init=False)
-    scope: Scope = field(init=False)
-    where: Location = field(default_factory=here)
-    _digests: dict[tuple[Scope, ...], str] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scope", self._scope())
-        object.__setattr__(self, "schema", self._schema())
-
-    @property
-    def inputs(self) -> "tuple[Node, ...]":
-        """The collections that this one is computed from directly."""
-        return ()
-
-    def params(self) -> Params:
-        """What distinguishes this node from others of its kind with the same inputs; hashable, without locations."""
-        return ()
-
-    def key(self) -> Params:
-        """A cheap, hashable form of the structure below this node, equal exactly when the structure is equal."""
-        return (self.kind, self.params(), *(node.fingerprint for node in self.inputs))
-
-    @property
-    def fingerprint(self) -> str:
-        """32 hexadecimal digits, a 128-bit hash of the structure: the same in every process. O(1) after the first call.
-
-        Raises BadLoop inside a fixpoint's body, whose meaning is not known before it returns.
-        """
-        return self.digest(())
-
-    def digest(self, bound: tuple[Scope, ...]) -> str:
-        """The structure's hash as seen inside the loops `bound`, whose variables are identified by position, not by
-        meaning."""
-        inside = self.scope.chain()
-        bound = tuple(scope for scope in bound if scope in inside)
-        if bound not in self._digests:
-            parts = (self.kind, self.params(), self._parts(bound))
-            self._digests[bound] = xxhash.xxh3_128_hexdigest(repr(parts).encode())
-        return self._digests[bound]
-
-    def _parts(self, bound: tuple[Scope, ...]) -> Params:
-        return tuple(node.digest(bound) for node in self.inputs)
-
-    def _scope(self) -> Scope:
-        deepest = max((node.scope for node in self.inputs), key=lambda scope: scope.depth, default=ROOT)
-        inside = deepest.chain()
-        for scope in [deepest, *(node.scope for node in self.inputs)]:
-            if (scope.closed and not _planning.get()) or scope not in inside:
-                loop = scope.name or deepest.name
-                raise BadLoop(
-                    problem=f"a collection from inside the body of fixpoint {loop!r} is used outside of it; "
-                    "return it from the body and use what the fixpoint returns",
-                    where=self.where,
-                )
-        return deepest
-
-    def _schema(self) -> RowType:
-        return self.inputs[0].schema
+from vernier.operators.location import NOWHERE, Location
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,34 +140,6 @@ class Present(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregation:
-    """One aggregate. `kind` as in aggregates.py; `expr` is its argument, None to count rows; `more` are further
-    arguments; `option` is a further parameter, with a key() where str() does not determine it."""
-
-    belongs_in: ClassVar[str] = 'an aggregate belongs in .group_by("key").agg(name=...)'
-    """The hint for an aggregate that is used as a value of each row."""
-
-    kind: str
-    expr: Expr | None = None
-    more: tuple[Expr, ...] = ()
-    option: Any = None
-
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        """All expressions that it reads."""
-        return (() if self.expr is None else (self.expr,)) + self.more
-
-    def key(self) -> Params:
-        """A hashable form, equal for equal meaning."""
-        option = self.option.key() if hasattr(self.option, "key") else str(self.option)
-        return (self.kind, tuple(expr.key() for expr in self.args), option)
-
-    def __repr__(self) -> str:
-        option = () if self.option is None else (self.option,)
-        return f"{self.kind}({', '.join(map(str, (*self.args, *option)))})"
-
-
-@dataclass(frozen=True, eq=False)
 class Aggregate(Node):
     """One row for each key: the key's columns, then the aggregates. `keys` are columns of the input, at least one.
 
@@ -358,112 +228,3 @@ def pair_type(
             where=where,
         )
     return RowType((f.name, f.type, f.nullable) for f in (*keys, *rest))
-
-
-@dataclass(eq=False)
-class Loop:
-    """A fixpoint: variables X0 = initials, X(i+1) = bodies of Xi, in an inner scope. `bodies` is set once the body is
-    traced.
-
-    `max_rounds` bounds the round coordinate. At that round the loop raises an error or, with on_limit "truncate",
-    stops.
-    """
-
-    scope: Scope
-    name: str
-    variables: tuple[str, ...]
-    initials: tuple[Node, ...]
-    max_rounds: int
-    on_limit: str
-    where: Location
-    bodies: tuple[Node, ...] = ()
-    _digests: dict[tuple[Scope, ...], str] = field(default_factory=dict)
-
-    @property
-    def fingerprint(self) -> str:
-        """The structure's hash, like Node.fingerprint."""
-        return self.digest(())
-
-    def digest(self, bound: tuple[Scope, ...]) -> str:
-        """The structure's hash as seen inside the loops `bound`."""
-        if not self.bodies:
-            raise BadLoop(problem=f"the body of fixpoint {self.name!r} is still being built", where=self.where)
-        outside = self.scope.chain()[1:]
-        bound = tuple(scope for scope in bound if scope in outside)
-        if bound not in self._digests:
-            inside = (*bound, self.scope)
-            initials = tuple(node.digest(bound) for node in self.initials)
-            bodies = tuple(node.digest(inside) for node in self.bodies)
-            parts = ("loop", initials, bodies, self.max_rounds, self.on_limit)
-            self._digests[bound] = xxhash.xxh3_128_hexdigest(repr(parts).encode())
-        return self._digests[bound]
-
-
-@dataclass(frozen=True, eq=False)
-class Variable(Node):
-    """The value of a loop's variable in the current round, inside the loop."""
-
-    kind: ClassVar[str] = "variable"
-    loop: Loop
-    index: int
-
-    def params(self) -> Params:
-        return (self.index,)
-
-    def key(self) -> Params:
-        return (self.kind, self.index, self.loop.fingerprint)
-
-    def _parts(self, bound: tuple[Scope, ...]) -> Params:
-        if self.loop.scope in bound:
-            return (bound.index(self.loop.scope),)
-        return (self.loop.digest(bound),)
-
-    def _scope(self) -> Scope:
-        return self.loop.scope
-
-    def _schema(self) -> RowType:
-        return self.loop.initials[self.index].schema
-
-
-@dataclass(frozen=True, eq=False)
-class LoopResult(Node):
-    """The limit of a loop's variable, outside the loop."""
-
-    kind: ClassVar[str] = "loop_result"
-    loop: Loop
-    index: int
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.loop.initials
-
-    def params(self) -> Params:
-        return (self.index,)
-
-    def key(self) -> Params:
-        return (self.kind, self.index, self.loop.fingerprint)
-
-    def _parts(self, bound: tuple[Scope, ...]) -> Params:
-        return (self.loop.digest(bound),)
-
-    def _scope(self) -> Scope:
-        return self.loop.scope.parent or ROOT
-
-    def _schema(self) -> RowType:
-        return self.loop.initials[self.index].schema
-
-
-def walk(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Every node below `nodes`, including loops' initials and bodies: each once, inputs before users except for
-    feedback."""
-    seen: set[int] = set()
-    stack = [(node, False) for node in reversed(nodes)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            below = (*node.inputs, *(node.loop.bodies if isinstance(node, LoopResult) else ()))
-            stack.extend((child, False) for child in reversed(below))

@@ -9,7 +9,8 @@ from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
 from vernier.operators.errors import ProgramError
-from vernier.operators.language.plan.logical import Node, Source, walk
+from vernier.operators.language.plan.logical import Source
+from vernier.operators.language.plan.node import Node, walk
 
 
 class Owner(Protocol):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from vernier.operators.language.plan.logical import Node
+from vernier.operators.language.plan.node import Node
 
 _names: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
 
