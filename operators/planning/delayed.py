@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vernier.operators.language.collection.variable import Delayed
+from vernier.operators.language.collection.variable import DelayedNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.ops import DelayedOp, Op, SetOp
 from vernier.operators.planning.plan import HoldPlan
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
 
 
-def build_delayed(planner: Planner, node: Delayed) -> int:
+def build_delayed(planner: Planner, node: DelayedNode) -> int:
     """The operator that emits the variable's rows. `feed` builds the other half after all other nodes are built."""
     print_ = planner.hash("delayed", node.params(), *planner.definitions([node]))
     queue = f"hold:{print_[:16]}"
@@ -62,4 +62,4 @@ def _reached(start: list[int], edges: Mapping[int, list[int]]) -> set[int]:
     return seen
 
 
-BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {Delayed: build_delayed}
+BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {DelayedNode: build_delayed}

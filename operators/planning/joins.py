@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vernier.operators.language.collection.lookup import Lookup
+from vernier.operators.language.collection.lookup import HalfJoinNode
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Binary, Expr
 from vernier.operators.language.plan import logical
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def build_join(
     planner: Planner,
-    node: logical.Join,
+    node: logical.JoinNode,
     project: Words | None = None,
     meaning: str = "",
     before: tuple[Sequence[Expr], Sequence[Expr]] = ((), ()),
@@ -51,7 +51,7 @@ def build_join(
     return planner.memo[memo]
 
 
-def build_filtered_join(planner: Planner, node: logical.Filter, join: logical.Join) -> int:
+def build_filtered_join(planner: Planner, node: logical.FilterNode, join: logical.JoinNode) -> int:
     """A join with a filter on its pairs. Conditions on one side only are applied to that side, before its rows are
     kept.
 
@@ -88,7 +88,7 @@ def conjuncts(predicate: Expr) -> list[Expr]:
     return [predicate]
 
 
-def pair_columns(node: logical.Join) -> tuple[list[Words], list[Words], list[tuple[int, int]]]:
+def pair_columns(node: logical.JoinNode) -> tuple[list[Words], list[Words], list[tuple[int, int]]]:
     """The key words of both sides, their other words, and the (side, position) of each output word; side 0 is the key,
     1 the left val, 2 the right val."""
     keys, vals = [], []
@@ -111,12 +111,12 @@ def pair_columns(node: logical.Join) -> tuple[list[Words], list[Words], list[tup
     return keys, vals, columns
 
 
-def on_keys(node: logical.Join) -> str:
+def on_keys(node: logical.JoinNode) -> str:
     """The keys of a join, for display."""
     return ", ".join(a if a == b else f"{a} = {b}" for a, b in zip(node.left_on, node.right_on, strict=True))
 
 
-def build_lookup(planner: Planner, node: Lookup) -> int:
+def build_lookup(planner: Planner, node: HalfJoinNode) -> int:
     """A half join: the right side is arranged; left rows are sent to the owners of their keys and are not kept."""
     pairs = node.pairs
     keys, vals, columns = pair_columns(pairs)
@@ -132,6 +132,6 @@ def build_lookup(planner: Planner, node: Lookup) -> int:
 
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
-    logical.Join: build_join,
-    Lookup: build_lookup,
+    logical.JoinNode: build_join,
+    HalfJoinNode: build_lookup,
 }

@@ -17,7 +17,9 @@ from vernier.operators.planning.stages import Compute, Expand, Keep, Move, Negat
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
 
-RowWise = logical.Project | logical.Filter | logical.Negate | linear_nodes.Expand | linear_nodes.Later
+RowWise = (
+    logical.ProjectNode | logical.FilterNode | logical.NegateNode | linear_nodes.ExpandNode | linear_nodes.LaterNode
+)
 
 
 def build_linear(planner: Planner, node: RowWise) -> int:
@@ -25,21 +27,21 @@ def build_linear(planner: Planner, node: RowWise) -> int:
     child = node.input
     alone = planner.uses[identity(child)] == 1
     stages: list[Stage]
-    if isinstance(node, logical.Project):
+    if isinstance(node, logical.ProjectNode):
         words = plain_words(node.exprs, child.schema)
-        if words is not None and isinstance(child, logical.Join) and alone:
+        if words is not None and isinstance(child, logical.JoinNode) and alone:
             return build_join(planner, child, words, planner.meaning(node))
         exprs = tuple(expr for _, expr in node.exprs)
         stages = [Take(words) if words is not None else Compute(exprs, child.schema, node.schema.width)]
-    elif isinstance(node, logical.Filter):
-        if isinstance(child, logical.Join) and alone:
+    elif isinstance(node, logical.FilterNode):
+        if isinstance(child, logical.JoinNode) and alone:
             return build_filtered_join(planner, node, child)
         if (moved := below_choice(planner, node)) is not None:
             return build_linear(planner, moved)
         stages = [Keep(node.predicate, child.schema)]
-    elif isinstance(node, linear_nodes.Expand):
+    elif isinstance(node, linear_nodes.ExpandNode):
         stages = [Expand(node.table, child.schema, node.schema.width)]
-    elif isinstance(node, linear_nodes.Later):
+    elif isinstance(node, linear_nodes.LaterNode):
         stages = [Move(node.ns, node.delay)]
     else:
         stages = [Negated()]
@@ -47,7 +49,7 @@ def build_linear(planner: Planner, node: RowWise) -> int:
     return chain(planner, planner.build(child), stages, node.schema.width, scope, planner.meaning(node), alone=alone)
 
 
-def build_union(planner: Planner, node: logical.Union) -> int:
+def build_union(planner: Planner, node: logical.UnionNode) -> int:
     """All updates of the inputs. Inputs from an outer scope enter the loop first."""
     inputs = tuple(planner.into(child, node.scope) for child in node.inputs)
     op = UnionOp(len(planner.ops), planner.scope(node.scope), node.schema.width, "union", parts=inputs)
@@ -55,10 +57,10 @@ def build_union(planner: Planner, node: logical.Union) -> int:
 
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
-    logical.Project: build_linear,
-    logical.Filter: build_linear,
-    logical.Negate: build_linear,
-    logical.Union: build_union,
-    linear_nodes.Expand: build_linear,
-    linear_nodes.Later: build_linear,
+    logical.ProjectNode: build_linear,
+    logical.FilterNode: build_linear,
+    logical.NegateNode: build_linear,
+    logical.UnionNode: build_union,
+    linear_nodes.ExpandNode: build_linear,
+    linear_nodes.LaterNode: build_linear,
 }

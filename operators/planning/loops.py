@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vernier.operators.language.plan.loops import Loop, LoopResult, Variable
+from vernier.operators.language.plan.loops import Loop, LoopResultNode, VariableNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.ops import LeaveOp, LoopOp, VariableOp
 from vernier.operators.planning.plan import ScopePlan
@@ -51,12 +51,12 @@ def build_loop(planner: Planner, loop: Loop) -> int:
     return loop_op.id
 
 
-def build_variable(planner: Planner, node: Variable) -> int:
+def build_variable(planner: Planner, node: VariableNode) -> int:
     """The loop's variable, which `build_loop` has already created."""
     return planner.variables[(node.loop.scope, node.index)]
 
 
-def build_result(planner: Planner, node: LoopResult) -> int:
+def build_result(planner: Planner, node: LoopResultNode) -> int:
     """The limit of one of a loop's variables."""
     loop = planner.ops[build_loop(planner, node.loop)]
     assert isinstance(loop, LoopOp)
@@ -64,6 +64,6 @@ def build_result(planner: Planner, node: LoopResult) -> int:
 
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
-    Variable: build_variable,
-    LoopResult: build_result,
+    VariableNode: build_variable,
+    LoopResultNode: build_result,
 }

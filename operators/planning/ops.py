@@ -1,7 +1,8 @@
 """Physical operators as data: what each reads, keeps and says of itself, and how its rows are placed on workers.
 
-The planner makes them from logical nodes (`operators/language/plan`), a Plan holds them, and every worker
-builds what runs from them (`operators/physical`). Their names end in `Op`; logical nodes' names do not.
+The planner makes them from logical nodes (`operators/language/plan`), a Plan holds them, and every worker builds what
+runs from them. Names tell the three apart: `JoinNode` is logical, `JoinOp` is planned, and `Join` (in
+`operators/physical`) runs.
 """
 
 from __future__ import annotations

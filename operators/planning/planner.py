@@ -117,7 +117,7 @@ class Planner:
             holds=delayed.mark_cycles(self.ops, self.holds),
         )
 
-    def _keep_whole(self, source: logical.Source) -> None:
+    def _keep_whole(self, source: logical.SourceNode) -> None:
         """Arrange a source with all its columns unless an arrangement has them already."""
         width = source.schema.width
         below = self.build(source)
@@ -205,7 +205,7 @@ class Planner:
 
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
-    logical.Source: build_source,
+    logical.SourceNode: build_source,
     **linear.BUILDERS,
     **delayed.BUILDERS,
     **reductions.BUILDERS,

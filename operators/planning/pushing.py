@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
 
 
-def below_choice(planner: Planner, node: logical.Filter) -> logical.Project | None:
+def below_choice(planner: Planner, node: logical.FilterNode) -> logical.ProjectNode | None:
     """Swap a filter with the projection of a join's columns below it: the rows are the same, and the filter is on the
     join.
 
     None if the node does not have this form, or if the projection or the join has another reader.
     """
     chosen = node.input
-    if not isinstance(chosen, logical.Project) or not isinstance(chosen.input, logical.Join):
+    if not isinstance(chosen, logical.ProjectNode) or not isinstance(chosen.input, logical.JoinNode):
         return None
     if planner.uses[identity(chosen)] != 1 or planner.uses[identity(chosen.input)] != 1:
         return None
     names = {name: expr.column for name, expr in chosen.exprs if expr.column is not None}
     if not node.predicate.columns() <= names.keys():
         return None
-    condition = logical.Filter(chosen.input, renamed(node.predicate, names), where=node.where)
-    result = logical.Project(condition, chosen.exprs, where=chosen.where)
+    condition = logical.FilterNode(chosen.input, renamed(node.predicate, names), where=node.where)
+    result = logical.ProjectNode(condition, chosen.exprs, where=chosen.where)
     planner.uses[identity(condition)] = planner.uses[identity(result)] = 1
     return result
 

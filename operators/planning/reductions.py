@@ -17,7 +17,7 @@ from vernier.operators.group_functions.aggregations import (
 )
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.language.collection.multiplicities import is_positive
-from vernier.operators.language.collection.reductions import Copies, Reduce, Threshold
+from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import Node
@@ -76,25 +76,25 @@ def reduce(
     return _add(planner, op, print_)
 
 
-def build_distinct(planner: Planner, node: logical.Distinct) -> int:
+def build_distinct(planner: Planner, node: logical.DistinctNode) -> int:
     """Each present row once: a reduction whose key is the whole row."""
     arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
     return reduce(planner, node, arranged, node.schema, (present(),), "distinct")
 
 
-def build_threshold(planner: Planner, node: Threshold) -> int:
+def build_threshold(planner: Planner, node: ThresholdNode) -> int:
     """Each row with at least `copies` copies, once."""
     arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
     return reduce(planner, node, arranged, node.schema, (present(node.copies),), f"threshold {node.copies}")
 
 
-def build_copies(planner: Planner, node: Copies) -> int:
+def build_copies(planner: Planner, node: CopiesNode) -> int:
     """The rows whose multiplicity is positive, with that multiplicity."""
     arranged = arrange(planner, node.input, node.scope, tuple(range(node.schema.width)), ())
     return reduce(planner, node, arranged, node.schema, (copies(),), "present copies")
 
 
-def build_present(planner: Planner, node: logical.Present) -> int:
+def build_present(planner: Planner, node: logical.PresentNode) -> int:
     """Each key that has a present row. Without negative multiplicities the reduction need not distinguish the rows of a
     key. With them it does, and it then uses the same arrangement as a join by this key."""
     row = node.input.schema
@@ -105,7 +105,7 @@ def build_present(planner: Planner, node: logical.Present) -> int:
     return reduce(planner, node, arranged, node.schema, (present(),), name)
 
 
-def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
+def build_aggregate(planner: Planner, node: logical.AggregateNode) -> int:
     """group_by().agg(): arranges the key's columns and the columns that the aggregates read. If one aggregate cannot be
     updated change by change and needs the whole group, all aggregates of the node are computed from whole groups."""
     below, row, columns = _arguments(planner, node)
@@ -126,7 +126,7 @@ def build_aggregate(planner: Planner, node: logical.Aggregate) -> int:
     return reduce_groups(planner, node, arranged, key, val, Aggregates(tuple(items)), label)
 
 
-def _arguments(planner: Planner, node: logical.Aggregate) -> tuple[Node, RowType, list[tuple[str, ...]]]:
+def _arguments(planner: Planner, node: logical.AggregateNode) -> tuple[Node, RowType, list[tuple[str, ...]]]:
     """The input with every aggregate argument as a column, its row type, and the columns of each aggregate."""
     row = node.input.schema
     args = [agg.args for _, agg in node.aggs]
@@ -143,7 +143,7 @@ def _arguments(planner: Planner, node: logical.Aggregate) -> tuple[Node, RowType
             wanted[name] = expr
             names.append(name)
         columns.append(tuple(names))
-    below = logical.Project(input=node.input, exprs=tuple(wanted.items()), where=node.where)
+    below = logical.ProjectNode(input=node.input, exprs=tuple(wanted.items()), where=node.where)
     planner.uses[identity(below)] = 1
     return below, below.schema, columns
 
@@ -162,7 +162,7 @@ def reduce_groups(
     return _add(planner, op, print_)
 
 
-def build_reduce(planner: Planner, node: Reduce) -> int:
+def build_reduce(planner: Planner, node: ReduceNode) -> int:
     """An arrangement by the key, and a reduction that applies the node's logic to it."""
     row = node.input.schema
     key, val = node.key_row, node.val_row
@@ -172,10 +172,10 @@ def build_reduce(planner: Planner, node: Reduce) -> int:
 
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
-    logical.Distinct: build_distinct,
-    logical.Present: build_present,
-    logical.Aggregate: build_aggregate,
-    Threshold: build_threshold,
-    Copies: build_copies,
-    Reduce: build_reduce,
+    logical.DistinctNode: build_distinct,
+    logical.PresentNode: build_present,
+    logical.AggregateNode: build_aggregate,
+    ThresholdNode: build_threshold,
+    CopiesNode: build_copies,
+    ReduceNode: build_reduce,
 }

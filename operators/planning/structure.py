@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
 
 
-def build_arranged(planner: Planner, node: structure.Arranged) -> int:
+def build_arranged(planner: Planner, node: structure.ArrangedNode) -> int:
     """The arrangement, followed by a `Take` that restores the order of the collection's words."""
     row = node.schema
     key = tuple(int(w) for w in row.index(node.keys))
@@ -29,14 +29,14 @@ def build_arranged(planner: Planner, node: structure.Arranged) -> int:
     return planner.add(op, planner.meaning(node))
 
 
-def build_consolidated(planner: Planner, node: structure.Consolidated) -> int:
+def build_consolidated(planner: Planner, node: structure.ConsolidatedNode) -> int:
     """An operator that consolidates the updates of each step."""
     below = planner.build(node.input)
     op = ConsolidateOp(len(planner.ops), planner.scope(node.scope), node.schema.width, "consolidate", below)
     return planner.add(op, planner.meaning(node))
 
 
-def build_inspected(planner: Planner, node: structure.Inspected) -> int:
+def build_inspected(planner: Planner, node: structure.InspectedNode) -> int:
     """An operator that passes the rows on and shows each change to the program's function."""
     below = planner.build(node.input)
     op = InspectOp(
@@ -52,23 +52,23 @@ def build_inspected(planner: Planner, node: structure.Inspected) -> int:
     return planner.add(op, planner.meaning(node))
 
 
-def build_checked(planner: Planner, node: structure.Checked) -> int:
+def build_checked(planner: Planner, node: structure.CheckedNode) -> int:
     """An operator that raises an error when its input has a row."""
     below = planner.build(node.input)
     op = CheckOp(len(planner.ops), 0, node.schema.width, node.name, below, node.schema, str(node.where))
     return planner.add(op, planner.meaning(node))
 
 
-def build_probed(planner: Planner, node: structure.Probed) -> int:
+def build_probed(planner: Planner, node: structure.ProbedNode) -> int:
     """All collections of a plan reach a time together, so a probe needs no operator."""
     planner.probes.append(node.probe)
     return planner.build(node.input)
 
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
-    structure.Arranged: build_arranged,
-    structure.Consolidated: build_consolidated,
-    structure.Inspected: build_inspected,
-    structure.Checked: build_checked,
-    structure.Probed: build_probed,
+    structure.ArrangedNode: build_arranged,
+    structure.ConsolidatedNode: build_consolidated,
+    structure.InspectedNode: build_inspected,
+    structure.CheckedNode: build_checked,
+    structure.ProbedNode: build_probed,
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
 
 
-def build_source(planner: Planner, node: logical.Source) -> int:
+def build_source(planner: Planner, node: logical.SourceNode) -> int:
     """The operator that supplies a source's updates."""
     op = InputOp(len(planner.ops), 0, node.schema.width, node.name, source=node.name)
     found = planner.add(op, planner.hash("source", node.name, node.schema.to_json()))
@@ -22,7 +22,7 @@ def build_source(planner: Planner, node: logical.Source) -> int:
     return found if key is None else _upserts(planner, node, found, key)
 
 
-def _upserts(planner: Planner, node: logical.Source, below: int, names: Sequence[str]) -> int:
+def _upserts(planner: Planner, node: logical.SourceNode, below: int, names: Sequence[str]) -> int:
     """The arrangement of the newest rows, followed by a `Take` that restores the source's order of words."""
     row = node.schema
     planner.ops[below].texts = row.text_words

@@ -9,7 +9,7 @@ import vernier as vn
 from vernier import col
 from vernier.operators.errors import BadLoop
 from vernier.operators.failures import LoopDidNotSettle
-from vernier.operators.language.plan.loops import LoopResult, Variable
+from vernier.operators.language.plan.loops import LoopResultNode, VariableNode
 
 
 class Edge(vn.Schema):
@@ -27,7 +27,7 @@ nodes = app.source("nodes", Node)
 
 
 def loop_of(collection: Any) -> Any:
-    assert isinstance(collection.node, LoopResult)
+    assert isinstance(collection.node, LoopResultNode)
     return collection.node.loop
 
 
@@ -85,11 +85,11 @@ def test_loops_nest_and_share_what_is_outside() -> None:
     loop = loop_of(outer(nodes))
     (body,) = loop.bodies
     inside = body.inputs[0].inputs[0]
-    assert isinstance(inside, LoopResult)
+    assert isinstance(inside, LoopResultNode)
     assert inside.scope is loop.scope
     assert (inside.loop.scope.parent, inside.loop.scope.depth) == (loop.scope, 2)
     assert inside.loop.initials == (nodes.node,)
-    assert isinstance(body.inputs[0].inputs[1], Variable)
+    assert isinstance(body.inputs[0].inputs[1], VariableNode)
 
 
 def test_a_body_may_reorder_its_columns_and_tighten_nulls() -> None:

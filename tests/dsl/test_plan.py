@@ -11,8 +11,8 @@ import pytest
 import vernier as vn
 from vernier import col
 from vernier.operators.errors import BadLoop
-from vernier.operators.language.plan.logical import Aggregate, Filter, Join, Project, Union
-from vernier.operators.language.plan.loops import LoopResult, Variable
+from vernier.operators.language.plan.logical import AggregateNode, FilterNode, JoinNode, ProjectNode, UnionNode
+from vernier.operators.language.plan.loops import LoopResultNode, VariableNode
 from vernier.operators.language.plan.node import ROOT, walk
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
@@ -58,20 +58,20 @@ def spelled(collection: vn.Collection) -> str:
 def test_reachability_has_the_nodes_that_it_should() -> None:
     app = vn.load_program(PROGRAMS / "reachability.py")
     result = app.views["reach"].node
-    assert isinstance(result, LoopResult)
+    assert isinstance(result, LoopResultNode)
     loop = result.loop
     assert (loop.name, loop.variables, loop.max_rounds, loop.on_limit) == ("reach", ("reach",), 10_000, "error")
     assert loop.initials == (app.sources["roots"],)
     (distinct,) = loop.bodies
     (union,) = distinct.inputs
-    assert isinstance(union, Union)
+    assert isinstance(union, UnionNode)
     assert union.inputs[0] is app.sources["roots"]
     project = union.inputs[1]
-    assert isinstance(project, Project)
+    assert isinstance(project, ProjectNode)
     assert [(name, expr.column) for name, expr in project.exprs] == [("node", "dst")]
     join = project.input
-    assert isinstance(join, Join)
-    assert isinstance(join.left, Variable)
+    assert isinstance(join, JoinNode)
+    assert isinstance(join.left, VariableNode)
     assert join.right is app.sources["edges"]
     assert (join.left_on, join.right_on, join.scope.depth) == (("node",), ("src",), 1)
     assert result.scope is ROOT
@@ -112,24 +112,24 @@ def test_aggregates_have_their_types() -> None:
         "shop Int64 | None, n Int64, taxed Int64, tax Int64 | None, low Int64, high Int64 | None, mean Float64 | None"
     )
     aggregate = everything.node
-    assert isinstance(aggregate, Aggregate)
+    assert isinstance(aggregate, AggregateNode)
     assert {agg.kind for _, agg in aggregate.aggs} == {"count", "sum", "min", "max", "avg"}
     assert spelled(edges.group_by().agg(n=vn.count())) == "n Int64"
     assert spelled(edges.group_by(bucket=col("src") // 10).agg(n=vn.count())) == "bucket Int64, n Int64"
     assert spelled(edges.group_by("dst", src=col("src") % 2).agg(n=vn.count())) == "dst Int64, src Int64, n Int64"
     # Without computed keys there is nothing around the aggregate.
-    assert isinstance(edges.group_by("dst").agg(n=vn.count()).node, Aggregate)
+    assert isinstance(edges.group_by("dst").agg(n=vn.count()).node, AggregateNode)
 
 
 def test_join_keys_lose_their_nulls() -> None:
     _, edges, _, sales = sources()
     joined = sales.join(edges, left_on="shop", right_on="src", where=col("price") > col("dst"))
-    assert isinstance(joined.node, Filter)
+    assert isinstance(joined.node, FilterNode)
     join = joined.node.input
-    assert isinstance(join, Join)
+    assert isinstance(join, JoinNode)
     assert spelled(joined) == "shop Int64, price Int64, tax Int64 | None, src Int64, dst Int64"
     kept = join.left.inputs[0]
-    assert isinstance(kept, Filter)
+    assert isinstance(kept, FilterNode)
     assert str(kept.predicate) == 'col("shop").is_not_null()'
     assert join.right is edges.node
 
@@ -152,10 +152,10 @@ def test_equal_structure_has_one_fingerprint() -> None:
     )
 
 
-def loops(result: vn.Collection) -> tuple[list[Variable], list[str]]:
+def loops(result: vn.Collection) -> tuple[list[VariableNode], list[str]]:
     """The variables below a result and the fingerprints of all nodes."""
     nodes = list(walk([result.node]))
-    return [node for node in nodes if isinstance(node, Variable)], [node.fingerprint for node in nodes]
+    return [node for node in nodes if isinstance(node, VariableNode)], [node.fingerprint for node in nodes]
 
 
 def test_variables_of_different_loops_differ_also_when_nested() -> None:

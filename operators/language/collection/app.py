@@ -13,9 +13,9 @@ import xxhash
 
 from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed, meant
 from vernier.operators.language.collection.collection import Collection
-from vernier.operators.language.collection.variable import Delayed, delayed_below
+from vernier.operators.language.collection.variable import DelayedNode, delayed_below
 from vernier.operators.language.expr.arguments import checked_methods
-from vernier.operators.language.plan.logical import Source
+from vernier.operators.language.plan.logical import SourceNode
 from vernier.operators.language.plan.node import ROOT, Node, walk
 from vernier.operators.language.plan.owners import own
 from vernier.operators.language.types.duration import nanoseconds
@@ -54,7 +54,7 @@ class App:
             hint = meant(str(on_late), ON_LATE)
             raise WrongType(problem=f"on_late must be one of {listed(ON_LATE)}, not {on_late!r}{hint}")
         self.on_late = on_late
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SourceNode] = {}
         self.views: dict[str, ViewDecl] = {}
         self.required: list[Node] = []
 
@@ -66,7 +66,7 @@ class App:
             raise WrongType(problem=f"source {name!r} needs a subclass of vn.Schema, not {schema!r}")
         if name in self.sources:
             raise NameClash(problem=f"source {name!r} is declared already, at {self.sources[name].where}")
-        self.sources[name] = Source(name, schema.row_type)
+        self.sources[name] = SourceNode(name, schema.row_type)
         own(self.sources[name], self)
         return Collection(self.sources[name])
 
@@ -88,7 +88,7 @@ class App:
                 f"{node.scope.name!r}; use what the fixpoint returns"
             )
         for below in walk([node]):
-            if isinstance(below, Source) and self.sources.get(below.name) is not below:
+            if isinstance(below, SourceNode) and self.sources.get(below.name) is not below:
                 raise ProgramError(problem=f"view {name!r} uses source {below.name!r} of another app ({below.where})")
         names = collection.columns if key is None else (key,) if isinstance(key, str) else tuple(key)
         if not names or len(set(names)) < len(names):
@@ -108,7 +108,7 @@ class App:
         return xxhash.xxh3_128_hexdigest(repr(parts).encode())
 
     @property
-    def variables(self) -> list[Delayed]:
+    def variables(self) -> list[DelayedNode]:
         """The delayed variables that views, checks and probes depend on. Raises ProgramError for one that is never
         set."""
         return delayed_below([*(view.node for view in self.views.values()), *self.required])

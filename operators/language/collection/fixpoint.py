@@ -16,7 +16,7 @@ from typing import Any, overload
 from vernier.operators.errors import BadLoop, WrongType, listed
 from vernier.operators.language.collection.collection import Collection
 from vernier.operators.language.collection.rows import conform
-from vernier.operators.language.plan.loops import Loop, LoopResult, Variable
+from vernier.operators.language.plan.loops import Loop, LoopResultNode, VariableNode
 from vernier.operators.language.plan.node import ROOT, Node, Scope
 from vernier.operators.location import here
 
@@ -86,7 +86,7 @@ class Fixpoint:
         loop = Loop(inner, self.name, self.variables, starts, self.max_rounds, self.on_limit, here())
         for name, node in zip(self.variables, starts, strict=True):
             self._check_scope(node, outer, f"what variable {name!r} starts from")
-        variables = [Collection(Variable(loop, i)) for i in range(len(starts))]
+        variables = [Collection(VariableNode(loop, i)) for i in range(len(starts))]
         token = _open.set(inner)
         self._building = True
         try:
@@ -95,7 +95,7 @@ class Fixpoint:
             self._building = False
             inner.closed = True
             _open.reset(token)
-        results = tuple(Collection(LoopResult(loop, i)) for i in range(len(starts)))
+        results = tuple(Collection(LoopResultNode(loop, i)) for i in range(len(starts)))
         return results[0] if len(results) == 1 else results
 
     def _bodies(self, returned: object, starts: tuple[Node, ...], inner: Scope) -> tuple[Node, ...]:

@@ -7,14 +7,14 @@ from vernier.operators.errors import NameClash, ProgramError, UnknownName, Wrong
 from vernier.operators.group_functions.multiplicities import Multiplicities
 from vernier.operators.group_functions.rows import ReduceRows, RowFunction
 from vernier.operators.language.collection.multiplicities import is_set
-from vernier.operators.language.collection.reductions import Reduce, Threshold
+from vernier.operators.language.collection.reductions import ReduceNode, ThresholdNode
 from vernier.operators.language.collection.rows import C
 from vernier.operators.language.expr.arguments import checked_methods
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Column, Expr, ExprLike, Literal, named
 from vernier.operators.language.expr.functions import check_function
 from vernier.operators.language.plan.aggregation import Aggregation
-from vernier.operators.language.plan.logical import Aggregate, Distinct, Project
+from vernier.operators.language.plan.logical import AggregateNode, DistinctNode, ProjectNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema, check_name
@@ -25,8 +25,8 @@ _ALL = "_all"
 
 def distinct(self: C) -> C:
     """Each row that is present (multiplicity above 0) exactly once."""
-    # also checks that the loop of `self` is still open, even where no Distinct is needed
-    made = Distinct(self.node)
+    # also checks that the loop of `self` is still open, even where no DistinctNode is needed
+    made = DistinctNode(self.node)
     return self if is_set(self.node) else self._of(made)
 
 
@@ -40,9 +40,9 @@ def threshold(self: C, copies: int | Callable[[Any], Any]) -> C:
     if isinstance(copies, int):
         if isinstance(copies, bool) or not 1 <= copies < 2**63:
             raise WrongType(problem=f"threshold takes a number of copies from 1 on, not {copies}")
-        return distinct(self) if copies == 1 else self._of(Threshold(self.node, copies))
+        return distinct(self) if copies == 1 else self._of(ThresholdNode(self.node, copies))
     check_function(copies, "threshold")
-    return self._of(Reduce(self.node, self.columns, Multiplicities(copies)))
+    return self._of(ReduceNode(self.node, self.columns, Multiplicities(copies)))
 
 
 def group_by(self: C, *keys: str | Expr, **named_keys: str | ExprLike) -> "Grouped[C]":
@@ -92,7 +92,7 @@ class Grouped(Generic[C]):
         for name in aggregates:
             if name in names or name in dict(self._keys):
                 raise NameClash(problem=f"{name!r} is a key and an aggregate; give one of them another name")
-        grouped = Aggregate(node, names, tuple(aggregates.items()))
+        grouped = AggregateNode(node, names, tuple(aggregates.items()))
         return self._shown(grouped, names, [(name, Column(name)) for name in aggregates])
 
     def reduce(self, fn: RowFunction, *, returns: type[Schema]) -> C:
@@ -105,7 +105,7 @@ class Grouped(Generic[C]):
             if name in dict(self._keys):
                 raise NameClash(problem=f"{name!r} is a key and a column of returns=; give one of them another name")
         node, names = self._keyed()
-        reduced = Reduce(node, names, ReduceRows(fn, returns.row_type))
+        reduced = ReduceNode(node, names, ReduceRows(fn, returns.row_type))
         return self._shown(reduced, names, [(name, Column(name)) for name in returns.row_type.names])
 
     def _keyed(self) -> tuple[Node, tuple[str, ...]]:
@@ -120,7 +120,7 @@ class Grouped(Generic[C]):
             return node, tuple(name for name, _ in pairs)
         hidden = [(name if expr.column == name else f"key {name}", expr) for name, expr in pairs]
         kept = [(name, Column(name)) for name in node.schema.names]
-        node = Project(node, (*(pair for pair in hidden if pair[0] not in node.schema.names), *kept))
+        node = ProjectNode(node, (*(pair for pair in hidden if pair[0] not in node.schema.names), *kept))
         return node, tuple(name for name, _ in hidden)
 
     def _shown(self, grouped: Node, names: tuple[str, ...], values: list[tuple[str, Expr]]) -> C:
@@ -128,7 +128,7 @@ class Grouped(Generic[C]):
         outputs = [*((name, Column(key)) for (name, _), key in zip(self._keys, names)), *values]
         if tuple(name for name, _ in outputs) == grouped.schema.names:
             return self._collection._of(grouped)
-        return self._collection._of(Project(grouped, tuple(outputs)))
+        return self._collection._of(ProjectNode(grouped, tuple(outputs)))
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):

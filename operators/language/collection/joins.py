@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from vernier.operators.errors import NameClash, ProgramError, WrongType, listed, meant
 from vernier.operators.language.collection.matching import HOW, Sides, once, same_rows
 from vernier.operators.language.collection.names import JOIN_SPELLINGS
-from vernier.operators.language.collection.reductions import Copies
+from vernier.operators.language.collection.reductions import CopiesNode
 from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name, conform
 from vernier.operators.language.expr.expression import Column, ExprLike, as_expr
-from vernier.operators.language.plan.logical import Negate, Union
+from vernier.operators.language.plan.logical import NegateNode, UnionNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
 
@@ -68,7 +68,7 @@ def except_all(self: C, other: Rows) -> C:
     SQL's EXCEPT ALL. Columns are matched by name and must have equal types; nulls are equal.
     """
     left, right = _alike(self, other, "except_all")
-    return self._of(Copies(Union((left, Negate(right)))))
+    return self._of(CopiesNode(UnionNode((left, NegateNode(right)))))
 
 
 def intersect(self: C, other: Rows) -> C:

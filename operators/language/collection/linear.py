@@ -10,8 +10,8 @@ from vernier.operators.errors import ProgramError, WrongType, listed
 from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name, conform
 from vernier.operators.language.expr.expression import Column, Expr, ExprLike, as_expr, named
 from vernier.operators.language.plan.explode import Explode
-from vernier.operators.language.plan.linear_nodes import Expand
-from vernier.operators.language.plan.logical import Filter, Negate, Union
+from vernier.operators.language.plan.linear_nodes import ExpandNode
+from vernier.operators.language.plan.logical import FilterNode, NegateNode, UnionNode
 from vernier.operators.language.plan.rowcode import RowFunction
 from vernier.operators.language.plan.tables import TableFunction, repeat_row
 from vernier.operators.language.types.schema import RowType, Schema
@@ -72,7 +72,7 @@ def filter(self: C, *conditions: ExprLike) -> C:
     for condition in conditions:
         if isinstance(condition, str):
             raise WrongType(problem=f"filter takes an expression, not text; did you mean col({condition!r})?")
-        result = result._of(Filter(result.node, as_expr(condition)))
+        result = result._of(FilterNode(result.node, as_expr(condition)))
     return result
 
 
@@ -93,14 +93,14 @@ def flat_map(
     if isinstance(function, TableFunction):
         if returns is not None:
             raise WrongType(problem=f"flat_map({function.name}(...)) knows its columns; leave out returns=")
-        return self._of(Expand(self.node, function))
+        return self._of(ExpandNode(self.node, function))
     row = returns if isinstance(returns, RowType) else getattr(returns, "row_type", None)
     if not isinstance(row, RowType) or not row.fields:
         raise WrongType(
             problem="flat_map(function, returns=...) needs the schema of the rows that the function gives: "
             f"a subclass of vn.Schema, not {returns!r}"
         )
-    return self._of(Expand(self.node, RowFunction(function, row, here())))
+    return self._of(ExpandNode(self.node, RowFunction(function, row, here())))
 
 
 def explode(self: C, column: str, *, name: str | None = None, index_name: str | None = None) -> C:
@@ -110,13 +110,13 @@ def explode(self: C, column: str, *, name: str | None = None, index_name: str | 
     after it with the element's position, counted from 0.
     """
     column = column_name(column, "explode")
-    return self._of(Expand(self.node, Explode(column, name or column, index_name)))
+    return self._of(ExpandNode(self.node, Explode(column, name or column, index_name)))
 
 
 def map_diff(self: C, factor: str | ExprLike) -> C:
     """The same rows, with each multiplicity multiplied by an integer or an Int64 expression (text names a column;
     null counts as 0)."""
-    return self._of(Expand(self.node, repeat_row(factor)))
+    return self._of(ExpandNode(self.node, repeat_row(factor)))
 
 
 def union(self: C, *others: Rows) -> C:
@@ -132,9 +132,9 @@ def union(self: C, *others: Rows) -> C:
         for f in self.schema.fields
     ]
     target = RowType(fields)
-    return self._of(Union(tuple(conform(collection.node, target, "the union") for collection in everything)))
+    return self._of(UnionNode(tuple(conform(collection.node, target, "the union") for collection in everything)))
 
 
 def negate(self: C) -> C:
     """All rows with negated multiplicities: `a.union(b.negate())` subtracts."""
-    return self._of(Negate(self.node))
+    return self._of(NegateNode(self.node))

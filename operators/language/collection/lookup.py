@@ -8,17 +8,17 @@ from vernier.operators.errors import BadLoop, NameClash, listed
 from vernier.operators.language.collection.joins import join_keys
 from vernier.operators.language.collection.matching import without_nulls
 from vernier.operators.language.collection.rows import C, Rows, check_collection
-from vernier.operators.language.plan.logical import Join
+from vernier.operators.language.plan.logical import JoinNode
 from vernier.operators.language.plan.node import ROOT, Node, Params
 from vernier.operators.language.types.schema import RowType
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup(Node):
+class HalfJoinNode(Node):
     """Each change of the left side of `pairs`, joined with the right side's rows at the time of the change."""
 
     kind: ClassVar[str] = "lookup"
-    pairs: Join
+    pairs: JoinNode
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -61,5 +61,5 @@ def lookup(
                 problem=f"lookup inside the body of fixpoint {node.scope.name!r}: a loop is taken to its limit at "
                 "each data time afresh, which a lookup would not follow; use join"
             )
-    pairs = Join(without_nulls(self.node, left_keys), without_nulls(other.node, right_keys), left_keys, right_keys)
-    return self._of(Lookup(pairs))
+    pairs = JoinNode(without_nulls(self.node, left_keys), without_nulls(other.node, right_keys), left_keys, right_keys)
+    return self._of(HalfJoinNode(pairs))

@@ -10,7 +10,16 @@ from typing import NamedTuple
 from vernier.operators.language.collection.multiplicities import is_positive, is_set, is_unique
 from vernier.operators.language.collection.rows import conform
 from vernier.operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
-from vernier.operators.language.plan.logical import Aggregate, Distinct, Filter, Join, Negate, Present, Project, Union
+from vernier.operators.language.plan.logical import (
+    AggregateNode,
+    DistinctNode,
+    FilterNode,
+    JoinNode,
+    NegateNode,
+    PresentNode,
+    ProjectNode,
+    UnionNode,
+)
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
 
@@ -37,24 +46,24 @@ class Sides(NamedTuple):
         """The pairs that match, with multiplicities multiplied; `right` replaces the right side without its null
         keys."""
         right = without_nulls(self.right, self.right_on) if right is None else right
-        node: Node = Join(without_nulls(self.left, self.left_on), right, self.left_on, self.right_on)
-        return node if self.where is None else Filter(node, self.where)
+        node: Node = JoinNode(without_nulls(self.left, self.left_on), right, self.left_on, self.right_on)
+        return node if self.where is None else FilterNode(node, self.where)
 
     def matched(self) -> Node:
         """The left rows that match a present right row, with their multiplicity."""
         left, right = without_nulls(self.left, self.left_on), without_nulls(self.right, self.right_on)
         if self.where is None:
             keys = [f"right {name}" for name in self.right_on]
-            present = right if is_unique(right, self.right_on) else Present(right, self.right_on)
-            present = Project(present, tuple((key, Column(name)) for key, name in zip(keys, self.right_on)))
-            node: Node = Join(left, present, self.left_on, tuple(keys))
+            present = right if is_unique(right, self.right_on) else PresentNode(right, self.right_on)
+            present = ProjectNode(present, tuple((key, Column(name)) for key, name in zip(keys, self.right_on)))
+            node: Node = JoinNode(left, present, self.left_on, tuple(keys))
         else:
-            node = occurring(left, self.pairs(right if is_positive(right) else Distinct(right)))
+            node = occurring(left, self.pairs(right if is_positive(right) else DistinctNode(right)))
         return conform(pick(node, left.schema.names), self.left.schema, "the join")
 
     def unmatched(self) -> Node:
         """The left rows that match no present right row, with their multiplicity."""
-        return Union((self.left, Negate(self.matched())))
+        return UnionNode((self.left, NegateNode(self.matched())))
 
     def joined(self, how: str) -> Node:
         """The join of one of the kinds in HOW."""
@@ -70,7 +79,7 @@ class Sides(NamedTuple):
             parts.append(padded(self.unmatched(), target))
         if keep_right:
             parts.append(padded(self.turned().unmatched(), target))
-        return parts[0] if len(parts) == 1 else Union(tuple(parts))
+        return parts[0] if len(parts) == 1 else UnionNode(tuple(parts))
 
     def _nullable(self, name: str, keep_left: bool, keep_right: bool) -> bool:
         """Whether a column of the pairs may be null when unmatched rows of these sides are kept as well."""
@@ -85,7 +94,7 @@ class Sides(NamedTuple):
 
 def once(node: Node) -> Node:
     """Each present row once."""
-    return node if is_set(node) else Distinct(node)
+    return node if is_set(node) else DistinctNode(node)
 
 
 def occurring(left: Node, pairs: Node) -> Node:
@@ -95,37 +104,37 @@ def occurring(left: Node, pairs: Node) -> Node:
     numbers.
     """
     found = pick(pairs, left.schema.names)
-    return once(found) if is_set(left) else same_rows(left, Aggregate(found, left.schema.names, ()))
+    return once(found) if is_set(left) else same_rows(left, AggregateNode(found, left.schema.names, ()))
 
 
 def same_rows(left: Node, right: Node) -> Node:
     """Pairs of equal rows, as one row each, with multiplicities multiplied; nulls are equal. Both sides have the same
     schema."""
     names = left.schema.names
-    return Join(left, right, names, names, null_safe=True)
+    return JoinNode(left, right, names, names, null_safe=True)
 
 
 def without_nulls(node: Node, keys: tuple[str, ...]) -> Node:
     """The rows whose key columns are not null; these columns lose their null words, because null equals nothing."""
     nullable = [name for name in keys if node.schema.field(name).nullable]
-    if nullable and isinstance(node, Project):
+    if nullable and isinstance(node, ProjectNode):
         # Columns under other names are the same collection, so they share its arrangement.
         columns = {name: expr.column for name, expr in node.exprs}
         if None not in columns.values() and len(set(columns.values())) == len(columns):
-            return Project(without_nulls(node.input, tuple(str(columns[name]) for name in keys)), node.exprs)
+            return ProjectNode(without_nulls(node.input, tuple(str(columns[name]) for name in keys)), node.exprs)
     for name in nullable:
-        node = Filter(node, Column(name).is_not_null())
+        node = FilterNode(node, Column(name).is_not_null())
     if not nullable:
         return node
     exprs = [
         (name, Nullability(Column(name), False) if name in nullable else Column(name)) for name in node.schema.names
     ]
-    return Project(node, tuple(exprs))
+    return ProjectNode(node, tuple(exprs))
 
 
 def pick(node: Node, names: tuple[str, ...]) -> Node:
     """Columns by name, in this order."""
-    return node if node.schema.names == names else Project(node, tuple((name, Column(name)) for name in names))
+    return node if node.schema.names == names else ProjectNode(node, tuple((name, Column(name)) for name in names))
 
 
 def padded(node: Node, target: RowType) -> Node:
@@ -138,4 +147,4 @@ def padded(node: Node, target: RowType) -> Node:
             exprs.append((field.name, Nullability(Column(field.name), True)))
         else:
             exprs.append((field.name, Column(field.name)))
-    return Project(node, tuple(exprs))
+    return ProjectNode(node, tuple(exprs))

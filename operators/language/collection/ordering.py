@@ -13,12 +13,12 @@ from vernier.operators.errors import ProgramError, WrongType
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.group_functions.ordered import DenseRank, Rank, RowNumber, Shift, TopK
 from vernier.operators.group_functions.running import RunningSum
-from vernier.operators.language.collection.reductions import Reduce
+from vernier.operators.language.collection.reductions import ReduceNode
 from vernier.operators.language.collection.rows import C, Rows, column_name
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Call, Cast, Column, Expr, Literal, as_expr
 from vernier.operators.language.expr.order import Order, Orders
-from vernier.operators.language.plan.logical import Project
+from vernier.operators.language.plan.logical import ProjectNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType, check_name
@@ -146,8 +146,8 @@ def _in_parts(rows: C, spec: LogicSpec) -> C:
     rows."""
     kept = tuple((name, Column(name)) for name in rows.columns)
     part = Call("hash", tuple(Column(name) for name in rows.columns)) % _PARTS
-    parts = Reduce(Project(rows.node, (("_part", part), *kept)), ("_part",), spec)
-    return rows._of(Project(parts, kept))
+    parts = ReduceNode(ProjectNode(rows.node, (("_part", part), *kept)), ("_part",), spec)
+    return rows._of(ProjectNode(parts, kept))
 
 
 def _group(rows: Rows, by: ByList, within: Columns, what: str) -> tuple[tuple[str, ...], Orders]:
@@ -168,16 +168,16 @@ def _along(rows: C, spec: LogicSpec, grouped: tuple[str, ...], new: str | None) 
     names = rows.columns if new is None else (*rows.columns, new)
     if node.schema.names == names:
         return rows._of(node)
-    return rows._of(Project(node, tuple((name, Column(name)) for name in names)))
+    return rows._of(ProjectNode(node, tuple((name, Column(name)) for name in names)))
 
 
 def grouped_by(node: Node, grouped: tuple[str, ...], spec: LogicSpec) -> Node:
     """The logic on groups of equal keys. Without keys it runs on all rows, and the output then begins with a constant
     key."""
     if grouped:
-        return Reduce(node, grouped, spec)
+        return ReduceNode(node, grouped, spec)
     kept = tuple((name, Column(name)) for name in node.schema.names)
-    return Reduce(Project(node, ((_ALL, Literal(0, Int64())), *kept)), (_ALL,), spec)
+    return ReduceNode(ProjectNode(node, ((_ALL, Literal(0, Int64())), *kept)), (_ALL,), spec)
 
 
 def orders(by: ByList, row: RowType, what: str) -> Orders:

@@ -18,8 +18,8 @@ from vernier.operators.language.expr.evaluate import Heap
 from vernier.operators.language.expr.expression import Column, Expr, Literal, Nullability
 from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.plan.buckets import ordinal, present
-from vernier.operators.language.plan.linear_nodes import Expand
-from vernier.operators.language.plan.logical import Aggregate, Join, Project, Union
+from vernier.operators.language.plan.linear_nodes import ExpandNode
+from vernier.operators.language.plan.logical import AggregateNode, JoinNode, ProjectNode, UnionNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.plan.tables import Expanded, Expansion, RepeatRow, TableFunction, spread
 from vernier.operators.language.types.scalars import Int64, Words, spell
@@ -66,18 +66,20 @@ def prefix_sum(
         raise WrongType(problem=f"prefix_sum by {place.name!r} cannot have it in within=, too")
     target = _asked(self, at, (*groups, place.name))
     block = (*groups, _LEVEL, _BLOCK)
-    here: Node = Expand(_typed(self.node, target, (_VALUE, Column(value.name))), RepeatRow(Column(_VALUE)))
-    here = pick(Expand(here, Blocks(place.name, bits, False)), block)
+    here: Node = ExpandNode(_typed(self.node, target, (_VALUE, Column(value.name))), RepeatRow(Column(_VALUE)))
+    here = pick(ExpandNode(here, Blocks(place.name, bits, False)), block)
     questions = _retyped(at.node, target)
-    asked = Aggregate(questions, target.names, ())
-    parts = pick(Join(Expand(asked, Blocks(place.name, bits, True)), here, block, block, null_safe=True), target.names)
-    counted = Union(
+    asked = AggregateNode(questions, target.names, ())
+    parts = pick(
+        JoinNode(ExpandNode(asked, Blocks(place.name, bits, True)), here, block, block, null_safe=True), target.names
+    )
+    counted = UnionNode(
         (_typed(asked, target, (_VALUE, Literal(0, Int64()))), _typed(parts, target, (_VALUE, Literal(1, Int64()))))
     )
-    sums = Aggregate(counted, target.names, ((name, Aggregation("sum", Column(_VALUE))),))
-    answered = Join(questions, sums, target.names, target.names, null_safe=True)
+    sums = AggregateNode(counted, target.names, ((name, Aggregation("sum", Column(_VALUE))),))
+    answered = JoinNode(questions, sums, target.names, target.names, null_safe=True)
     outputs = [(f.name, _back(f.name, f.nullable, target)) for f in at.schema.fields]
-    return self._of(Project(answered, (*outputs, (name, Column(name)))))
+    return self._of(ProjectNode(answered, (*outputs, (name, Column(name)))))
 
 
 def _asked(rows: Rows, at: Rows, names: Sequence[str]) -> RowType:
@@ -149,7 +151,7 @@ class Blocks(TableFunction):
 
 def _typed(node: Node, target: RowType, *more: tuple[str, Expr]) -> Node:
     """The columns of a question, and further ones."""
-    return Project(node, (*((f.name, _nullable(f.name, node.schema, f.nullable)) for f in target.fields), *more))
+    return ProjectNode(node, (*((f.name, _nullable(f.name, node.schema, f.nullable)) for f in target.fields), *more))
 
 
 def _retyped(node: Node, target: RowType) -> Node:
@@ -160,7 +162,7 @@ def _retyped(node: Node, target: RowType) -> Node:
         (f.name, _nullable(f.name, node.schema, f.nullable or (f.name in target and target.field(f.name).nullable)))
         for f in node.schema.fields
     ]
-    return Project(node, tuple(exprs))
+    return ProjectNode(node, tuple(exprs))
 
 
 def _nullable(name: str, row: RowType, nullable: bool) -> Expr:

@@ -10,7 +10,7 @@ from vernier.operators.language.types.schema import RowType
 
 
 @dataclass(frozen=True, eq=False)
-class Threshold(Node):
+class ThresholdNode(Node):
     """Each row whose multiplicity is at least `copies` (1 or more), once."""
 
     kind: ClassVar[str] = "threshold"
@@ -26,7 +26,7 @@ class Threshold(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Copies(Node):
+class CopiesNode(Node):
     """The rows whose multiplicity is above 0, with their multiplicity."""
 
     kind: ClassVar[str] = "copies"
@@ -38,7 +38,7 @@ class Copies(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Reduce(Node):
+class ReduceNode(Node):
     """The rows that the logic makes from the rows of each key: the key's columns, then those that the logic adds.
 
     `keys` are columns of the input, at least one. The logic sees all other columns, in order.

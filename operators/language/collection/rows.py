@@ -10,7 +10,7 @@ from typing import NoReturn, Self, TypeVar
 from vernier.operators.errors import UnknownColumn, UnknownName, WrongType
 from vernier.operators.language.collection.names import no_method
 from vernier.operators.language.expr.expression import Column, Expr, Nullability
-from vernier.operators.language.plan.logical import Project
+from vernier.operators.language.plan.logical import ProjectNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType, check_name
 
@@ -38,7 +38,7 @@ class Rows:
     def _project(self, pairs: list[tuple[str, Expr]]) -> Self:
         for name, _ in pairs:
             check_name(name, "a column")
-        return self._of(Project(self.node, tuple(pairs)))
+        return self._of(ProjectNode(self.node, tuple(pairs)))
 
     def _check_columns(self, names: Iterable[str], what: str) -> None:
         for name in names:
@@ -98,7 +98,7 @@ def conform(node: Node, target: RowType, what: str) -> Node:
             raise WrongType(problem=f"{what} needs the columns {target}, but one side has {found}; cast {want.name!r}")
         same = have.nullable == want.nullable
         exprs.append((want.name, Column(want.name) if same else Nullability(Column(want.name), True)))
-    return Project(node, tuple(exprs))
+    return ProjectNode(node, tuple(exprs))
 
 
 def column_name(name: object, what: str) -> str:

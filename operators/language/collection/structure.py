@@ -17,7 +17,7 @@ from vernier.storage.time.lattice import MIN_TIME
 
 
 @dataclass(frozen=True, eq=False)
-class Arranged(Node):
+class ArrangedNode(Node):
     """The same rows, arranged by the columns `keys`."""
 
     kind: ClassVar[str] = "arranged"
@@ -33,7 +33,7 @@ class Arranged(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Consolidated(Node):
+class ConsolidatedNode(Node):
     """The same rows, consolidated: at each time, changes that cancel disappear, and equal rows become one change."""
 
     kind: ClassVar[str] = "consolidated"
@@ -45,7 +45,7 @@ class Consolidated(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Inspected(Node):
+class InspectedNode(Node):
     """The same rows; a function sees each change."""
 
     kind: ClassVar[str] = "inspected"
@@ -62,7 +62,7 @@ class Inspected(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Checked(Node):
+class CheckedNode(Node):
     """The same rows; the program asserts that there are none."""
 
     kind: ClassVar[str] = "checked"
@@ -92,7 +92,7 @@ class Probe:
 
 
 @dataclass(frozen=True, eq=False)
-class Probed(Node):
+class ProbedNode(Node):
     """The same rows; `probe` records how far they are complete."""
 
     kind: ClassVar[str] = "probed"
@@ -116,7 +116,7 @@ def arrange_by(self: C, *keys: str) -> C:
     names = tuple(self.schema.field(column_name(key, "arrange_by")).name for key in keys)
     if not names or len(set(names)) < len(names):
         raise ProgramError(problem="arrange_by needs at least one column, each once")
-    return self._of(Arranged(self.node, names))
+    return self._of(ArrangedNode(self.node, names))
 
 
 def named(self: C, name: str) -> C:
@@ -136,7 +136,7 @@ def consolidate(self: C) -> C:
     No answer depends on it. It saves work downstream of operators whose output largely cancels. Cost: a sort, and
     an exchange of the rows between workers.
     """
-    return self._of(Consolidated(self.node))
+    return self._of(ConsolidatedNode(self.node))
 
 
 def inspect(self: C, function: Callable[[Any, Any, int], object], *, name: str | None = None) -> C:
@@ -148,7 +148,7 @@ def inspect(self: C, function: Callable[[Any, Any, int], object], *, name: str |
     """
     if not callable(function):
         raise WrongType(problem=f"inspect takes a function of (row, time, diff), not {function!r}")
-    return self._of(Inspected(self.node, function, name or function_name(function)))
+    return self._of(InspectedNode(self.node, function, name or function_name(function)))
 
 
 def assert_empty(self: Rows, name: str) -> None:
@@ -156,13 +156,13 @@ def assert_empty(self: Rows, name: str) -> None:
     are, for example "orders without a customer". The check runs whether or not a view shows the collection."""
     if not isinstance(name, str) or not name:
         raise WrongType(problem=f"assert_empty takes a name for the rows that must not exist, not {name!r}")
-    _require(self, Checked(self.node, name), "assert_empty")
+    _require(self, CheckedNode(self.node, name), "assert_empty")
 
 
 def probe(self: Rows) -> Probe:
     """A handle that says how far this collection is complete, for runs in this process."""
     probe = Probe()
-    _require(self, Probed(self.node, probe), "probe")
+    _require(self, ProbedNode(self.node, probe), "probe")
     return probe
 
 

@@ -6,7 +6,7 @@ Updates with a time in the future wait in a durable temporal buffer until that t
 from vernier.operators.errors import BadLoop, WrongType
 from vernier.operators.language.collection.rows import C
 from vernier.operators.language.expr.expression import ExprLike, as_column
-from vernier.operators.language.plan.linear_nodes import Expand, Later
+from vernier.operators.language.plan.linear_nodes import ExpandNode, LaterNode
 from vernier.operators.language.plan.node import ROOT
 from vernier.operators.language.plan.tables import ValidBetween
 from vernier.operators.language.types.duration import nanoseconds
@@ -20,7 +20,7 @@ def valid_between(self: C, from_: str | ExprLike = None, to: str | ExprLike = No
     and its end for `to`. A row whose `to` is not after its `from_` never appears. A temporal filter (seed 002).
     Cost: two updates per update; future updates are kept on disk, not only in memory.
     """
-    return self._of(Expand(self.node, ValidBetween(as_column(from_), as_column(to))))
+    return self._of(ExpandNode(self.node, ValidBetween(as_column(from_), as_column(to))))
 
 
 def coarsen(self: C, step: str | int) -> C:
@@ -28,7 +28,7 @@ def coarsen(self: C, step: str | int) -> C:
 
     Operators downstream never see changes that cancel within a step.
     """
-    return self._of(Later(self.node, _step(step, "coarsen"), False))
+    return self._of(LaterNode(self.node, _step(step, "coarsen"), False))
 
 
 def delay(self: C, by: str | int) -> C:
@@ -39,7 +39,7 @@ def delay(self: C, by: str | int) -> C:
             problem=f"delay inside the body of fixpoint {self.node.scope.name!r}: a loop is taken to its limit at "
             "each data time by itself; delay what goes into the loop, or what it returns"
         )
-    return self._of(Later(self.node, _step(by, "delay"), True))
+    return self._of(LaterNode(self.node, _step(by, "delay"), True))
 
 
 def _step(step: str | int, what: str) -> int:

@@ -16,8 +16,15 @@ from vernier.operators.language.collection.rows import C, Rows, check_collection
 from vernier.operators.language.collection.windows import span
 from vernier.operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
 from vernier.operators.language.plan.buckets import Buckets, ordinal
-from vernier.operators.language.plan.linear_nodes import Expand
-from vernier.operators.language.plan.logical import Distinct, Filter, Negate, Project, Union, pair_type
+from vernier.operators.language.plan.linear_nodes import ExpandNode
+from vernier.operators.language.plan.logical import (
+    DistinctNode,
+    FilterNode,
+    NegateNode,
+    ProjectNode,
+    UnionNode,
+    pair_type,
+)
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
@@ -72,11 +79,11 @@ def as_of_join(
         # With a tolerance, rows also meet by buckets of time: a right row is in each bucket to which it is near
         # enough.
         before, after = (0, most) if direction == "backward" else (-most, 0)
-        left = Expand(left, Buckets(times[0], 0, 0, most + 1, _BUCKET))
-        right = Expand(right, Buckets(times[1], before, after, most + 1, _BUCKET))
+        left = ExpandNode(left, Buckets(times[0], 0, 0, most + 1, _BUCKET))
+        right = ExpandNode(right, Buckets(times[1], before, after, most + 1, _BUCKET))
         keys, left_on, right_on = (*keys, _BUCKET), (*left_keys, _BUCKET), (*right_keys, _BUCKET)
         alone += [times[0]] if self.schema.field(times[0]).nullable else []
-    both = Union((_tagged(left, left_on, keys, rows, 0), _tagged(right, right_on, keys, rows, 1)))
+    both = UnionNode((_tagged(left, left_on, keys, rows, 0), _tagged(right, right_on, keys, rows, 1)))
     outer = how == "left"
     spec = AsOf(rows[0], rows[1], *times, direction == "backward", most, outer)
     found = pick(grouped_by(both, keys, spec), pairs.names)
@@ -90,7 +97,7 @@ def as_of_join(
     lonely: Expr = Column(alone[0]).is_null()
     for name in alone[1:]:
         lonely = lonely | Column(name).is_null()
-    return self._of(Union((conform(found, target, "the join"), padded(Filter(self.node, lonely), target))))
+    return self._of(UnionNode((conform(found, target, "the join"), padded(FilterNode(self.node, lonely), target))))
 
 
 def interval_join(
@@ -127,8 +134,8 @@ def interval_join(
     labels = (_BUCKET, _BUCKET) if left_keys == right_keys else (f"{_BUCKET} left", f"{_BUCKET} right")
     near = (Column(times[1]) - Column(times[0])).between(low, high)
     sides = Sides(
-        Expand(left, Buckets(times[0], low, high, high - low + 1, labels[0])),
-        Expand(right, Buckets(times[1], 0, 0, high - low + 1, labels[1])),
+        ExpandNode(left, Buckets(times[0], low, high, high - low + 1, labels[0])),
+        ExpandNode(right, Buckets(times[1], 0, 0, high - low + 1, labels[1])),
         (*left_keys, labels[0]),
         (*right_keys, labels[1]),
         near,
@@ -136,17 +143,17 @@ def interval_join(
     matches = pick(sides.pairs(), pairs.names)
     if how == "inner":
         return self._of(matches)
-    once = sides.pairs(sides.right if is_positive(sides.right) else Distinct(sides.right))
+    once = sides.pairs(sides.right if is_positive(sides.right) else DistinctNode(sides.right))
     matched = conform(pick(occurring(left, once), left.schema.names), self.schema, "the join")
     if how == "semi":
         return self._of(matched)
-    unmatched = Union((self.node, Negate(matched)))
+    unmatched = UnionNode((self.node, NegateNode(matched)))
     if how == "anti":
         return self._of(unmatched)
     target = RowType(
         (f.name, f.type, self.schema.field(f.name).nullable if f.name in self.schema else True) for f in pairs.fields
     )
-    return self._of(Union((conform(matches, target, "the join"), padded(unmatched, target))))
+    return self._of(UnionNode((conform(matches, target, "the join"), padded(unmatched, target))))
 
 
 def _time_join(
@@ -180,4 +187,4 @@ def _tagged(node: Node, on: tuple[str, ...], keys: tuple[str, ...], rows: list[R
     for label, name, of in side_columns(rows[0], rows[1]):
         value = Column(name) if of == side else Cast(Literal(None, None), rows[of].field(name).type)
         exprs.append((label, Nullability(value, True)))
-    return Project(node, tuple(exprs))
+    return ProjectNode(node, tuple(exprs))

@@ -35,7 +35,7 @@ class Definition:
 
 
 @dataclass(frozen=True, eq=False)
-class Delayed(Node):
+class DelayedNode(Node):
     """What the definition held `ns` ago. The key of this node leaves out the structure of the definition, which may
     contain the node itself; variables are distinguished by name."""
 
@@ -92,7 +92,7 @@ class Variable(Collection):
                 problem=f"variable {name!r} in the body of fixpoint {loop.name!r}: a loop is taken to its limit at "
                 "each data time by itself, without a delay; the loop's own variables are its parameters"
             )
-        super().__init__(Delayed(name, row, ns, max_steps))
+        super().__init__(DelayedNode(name, row, ns, max_steps))
 
     def _of(self, node: Node) -> Collection:  # type: ignore[override]
         return Collection(node)
@@ -101,7 +101,7 @@ class Variable(Collection):
         """Define the variable once, by a collection with its columns (in any order). Raises subclasses of
         ProgramError."""
         node = self.node
-        assert isinstance(node, Delayed)
+        assert isinstance(node, DelayedNode)
         if not isinstance(collection, Collection):
             raise WrongType(problem=f"variable {node.name!r} is set to a collection, not to {collection!r}")
         if node.definition.body is not None:
@@ -114,17 +114,17 @@ class Variable(Collection):
         node.definition.body = conform(collection.node, node.schema, f"variable {node.name!r}")
 
 
-def delayed_below(nodes: Sequence[Node]) -> list[Delayed]:
+def delayed_below(nodes: Sequence[Node]) -> list[DelayedNode]:
     """The delayed variables that collections depend on, through definitions too, in a fixed order.
 
     Raises ProgramError for a variable that is never set, NameClash for two with the same name.
     """
-    found: dict[str, Delayed] = {}
+    found: dict[str, DelayedNode] = {}
     seen: set[int] = set()
     todo = list(nodes)
     while todo:
         for node in walk(todo):
-            if isinstance(node, Delayed) and id(node) not in seen:
+            if isinstance(node, DelayedNode) and id(node) not in seen:
                 seen.add(id(node))
                 if node.name in found:
                     raise NameClash(

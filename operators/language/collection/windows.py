@@ -8,8 +8,8 @@ from vernier.operators.language.collection.ordering import Columns, grouped_by, 
 from vernier.operators.language.collection.rows import C, column_name
 from vernier.operators.language.expr.expression import Column, Expr
 from vernier.operators.language.plan.buckets import Windows, ordinal
-from vernier.operators.language.plan.linear_nodes import Expand
-from vernier.operators.language.plan.logical import Project
+from vernier.operators.language.plan.linear_nodes import ExpandNode
+from vernier.operators.language.plan.logical import ProjectNode
 from vernier.operators.language.types.duration import nanoseconds
 from vernier.operators.language.types.scalars import Date, Type
 
@@ -54,7 +54,7 @@ def window(
             raise WrongType(problem=f"the session of {field.name!r} cannot have it in by=, too")
         node = grouped_by(self.node, grouped, Sessions(field.name, span(session, field.type, "session")))
         names = (*self.columns, "window_start", "window_end")
-        return self._of(Project(node, tuple((name, Column(name)) for name in names)))
+        return self._of(ProjectNode(node, tuple((name, Column(name)) for name in names)))
     size = span(tumble if length is None else length, field.type, given[0])
     step = size if every is None else span(every, field.type, "every")
     if step > size or size > MOST_WINDOWS * step:
@@ -62,7 +62,7 @@ def window(
             problem=f"length={length!r}, every={every!r}: a window begins at least once in its length, "
             f"and a row is in {MOST_WINDOWS} at most"
         )
-    return self._of(Expand(self.node, Windows(field.name, size, step)))
+    return self._of(ExpandNode(self.node, Windows(field.name, size, step)))
 
 
 def span(length: object, kind: Type, what: str, *, signed: bool = False, zero: bool = False) -> int:

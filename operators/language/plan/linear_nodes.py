@@ -9,7 +9,7 @@ from vernier.operators.language.types.schema import RowType
 
 
 @dataclass(frozen=True, eq=False)
-class Expand(Node):
+class ExpandNode(Node):
     """The rows that a table function makes from each row; multiplicities multiply, and times are joined (least upper
     bound)."""
 
@@ -29,7 +29,7 @@ class Expand(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Later(Node):
+class LaterNode(Node):
     """The same rows at later times: rounded up to multiples of `ns` or, for a `delay`, later by `ns`."""
 
     kind: ClassVar[str] = "later"

@@ -19,7 +19,7 @@ from vernier.operators.location import NOWHERE, Location
 
 
 @dataclass(frozen=True, eq=False)
-class Source(Node):
+class SourceNode(Node):
     """An input of the program. The configuration says where its updates come from."""
 
     kind: ClassVar[str] = "source"
@@ -34,7 +34,7 @@ class Source(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Project(Node):
+class ProjectNode(Node):
     """One output row for each input row: the named expressions, in order."""
 
     kind: ClassVar[str] = "project"
@@ -56,7 +56,7 @@ class Project(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Node):
+class FilterNode(Node):
     """The rows for which `predicate` is true."""
 
     kind: ClassVar[str] = "filter"
@@ -76,7 +76,7 @@ class Filter(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Union(Node):
+class UnionNode(Node):
     """All rows of all inputs; multiplicities add up. All inputs have the same row type."""
 
     kind: ClassVar[str] = "union"
@@ -97,7 +97,7 @@ class Union(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Negate(Node):
+class NegateNode(Node):
     """Every multiplicity negated."""
 
     kind: ClassVar[str] = "negate"
@@ -109,7 +109,7 @@ class Negate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Node):
+class DistinctNode(Node):
     """Each row whose multiplicity is above 0, once."""
 
     kind: ClassVar[str] = "distinct"
@@ -121,7 +121,7 @@ class Distinct(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Present(Node):
+class PresentNode(Node):
     """Each key with a present row (multiplicity above 0), once; `keys` are columns of the input."""
 
     kind: ClassVar[str] = "present"
@@ -140,7 +140,7 @@ class Present(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate(Node):
+class AggregateNode(Node):
     """One row for each key: the key's columns, then the aggregates. `keys` are columns of the input, at least one.
 
     Without aggregates: each key with a row whose multiplicity is not 0, once.
@@ -168,7 +168,7 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Join(Node):
+class JoinNode(Node):
     """Pairs of rows with equal keys, with multiplicities multiplied. Key columns have equal types without nulls.
 
     With `null_safe`, key columns may hold nulls, which equal one another; both sides must have the same nullability.
@@ -210,7 +210,7 @@ def pair_type(
     null_safe: bool = False,
     where: Location = NOWHERE,
 ) -> RowType:
-    """The columns of a pair of rows (see Join). Raises WrongType where keys do not fit together, and NameClash."""
+    """The columns of a pair of rows (see JoinNode). Raises WrongType where keys do not fit together, and NameClash."""
     for one, two in zip(left_on, right_on, strict=True):
         a, b = left.field(one, "the left side of the join"), right.field(two, "the right side of the join")
         fits = a.nullable == b.nullable if null_safe else not (a.nullable or b.nullable)

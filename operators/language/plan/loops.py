@@ -51,7 +51,7 @@ class Loop:
 
 
 @dataclass(frozen=True, eq=False)
-class Variable(Node):
+class VariableNode(Node):
     """The value of a loop's variable in the current round, inside the loop."""
 
     kind: ClassVar[str] = "variable"
@@ -77,7 +77,7 @@ class Variable(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class LoopResult(Node):
+class LoopResultNode(Node):
     """The limit of a loop's variable, outside the loop."""
 
     kind: ClassVar[str] = "loop_result"

@@ -9,7 +9,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
 from vernier.operators.errors import ProgramError
-from vernier.operators.language.plan.logical import Source
+from vernier.operators.language.plan.logical import SourceNode
 from vernier.operators.language.plan.node import Node, walk
 
 
@@ -20,10 +20,10 @@ class Owner(Protocol):
         """Compute this collection as well."""
 
 
-_owners: WeakKeyDictionary[Source, ref[Owner]] = WeakKeyDictionary()
+_owners: WeakKeyDictionary[SourceNode, ref[Owner]] = WeakKeyDictionary()
 
 
-def own(source: Source, owner: Owner) -> None:
+def own(source: SourceNode, owner: Owner) -> None:
     """Record which app has declared a source."""
     _owners[source] = ref(owner)
 
@@ -31,7 +31,7 @@ def own(source: Source, owner: Owner) -> None:
 def owner_of(node: Node, what: str) -> Owner:
     """The app of the collection's sources. Raises ProgramError, naming the method `what`, if there is none."""
     for below in walk([node]):
-        held = _owners.get(below) if isinstance(below, Source) else None
+        held = _owners.get(below) if isinstance(below, SourceNode) else None
         owner = None if held is None else held()
         if owner is not None:
             return owner
