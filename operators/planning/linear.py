@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vernier.operators.language.plan import linear_nodes, logical
-from vernier.operators.language.plan.node import Node
+from vernier.operators.language.plan.node import Node, UnaryNode
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.joins import build_filtered_join, build_join
 from vernier.operators.planning.ops import UnionOp
@@ -17,36 +17,51 @@ from vernier.operators.planning.stages import Compute, Expand, Keep, Move, Negat
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
 
-RowWise = (
-    logical.ProjectNode | logical.FilterNode | logical.NegateNode | linear_nodes.ExpandNode | linear_nodes.LaterNode
-)
+
+def build_project(planner: Planner, node: logical.ProjectNode) -> int:
+    """Plain columns of a join without another reader are picked by the join itself, at no cost."""
+    child = node.input
+    words = plain_words(node.exprs, child.schema)
+    if words is not None and isinstance(child, logical.JoinNode) and _alone(planner, child):
+        return build_join(planner, child, words, planner.meaning(node))
+    exprs = tuple(expr for _, expr in node.exprs)
+    return _step(planner, node, Take(words) if words is not None else Compute(exprs, child.schema, node.schema.width))
 
 
-def build_linear(planner: Planner, node: RowWise) -> int:
+def build_filter(planner: Planner, node: logical.FilterNode) -> int:
+    """A filter goes into the join below it, also through a projection, if the join has no other reader."""
+    if isinstance(node.input, logical.JoinNode) and _alone(planner, node.input):
+        return build_filtered_join(planner, node, node.input)
+    if (moved := below_choice(planner, node)) is not None:
+        return build_project(planner, moved)
+    return _step(planner, node, Keep(node.predicate, node.input.schema))
+
+
+def build_negate(planner: Planner, node: logical.NegateNode) -> int:
+    """A step that negates diffs."""
+    return _step(planner, node, Negated())
+
+
+def build_expand(planner: Planner, node: linear_nodes.ExpandNode) -> int:
+    """A step that makes any number of rows of each row."""
+    return _step(planner, node, Expand(node.table, node.input.schema, node.schema.width))
+
+
+def build_later(planner: Planner, node: linear_nodes.LaterNode) -> int:
+    """A step that moves rows in time."""
+    return _step(planner, node, Move(node.ns, node.delay))
+
+
+def _step(planner: Planner, node: UnaryNode, stage: Stage) -> int:
     """A row-wise step, fused with the steps or the join below it if those have no other reader."""
     child = node.input
-    alone = planner.uses[identity(child)] == 1
-    stages: list[Stage]
-    if isinstance(node, logical.ProjectNode):
-        words = plain_words(node.exprs, child.schema)
-        if words is not None and isinstance(child, logical.JoinNode) and alone:
-            return build_join(planner, child, words, planner.meaning(node))
-        exprs = tuple(expr for _, expr in node.exprs)
-        stages = [Take(words) if words is not None else Compute(exprs, child.schema, node.schema.width)]
-    elif isinstance(node, logical.FilterNode):
-        if isinstance(child, logical.JoinNode) and alone:
-            return build_filtered_join(planner, node, child)
-        if (moved := below_choice(planner, node)) is not None:
-            return build_linear(planner, moved)
-        stages = [Keep(node.predicate, child.schema)]
-    elif isinstance(node, linear_nodes.ExpandNode):
-        stages = [Expand(node.table, child.schema, node.schema.width)]
-    elif isinstance(node, linear_nodes.LaterNode):
-        stages = [Move(node.ns, node.delay)]
-    else:
-        stages = [Negated()]
-    scope = planner.scope(node.scope)
-    return chain(planner, planner.build(child), stages, node.schema.width, scope, planner.meaning(node), alone=alone)
+    alone, scope = _alone(planner, child), planner.scope(node.scope)
+    below = planner.build(child)
+    return chain(planner, below, [stage], node.schema.width, scope, planner.meaning(node), alone=alone)
+
+
+def _alone(planner: Planner, node: Node) -> bool:
+    return planner.uses[identity(node)] == 1
 
 
 def build_union(planner: Planner, node: logical.UnionNode) -> int:
@@ -57,10 +72,10 @@ def build_union(planner: Planner, node: logical.UnionNode) -> int:
 
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
-    logical.ProjectNode: build_linear,
-    logical.FilterNode: build_linear,
-    logical.NegateNode: build_linear,
+    logical.ProjectNode: build_project,
+    logical.FilterNode: build_filter,
+    logical.NegateNode: build_negate,
     logical.UnionNode: build_union,
-    linear_nodes.ExpandNode: build_linear,
-    linear_nodes.LaterNode: build_linear,
+    linear_nodes.ExpandNode: build_expand,
+    linear_nodes.LaterNode: build_later,
 }

@@ -16,7 +16,6 @@ from vernier.operators.group_functions.aggregations import (
     present,
 )
 from vernier.operators.group_functions.logic import LogicSpec
-from vernier.operators.language.collection.multiplicities import is_positive
 from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
@@ -99,7 +98,7 @@ def build_present(planner: Planner, node: logical.PresentNode) -> int:
     key. With them it does, and it then uses the same arrangement as a join by this key."""
     row = node.input.schema
     key = tuple(int(w) for w in row.index(node.keys))
-    val = () if is_positive(node.input) else tuple(w for w in range(row.width) if w not in key)
+    val = () if node.input.is_positive else tuple(w for w in range(row.width) if w not in key)
     arranged = arrange(planner, node.input, node.scope, key, val)
     name = f"present {', '.join(node.keys)}"
     return reduce(planner, node, arranged, node.schema, (present(),), name)
@@ -112,7 +111,7 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode) -> int:
     used = [name for part in columns for name in part]
     # A group exists while any of its rows does. Without negative multiplicities the aggregated columns are enough to
     # know.
-    rest = [] if is_positive(below) else [name for name in row.names if name not in node.keys]
+    rest = [] if below.is_positive else [name for name in row.names if name not in node.keys]
     key, val = row.take(node.keys), row.take(list(dict.fromkeys([*rest, *used])))
     items = []
     for (name, agg), part in zip(node.aggs, columns, strict=True):
@@ -133,7 +132,7 @@ def _arguments(planner: Planner, node: logical.AggregateNode) -> tuple[Node, Row
     if all(expr.column is not None for part in args for expr in part):
         return node.input, row, [tuple(str(expr.column) for expr in part) for part in args]
     # Computed arguments become columns of a projection first.
-    kept = node.keys if is_positive(node.input) else row.names
+    kept = node.keys if node.input.is_positive else row.names
     wanted: dict[str, Expr] = {name: col(name) for name in kept}
     columns = []
     for part in args:

@@ -15,8 +15,8 @@ from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType
 from vernier.operators.language.collection.collection import Collection
 from vernier.operators.language.collection.variable import DelayedNode, delayed_below
 from vernier.operators.language.expr.arguments import checked_methods
-from vernier.operators.language.plan.logical import SourceNode
-from vernier.operators.language.plan.node import ROOT, Node, walk
+from vernier.operators.language.plan.logical import SourceNode, sources_below
+from vernier.operators.language.plan.node import ROOT, Node
 from vernier.operators.language.plan.owners import own
 from vernier.operators.language.types.duration import nanoseconds
 from vernier.operators.language.types.schema import Schema
@@ -87,9 +87,9 @@ class App:
                 problem=f"view {name!r} shows a collection from inside the body of fixpoint "
                 f"{node.scope.name!r}; use what the fixpoint returns"
             )
-        for below in walk([node]):
-            if isinstance(below, SourceNode) and self.sources.get(below.name) is not below:
-                raise ProgramError(problem=f"view {name!r} uses source {below.name!r} of another app ({below.where})")
+        for source in sources_below(node):
+            if self.sources.get(source.name) is not source:
+                raise ProgramError(problem=f"view {name!r} uses source {source.name!r} of another app ({source.where})")
         names = collection.columns if key is None else (key,) if isinstance(key, str) else tuple(key)
         if not names or len(set(names)) < len(names):
             raise ProgramError(problem=f"the key of view {name!r} needs at least one column, each once, not {key!r}")

@@ -6,7 +6,6 @@ from typing import Any, Generic, NoReturn
 from vernier.operators.errors import NameClash, ProgramError, UnknownName, WrongType
 from vernier.operators.group_functions.multiplicities import Multiplicities
 from vernier.operators.group_functions.rows import ReduceRows, RowFunction
-from vernier.operators.language.collection.multiplicities import is_set
 from vernier.operators.language.collection.reductions import ReduceNode, ThresholdNode
 from vernier.operators.language.collection.rows import C
 from vernier.operators.language.expr.arguments import checked_methods
@@ -27,7 +26,7 @@ def distinct(self: C) -> C:
     """Each row that is present (multiplicity above 0) exactly once."""
     # also checks that the loop of `self` is still open, even where no DistinctNode is needed
     made = DistinctNode(self.node)
-    return self if is_set(self.node) else self._of(made)
+    return self if self.node.is_set else self._of(made)
 
 
 def threshold(self: C, copies: int | Callable[[Any], Any]) -> C:

@@ -7,7 +7,6 @@ an outer join returns the pairs plus the unmatched rows, padded with nulls.
 
 from typing import NamedTuple
 
-from vernier.operators.language.collection.multiplicities import is_positive, is_set, is_unique
 from vernier.operators.language.collection.rows import conform
 from vernier.operators.language.expr.expression import Cast, Column, Expr, Literal, Nullability
 from vernier.operators.language.plan.logical import (
@@ -54,11 +53,11 @@ class Sides(NamedTuple):
         left, right = without_nulls(self.left, self.left_on), without_nulls(self.right, self.right_on)
         if self.where is None:
             keys = [f"right {name}" for name in self.right_on]
-            present = right if is_unique(right, self.right_on) else PresentNode(right, self.right_on)
+            present = right if right.unique_by(self.right_on) else PresentNode(right, self.right_on)
             present = ProjectNode(present, tuple((key, Column(name)) for key, name in zip(keys, self.right_on)))
             node: Node = JoinNode(left, present, self.left_on, tuple(keys))
         else:
-            node = occurring(left, self.pairs(right if is_positive(right) else DistinctNode(right)))
+            node = occurring(left, self.pairs(right if right.is_positive else DistinctNode(right)))
         return conform(pick(node, left.schema.names), self.left.schema, "the join")
 
     def unmatched(self) -> Node:
@@ -94,7 +93,7 @@ class Sides(NamedTuple):
 
 def once(node: Node) -> Node:
     """Each present row once."""
-    return node if is_set(node) else DistinctNode(node)
+    return node if node.is_set else DistinctNode(node)
 
 
 def occurring(left: Node, pairs: Node) -> Node:
@@ -104,7 +103,7 @@ def occurring(left: Node, pairs: Node) -> Node:
     numbers.
     """
     found = pick(pairs, left.schema.names)
-    return once(found) if is_set(left) else same_rows(left, AggregateNode(found, left.schema.names, ()))
+    return once(found) if left.is_set else same_rows(left, AggregateNode(found, left.schema.names, ()))
 
 
 def same_rows(left: Node, right: Node) -> Node:

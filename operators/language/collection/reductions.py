@@ -1,57 +1,52 @@
 """Nodes of reductions: those with a logic (any function of the rows of a key), and those that depend on multiplicities
 alone."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 from vernier.operators.group_functions.logic import LogicSpec
-from vernier.operators.language.plan.node import Node, Params
+from vernier.operators.language.plan.node import Multiplicity, Params, UnaryNode
 from vernier.operators.language.types.schema import RowType
 
 
 @dataclass(frozen=True, eq=False)
-class ThresholdNode(Node):
+class ThresholdNode(UnaryNode):
     """Each row whose multiplicity is at least `copies` (1 or more), once."""
 
     kind: ClassVar[str] = "threshold"
-    input: Node
     copies: int
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return (self.copies,)
 
+    def _multiplicity(self) -> Multiplicity:
+        return Multiplicity.SET
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        return set(self.schema.names) <= set(keys)
+
 
 @dataclass(frozen=True, eq=False)
-class CopiesNode(Node):
+class CopiesNode(UnaryNode):
     """The rows whose multiplicity is above 0, with their multiplicity."""
 
     kind: ClassVar[str] = "copies"
-    input: Node
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+    def _multiplicity(self) -> Multiplicity:
+        return Multiplicity.POSITIVE
 
 
 @dataclass(frozen=True, eq=False)
-class ReduceNode(Node):
+class ReduceNode(UnaryNode):
     """The rows that the logic makes from the rows of each key: the key's columns, then those that the logic adds.
 
     `keys` are columns of the input, at least one. The logic sees all other columns, in order.
     """
 
     kind: ClassVar[str] = "reduce"
-    input: Node
     keys: tuple[str, ...]
     spec: LogicSpec
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return (self.keys, self.spec.name, self.spec.key())
@@ -71,3 +66,6 @@ class ReduceNode(Node):
         key, val = self.key_row, self.val_row
         parts = (*key.fields, *self.spec.schema(key, val).fields)
         return RowType((f.name, f.type, f.nullable) for f in parts)
+
+    def _multiplicity(self) -> Multiplicity:
+        return Multiplicity.POSITIVE if self.spec.positive else Multiplicity.ANY

@@ -10,68 +10,48 @@ from typing import Any, ClassVar
 from vernier.operators.errors import BadLoop, ProgramError, WrongType
 from vernier.operators.language.collection.rows import C, Rows, column_name
 from vernier.operators.language.expr.functions import function_name
-from vernier.operators.language.plan.node import ROOT, Node, Params
+from vernier.operators.language.plan.node import ROOT, Node, Params, UnaryNode
 from vernier.operators.language.plan.owners import owner_of
 from vernier.operators.language.plan.titles import give_name
 from vernier.storage.time.lattice import MIN_TIME
 
 
 @dataclass(frozen=True, eq=False)
-class ArrangedNode(Node):
+class ArrangedNode(UnaryNode):
     """The same rows, arranged by the columns `keys`."""
 
     kind: ClassVar[str] = "arranged"
-    input: Node
     keys: tuple[str, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return self.keys
 
 
 @dataclass(frozen=True, eq=False)
-class ConsolidatedNode(Node):
+class ConsolidatedNode(UnaryNode):
     """The same rows, consolidated: at each time, changes that cancel disappear, and equal rows become one change."""
 
     kind: ClassVar[str] = "consolidated"
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
-class InspectedNode(Node):
+class InspectedNode(UnaryNode):
     """The same rows; a function sees each change."""
 
     kind: ClassVar[str] = "inspected"
-    input: Node
     function: Callable[..., Any]
     name: str
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return (self.name,)
 
 
 @dataclass(frozen=True, eq=False)
-class CheckedNode(Node):
+class CheckedNode(UnaryNode):
     """The same rows; the program asserts that there are none."""
 
     kind: ClassVar[str] = "checked"
-    input: Node
     name: str
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return (self.name,)
@@ -92,16 +72,11 @@ class Probe:
 
 
 @dataclass(frozen=True, eq=False)
-class ProbedNode(Node):
+class ProbedNode(UnaryNode):
     """The same rows; `probe` records how far they are complete."""
 
     kind: ClassVar[str] = "probed"
-    input: Node
     probe: Probe
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return (id(self.probe),)

@@ -10,7 +10,6 @@ from vernier.operators.errors import WrongType, listed, meant
 from vernier.operators.group_functions.asof import AsOf, side_columns
 from vernier.operators.language.collection.joins import join_keys
 from vernier.operators.language.collection.matching import Sides, occurring, padded, pick, without_nulls
-from vernier.operators.language.collection.multiplicities import is_positive
 from vernier.operators.language.collection.ordering import grouped_by
 from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name, conform
 from vernier.operators.language.collection.windows import span
@@ -143,7 +142,7 @@ def interval_join(
     matches = pick(sides.pairs(), pairs.names)
     if how == "inner":
         return self._of(matches)
-    once = sides.pairs(sides.right if is_positive(sides.right) else DistinctNode(sides.right))
+    once = sides.pairs(sides.right if sides.right.is_positive else DistinctNode(sides.right))
     matched = conform(pick(occurring(left, once), left.schema.names), self.schema, "the join")
     if how == "semi":
         return self._of(matched)

@@ -4,15 +4,15 @@ Other families have their own files: linear_nodes.py, loops.py, and those of the
 (operators/language/collection). node.py says what every node is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from vernier.operators.errors import NameClash, ProgramError, WrongType, listed
 from vernier.operators.language.expr.evaluate import bind, predicate
-from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.expr.expression import Expr, Nullability
 from vernier.operators.language.plan.aggregation import Aggregation, aggregate_type
-from vernier.operators.language.plan.node import Node, Params
+from vernier.operators.language.plan.node import Multiplicity, Node, Params, UnaryNode, walk
 from vernier.operators.language.types.scalars import spell
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.location import NOWHERE, Location
@@ -34,16 +34,11 @@ class SourceNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectNode(Node):
+class ProjectNode(UnaryNode):
     """One output row for each input row: the named expressions, in order."""
 
     kind: ClassVar[str] = "project"
-    input: Node
     exprs: tuple[tuple[str, Expr], ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return tuple((name, expr.key()) for name, expr in self.exprs)
@@ -54,18 +49,21 @@ class ProjectNode(Node):
         bound = [(name, bind(expr, self.input.schema)) for name, expr in self.exprs]
         return RowType((name, part.type, part.nullable) for name, part in bound)
 
+    def _multiplicity(self) -> Multiplicity:
+        return min(Multiplicity.POSITIVE, self.input.multiplicity)
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        plain = {name: expr.part if isinstance(expr, Nullability) else expr for name, expr in self.exprs}
+        columns = [plain[key].column for key in keys]
+        return self.input.unique_by([column for column in columns if column is not None])
+
 
 @dataclass(frozen=True, eq=False)
-class FilterNode(Node):
+class FilterNode(UnaryNode):
     """The rows for which `predicate` is true."""
 
     kind: ClassVar[str] = "filter"
-    input: Node
     predicate: Expr
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return (self.predicate.key(),)
@@ -73,6 +71,12 @@ class FilterNode(Node):
     def _schema(self) -> RowType:
         predicate(self.predicate, self.input.schema)
         return self.input.schema
+
+    def _multiplicity(self) -> Multiplicity:
+        return self.input.multiplicity
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        return self.input.unique_by(keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,42 +99,36 @@ class UnionNode(Node):
                 )
         return self.inputs[0].schema
 
+    def _multiplicity(self) -> Multiplicity:
+        return min(Multiplicity.POSITIVE, *(node.multiplicity for node in self.inputs))
+
 
 @dataclass(frozen=True, eq=False)
-class NegateNode(Node):
+class NegateNode(UnaryNode):
     """Every multiplicity negated."""
 
     kind: ClassVar[str] = "negate"
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
-class DistinctNode(Node):
+class DistinctNode(UnaryNode):
     """Each row whose multiplicity is above 0, once."""
 
     kind: ClassVar[str] = "distinct"
-    input: Node
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+    def _multiplicity(self) -> Multiplicity:
+        return Multiplicity.SET
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        return set(self.schema.names) <= set(keys) or self.input.unique_by(keys)
 
 
 @dataclass(frozen=True, eq=False)
-class PresentNode(Node):
+class PresentNode(UnaryNode):
     """Each key with a present row (multiplicity above 0), once; `keys` are columns of the input."""
 
     kind: ClassVar[str] = "present"
-    input: Node
     keys: tuple[str, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return (self.keys,)
@@ -138,22 +136,23 @@ class PresentNode(Node):
     def _schema(self) -> RowType:
         return self.input.schema.take(self.keys)
 
+    def _multiplicity(self) -> Multiplicity:
+        return Multiplicity.SET
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        return set(self.keys) <= set(keys)
+
 
 @dataclass(frozen=True, eq=False)
-class AggregateNode(Node):
+class AggregateNode(UnaryNode):
     """One row for each key: the key's columns, then the aggregates. `keys` are columns of the input, at least one.
 
     Without aggregates: each key with a row whose multiplicity is not 0, once.
     """
 
     kind: ClassVar[str] = "aggregate"
-    input: Node
     keys: tuple[str, ...]
     aggs: tuple[tuple[str, Aggregation], ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     def params(self) -> Params:
         return (self.keys, tuple((name, agg.key()) for name, agg in self.aggs))
@@ -165,6 +164,12 @@ class AggregateNode(Node):
             args = [bind(expr, row) for expr in agg.args]
             columns.append((name, *aggregate_type(agg.kind, args, agg.option, str(agg))))
         return RowType(columns)
+
+    def _multiplicity(self) -> Multiplicity:
+        return Multiplicity.SET
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        return set(self.keys) <= set(keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +204,14 @@ class JoinNode(Node):
         return pair_type(
             self.left.schema, self.right.schema, self.left_on, self.right_on, null_safe=self.null_safe, where=self.where
         )
+
+    def _multiplicity(self) -> Multiplicity:
+        return min(Multiplicity.POSITIVE, self.left.multiplicity, self.right.multiplicity)
+
+
+def sources_below(node: Node) -> Iterator[SourceNode]:
+    """The sources from which a collection is computed."""
+    return (below for below in walk([node]) if isinstance(below, SourceNode))
 
 
 def pair_type(

@@ -1,12 +1,13 @@
 """Loops of the logical plan: a fixpoint, its variables inside, and their limits outside."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import xxhash
 
 from vernier.operators.errors import BadLoop
-from vernier.operators.language.plan.node import ROOT, Node, Params, Scope
+from vernier.operators.language.plan.node import ROOT, Multiplicity, Node, Params, Scope
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.location import Location
 
@@ -106,3 +107,9 @@ class LoopResultNode(Node):
 
     def _schema(self) -> RowType:
         return self.loop.initials[self.index].schema
+
+    def _multiplicity(self) -> Multiplicity:
+        return min(body.multiplicity for body in self.loop.bodies)
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        return self.loop.bodies[self.index].unique_by(keys)

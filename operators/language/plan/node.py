@@ -6,10 +6,11 @@ process and the lines of the program. The planner therefore builds one arrangeme
 a restart finds it again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, ClassVar
 
 import xxhash
@@ -51,19 +52,32 @@ def planning() -> Iterator[None]:
         _planning.reset(token)
 
 
+class Multiplicity(IntEnum):
+    """What the structure of a plan guarantees about the multiplicities of a collection; a greater value says more."""
+
+    ANY = 0
+    POSITIVE = 1
+    """None is negative."""
+    SET = 2
+    """Each is 0 or 1, so that a distinct would change nothing."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """A collection. `schema` and `scope` follow from the inputs; `where` is the user's line that created the node."""
+    """A collection. `schema`, `scope` and `multiplicity` follow from the inputs; `where` is the user's line that
+    created the node."""
 
     kind: ClassVar[str] = "node"
     schema: RowType = field(init=False)
     scope: Scope = field(init=False)
+    multiplicity: Multiplicity = field(init=False, repr=False)
     where: Location = field(default_factory=here)
     _digests: dict[tuple[Scope, ...], str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", self._scope())
         object.__setattr__(self, "schema", self._schema())
+        object.__setattr__(self, "multiplicity", self._multiplicity())
 
     @property
     def inputs(self) -> "tuple[Node, ...]":
@@ -74,6 +88,21 @@ class Node:
     def dependencies(self) -> "tuple[Node, ...]":
         """All collections that must be computed for this one: its inputs, and the bodies of a loop."""
         return self.inputs
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether the structure rules out negative multiplicities."""
+        return self.multiplicity >= Multiplicity.POSITIVE
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the structure rules out multiplicities other than 0 and 1."""
+        return self.multiplicity is Multiplicity.SET
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        """Whether the structure guarantees at most one row per key: these columns determine all others, and
+        multiplicities are 0 or 1."""
+        return False
 
     def params(self) -> Params:
         """What distinguishes this node from others of its kind with the same inputs; hashable, without locations."""
@@ -119,6 +148,21 @@ class Node:
 
     def _schema(self) -> RowType:
         return self.inputs[0].schema
+
+    def _multiplicity(self) -> Multiplicity:
+        # also of a loop's variable, since its body is not known before the loop is built
+        return Multiplicity.ANY
+
+
+@dataclass(frozen=True, eq=False)
+class UnaryNode(Node):
+    """A collection that is computed from one other."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
 
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:

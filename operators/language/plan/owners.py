@@ -9,8 +9,8 @@ from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
 from vernier.operators.errors import ProgramError
-from vernier.operators.language.plan.logical import SourceNode
-from vernier.operators.language.plan.node import Node, walk
+from vernier.operators.language.plan.logical import SourceNode, sources_below
+from vernier.operators.language.plan.node import Node
 
 
 class Owner(Protocol):
@@ -30,9 +30,9 @@ def own(source: SourceNode, owner: Owner) -> None:
 
 def owner_of(node: Node, what: str) -> Owner:
     """The app of the collection's sources. Raises ProgramError, naming the method `what`, if there is none."""
-    for below in walk([node]):
-        held = _owners.get(below) if isinstance(below, SourceNode) else None
+    for source in sources_below(node):
+        held = _owners.get(source)
         owner = None if held is None else held()
         if owner is not None:
             return owner
-    raise ProgramError(problem=f"{what} needs a collection that comes of an app's sources")
+    raise ProgramError(problem=f"{what} needs a collection that is computed from an app's sources")
