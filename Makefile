@@ -36,7 +36,7 @@ test-all: setup test-programs ## every test, with all random cases
 test-programs: # Chromium and Prometheus, which some tests ask; installed as root on Debian, else named
 	@tools/test-programs.sh
 
-check: setup ## format, lint, types, layers, duplicate code, lock
+check: setup ## format, lint, types, layers, prose, the documentation, duplicate code, lock
 	@tools/check.sh
 
 bench: setup ## the short benchmarks
@@ -52,7 +52,7 @@ try-image: setup ## build the image, start the service inside it and ask it over
 	@tools/try-image.sh
 
 docs: setup ## the documentation as pages, in build/docs
-	@$(PY) -m mkdocs build --strict --quiet --site-dir build/docs && echo "docs: build/docs/index.html"
+	@$(PY) -m mkdocs build --strict --site-dir build/docs && echo "docs: build/docs/index.html"
 
 golden: setup ## rewrite the golden files from what the code says now; review the diff
 	@$(ENV) exec $(PY) -m pytest tests/golden tests/examples/test_output.py tests/docs/test_reference.py tests/docs/test_rooms.py --update-golden $(ARGS)

@@ -44,6 +44,8 @@ try lint $bin/ruff check --quiet .
 try types types
 try layers layers
 try prose $bin/python tools/prose.py
+# without --quiet, which would hide the warnings from --strict
+try docs $bin/mkdocs build --strict --site-dir build/docs
 try duplicates $bin/pylint --disable=all --enable=duplicate-code "${code[@]}"
 try addresses no_addresses
 try lock lock_is_of_pyproject

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import vernier as vn
 
 
@@ -41,3 +43,10 @@ def test_the_example_of_a_test_holds(root: Path) -> None:
     names: dict[str, object] = {"vn": vn}
     exec(compile(next(block for block in blocks if "vn.fixpoint" in block), "README.md", "exec"), names)
     exec(compile(next(block for block in blocks if "vn.testing" in block), "README.md", "exec"), names)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_lead_to_files(root: Path, page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", (root / page).read_text("utf-8"))
+    assert [link for link in links if not (root / link).exists()] == []
+    assert links
