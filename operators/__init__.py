@@ -14,6 +14,6 @@ The rooms, from the bottom up; a room imports only those above it in this list:
     engine                a worker that runs a plan, an in-process engine for tests, migration of state
 
 Beside them: `kernels` (numba functions on arrays), errors.py (a program cannot be built), failures.py (a running
-dataflow fails), location.py (lines of the user's program) and testing.py (`vn.testing`). Read first:
-language/collection/app.py.
+dataflow fails), location.py (lines of the user's program), testing.py (`vn.testing`), tables.py (row, time and diff as
+tables of text) and pytest_plugin.py (the fixture `vernier`). Read first: language/collection/app.py.
 """

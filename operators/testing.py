@@ -18,6 +18,7 @@ Times are integers of nanoseconds. Answers do not depend on where epochs end or 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,7 @@ from vernier.operators.engine.local import LocalEngine
 from vernier.operators.errors import BadValue, ProgramError, UnknownName, listed, meant
 from vernier.operators.language.collection.app import App
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.tables import format_changes, format_rows, parse_changes, parse_rows
 from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
 Row = tuple[Any, ...]
@@ -65,9 +67,7 @@ class Run:
 
         An update before the frontier is refused or, in an app with on_late="advance", moved to the frontier.
         """
-        if source not in self._waiting:
-            hint = meant(source, self._waiting)
-            raise UnknownName(problem=f"no source {source!r}{hint} (there are {listed(self._waiting)})")
+        self._check_source(source)
         changes = list(updates)
         times = [time for _, time, _ in changes]
         for time in times:
@@ -81,6 +81,21 @@ class Run:
             )
             times = [max(time, self.frontier) for time in times]
             self._waiting[source].append(Updates.of(words, times, [diff for _, _, diff in changes]))
+
+    def given(self, source: str, table: str) -> None:
+        """Add the updates of a table: the source's columns, then `time` and, where it is not +1, `diff`.
+
+            t.given("edges", '''
+                src  dst  time  diff
+                1    2    5
+                1    2    8     -1
+            ''')
+
+        Cells are separated by blanks, or by | as in Markdown. A text with blanks is in double quotes, lists and structs
+        are JSON, null is `null`; nullable columns may be left out.
+        """
+        self._check_source(source)
+        self.update(source, parse_changes(table, self.app.sources[source].schema))
 
     def advance(self, until: int) -> None:
         """Declare that all updates before time `until` have arrived, and bring the views up to that time."""
@@ -127,6 +142,26 @@ class Run:
                 total[key] = (row, diff + total.get(key, (row, 0))[1])
         return {key: counted for key, counted in total.items() if counted[1]}
 
+    def expect(self, view: str, table: str, *, at: int | None = None) -> None:
+        """Compare a view with a table, and raise AssertionError with both if they differ.
+
+        Without `at` the table has all final changes of the view: its columns, `time` and `diff`. With `at` it has the
+        rows that are present then, a row of multiplicity 2 twice. Lines may be in any order.
+        """
+        __tracebackhide__ = True
+        changes = self._of(view)
+        schema = self.app.views[view].node.schema
+        if at is None:
+            wanted = sorted(parse_changes(table, schema), key=lambda change: (change[1], _order(change[0])))
+            same, what = wanted == changes, f"the changes of {view}"
+            texts = [format_changes(one, schema) for one in (wanted, changes)]
+        else:
+            rows, present = sorted(parse_rows(table, schema), key=_order), self.rows(view, at=at)
+            same, what = rows == present, f"the rows of {view} at {at}"
+            texts = [format_rows(one, schema) for one in (rows, present)]
+        if not same:
+            raise AssertionError(f"{what} are not as expected\n" + _difference(*texts))
+
     def close(self) -> None:
         """Stop the workers."""
         self._engine.close()
@@ -136,6 +171,11 @@ class Run:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _check_source(self, source: str) -> None:
+        if source not in self._waiting:
+            hint = meant(source, self._waiting)
+            raise UnknownName(problem=f"no source {source!r}{hint} (there are {listed(self._waiting)})")
 
     def _of(self, view: str) -> list[Change]:
         if view not in self._changes:
@@ -164,6 +204,13 @@ def _fixed(value: Any) -> Any:
     if isinstance(value, dict):
         return tuple(map(_fixed, value.values()))
     return tuple(map(_fixed, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _difference(wanted: str, found: str) -> str:
+    """Both tables: lines that are missing begin with -, lines that were not expected with +."""
+    before, after = wanted.splitlines(), found.splitlines()
+    lines = list(difflib.unified_diff(before, after, n=len(before), lineterm=""))[3:]
+    return "\n".join(f"{line[0]} {line[1:]}" for line in lines)
 
 
 def _order(value: Any) -> Any:
