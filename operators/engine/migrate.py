@@ -53,13 +53,14 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
     sources = {}
     for op in (plan.ops[i] for i in sorted(needed)):
         if op.depends_on_arrival:
-            raise NeedsHistory(what=_shown(plan, fresh), why=f"{op.name} looks at when rows came")
-        if isinstance(op, InputOp):
-            found = _whole(plan, op, held)
+            raise NeedsHistory(what=_shown(plan, fresh), why=f"{op.name} depends on when rows arrived")
+    for source in plan.of(InputOp):
+        if source.id in needed:
+            found = _whole(plan, source, held)
             if found is None:
-                why = f"no arrangement that is kept holds the rows of source {op.source} whole"
+                why = f"no kept arrangement holds all rows of source {source.source}"
                 raise NeedsHistory(what=_shown(plan, fresh), why=why)
-            sources[op.source] = found
+            sources[source.source] = found
     kept = tuple(name for name in wanted if name in held)
     dropped = tuple(sorted(set(held) - set(wanted)))
     return Adoption(kept, tuple(fresh), dropped, frozenset(needed), sources)
@@ -113,11 +114,11 @@ def _layer_rows(layer: Layer, words: tuple[int, ...]) -> np.ndarray[tuple[int, i
 
 def _whole(plan: Plan, source: InputOp, held: Collection[str]) -> tuple[str, tuple[int, ...]] | None:
     """A kept arrangement that has all words of the source's rows, and the position of each word in its rows."""
-    for op in plan.ops:
-        if isinstance(op, ArrangeOp) and op.input == source.id and op.trace in held:
-            order = [*op.key, *op.val]
-            if set(order) == set(range(source.width)):
-                return op.trace, tuple(order.index(word) for word in range(source.width))
+    for op in plan.of(ArrangeOp):
+        if op.input == source.id and op.trace in held:
+            places = op.places(source.width)
+            if places is not None:
+                return op.trace, places
     return None
 
 

@@ -30,7 +30,7 @@ from vernier.operators.physical import (
     temporal_buffer,
     upsert,
 )
-from vernier.operators.planning.ops import DelayedOp, InputOp, Op, ViewOp
+from vernier.operators.planning.ops import DelayedOp, InputOp, LoopOp, Op, ViewOp
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime import slices
 from vernier.operators.runtime.budget import PIECE, Budget
@@ -156,8 +156,9 @@ class Worker:
         self.counters = {str(one.op.id): one.counters for one in self.operators}
         self.inputs_of = {str(one.op.id): [str(of) for of in one.op.inputs] for one in self.operators}
         by_id = self.root.by_id
-        self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.ops if isinstance(op, InputOp)}
-        self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.ops if isinstance(op, ViewOp)}
+        self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.of(InputOp)}
+        self.loops = [cast(iterate.Loop, by_id[op.id]) for op in plan.of(LoopOp)]
+        self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.of(ViewOp)}
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
         """Process updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
@@ -194,7 +195,7 @@ class Worker:
             "seconds": time.perf_counter() - started,
             "slices": result.slices,
             "merged": sum(trace.merged for trace in self.state.traces.values()) - merged,
-            "rounds": {op.loop.label: op.rounds for op in self.operators if isinstance(op, iterate.Loop)},
+            "rounds": {loop.loop.label: loop.rounds for loop in self.loops},
             "kept": sum(trace.kept for trace in self.state.traces.values()) - kept,
             "operators": {
                 name: [counters.seconds, self._taken(name), counters.updates_out]
@@ -219,7 +220,7 @@ class Worker:
         plan = self.plan
         if not plan.holds:
             return slices.cut_by_count(self.exchange, sources, lower, upper, self.pace)
-        delayed = [op for op in plan.ops if isinstance(op, DelayedOp)]
+        delayed = plan.of(DelayedOp)
         held = slices.HeldSlices(
             self.exchange,
             self.state.queues,
@@ -235,8 +236,8 @@ class Worker:
         """The error for variables that have fed one another for too long, with examples of the rows they would feed
         next."""
         names, shown, steps = [], [], 0
-        for op in self.plan.ops:
-            if not isinstance(op, DelayedOp) or not self.plan.holds[op.queue].cyclic:
+        for op in self.plan.of(DelayedOp):
+            if not self.plan.holds[op.queue].cyclic:
                 continue
             names.append(op.name.removeprefix("variable "))
             steps = max(steps, op.max_steps)

@@ -168,7 +168,7 @@ class Loop(Operator):
     @cached_property
     def _edges(self) -> tuple[list[Variable], list[Leave]]:
         """The running variables of the loop, and the operators through which its results leave."""
-        variables = [operator for operator in self.inner.operators if isinstance(operator, Variable)]
+        variables = [cast(Variable, self.inner.operator(i)) for i in self.loop.variables]
         return variables, [cast(Leave, self.scope.operator(i)) for i in self.loop.leaves]
 
     @cached_property

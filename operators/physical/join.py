@@ -20,7 +20,6 @@ from vernier.operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from vernier.operators.kernels.rounds import split_rounds, touched_keys
 from vernier.operators.physical.stages import compile_chain
 from vernier.operators.planning.ops import JoinOp, Op
-from vernier.operators.planning.plan import only_arranged
 from vernier.operators.runtime.budget import PIECE, Yield
 from vernier.operators.runtime.chunking import KEYS, Gathered, parts, pieces
 from vernier.operators.runtime.exchange import Round
@@ -50,7 +49,7 @@ class Join(Operator):
         self.chain = compile_chain(op.stages, len(op.columns), self.depth + 2, scope, op) if op.stages else None
         self.buckets = Buckets()
         self.given: Yield = Yield(scope.budget, sort_columns(0, op.width, self.depth), op)
-        self.gathered = Gathered(again=only_arranged(scope.plan, op.id))
+        self.gathered = Gathered(again=op.output_copied(scope.plan.ops))
         self.mark_left = self.mark_right = 0
 
     def begin_slice(self) -> None:

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from vernier.operators.kernels.rounds import split_visits, visited_keys
-from vernier.operators.planning.ops import KeyedOp
+from vernier.operators.planning.ops import ReductionOp
 from vernier.operators.runtime.chunking import KEYS, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
@@ -26,7 +26,7 @@ from vernier.storage.updates import Ints, order_rows, together
 class Keyed(Operator):
     """A reduction of an arrangement. Its output is placed by the same key and, if it is kept, arranged by that key."""
 
-    def __init__(self, op: KeyedOp, scope: ScopeRun) -> None:
+    def __init__(self, op: ReductionOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = cast(Arranged, scope.operator(op.input))
         self.key = op.key

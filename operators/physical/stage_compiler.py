@@ -236,16 +236,7 @@ def passes(stages: Sequence[Stage], width: int) -> list[Pass | Stage]:
             end()
             found.append(stage)
             run = []
-            one = Pass(_width_after(stage, width))
-        width = _width_after(stage, width)
+            one = Pass(stage.width_after(width))
+        width = stage.width_after(width)
     end()
     return found
-
-
-def _width_after(stage: Stage, width: int) -> int:
-    match stage:
-        case Take():
-            return len(stage.words)
-        case Compute() | Expand():
-            return stage.width
-    return width

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -114,52 +115,54 @@ def _pass(one: Pass, tail: int, scope: ScopeRun) -> Run:
 def compile_stage(stage: Stage, tail: int, scope: ScopeRun) -> Run:
     """A function of updates `[row | tail columns: time, rounds, diff]` that runs one stage. O(rows in and out) numpy
     work."""
-    match stage:
-        case Take():
-            words = list(stage.words)
+    return _COMPILERS[type(stage)](stage, tail, scope)
 
-            def take(data: Ints) -> Ints:
-                width = data.shape[1] - tail
-                picked: Ints = data[:, words + list(range(width, width + tail))]
-                return picked
 
-            return take
-        case Keep():
-            test = predicate(stage.predicate, stage.schema)
-            kept_width = stage.schema.width
+def _take(stage: Take, tail: int, scope: ScopeRun) -> Run:
+    words = list(stage.words)
 
-            def keep(data: Ints) -> Ints:
-                kept: Ints = data[test(data[:, :kept_width], scope.heap)]
-                return kept
+    def take(data: Ints) -> Ints:
+        width = data.shape[1] - tail
+        picked: Ints = data[:, words + list(range(width, width + tail))]
+        return picked
 
-            return keep
-        case Compute():
-            compute = project(stage.exprs, stage.schema)
-            in_width = stage.schema.width
+    return take
 
-            def build(data: Ints) -> Ints:
-                return np.concatenate((compute(data[:, :in_width], scope.heap), data[:, in_width:]), axis=1)
 
-            return build
-        case Expand():
-            return _Expansion(stage, scope)
-        case Move():
-            return _move(stage, tail)
-        case Negated():
+def _keep(stage: Keep, tail: int, scope: ScopeRun) -> Run:
+    test = predicate(stage.predicate, stage.schema)
+    width = stage.schema.width
 
-            def flip(data: Ints) -> Ints:
-                flipped = data.copy()
-                flipped[:, -1] = negate(data[:, -1])
-                return flipped
+    def keep(data: Ints) -> Ints:
+        kept: Ints = data[test(data[:, :width], scope.heap)]
+        return kept
 
-            return flip
-    raise TypeError(f"no way to run a stage of kind {type(stage).__name__}")
+    return keep
+
+
+def _compute(stage: Compute, tail: int, scope: ScopeRun) -> Run:
+    compute = project(stage.exprs, stage.schema)
+    width = stage.schema.width
+
+    def build(data: Ints) -> Ints:
+        return np.concatenate((compute(data[:, :width], scope.heap), data[:, width:]), axis=1)
+
+    return build
+
+
+def _negate(stage: Negated, tail: int, scope: ScopeRun) -> Run:
+    def flip(data: Ints) -> Ints:
+        flipped = data.copy()
+        flipped[:, -1] = negate(data[:, -1])
+        return flipped
+
+    return flip
 
 
 class _Expansion:
     """A step that turns each row into any number of rows. Raises Crowded if that would be too many at once."""
 
-    def __init__(self, stage: Expand, scope: ScopeRun) -> None:
+    def __init__(self, stage: Expand, tail: int, scope: ScopeRun) -> None:
         self.name, self._schema, self._width = stage.table.name, stage.schema, stage.width
         self._table, self._scope = stage.table.compile(stage.schema), scope
 
@@ -181,7 +184,7 @@ class _Expansion:
         return str(self._schema.decode_rows(row, self._scope.heap)[0])
 
 
-def _move(stage: Move, tail: int) -> Run:
+def _move(stage: Move, tail: int, scope: ScopeRun) -> Run:
     def move(data: Ints) -> Ints:
         moved = data.copy()
         times = data[:, -tail]
@@ -194,3 +197,13 @@ def _move(stage: Move, tail: int) -> Run:
         return moved
 
     return move
+
+
+_COMPILERS: dict[type[Stage], Callable[[Any, int, ScopeRun], Run]] = {
+    Take: _take,
+    Keep: _keep,
+    Compute: _compute,
+    Negated: _negate,
+    Expand: _Expansion,
+    Move: _move,
+}

@@ -29,7 +29,7 @@ class Hold(Operator):
     def __init__(self, op: HoldOp | DelayedOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.queue: Queue = scope.queues[op.queue]
-        self.input = scope.operator(op.input) if isinstance(op, HoldOp) else None
+        self.input = scope.operator(op.inputs[0]) if op.inputs else None
         self.buckets = Buckets()
 
     def begin_slice(self) -> None:

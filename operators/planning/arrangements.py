@@ -12,7 +12,7 @@ from vernier.operators.language.expr.expression import Expr
 from vernier.operators.language.plan.node import Node, Scope
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.chains import chain
-from vernier.operators.planning.ops import ArrangeOp, KeyedOp, LinearOp, Op, ViewOp
+from vernier.operators.planning.ops import ArrangeOp, LinearOp, Op, ReductionOp, ViewOp
 from vernier.operators.planning.plan import ArrangementPlan, ViewPlan, texts_among
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Keep, Take, Words, fuse
@@ -50,14 +50,11 @@ def arrange(
             planner.drop(base)
         newest = False
         base = planner.ops[below]
-    if isinstance(base, ArrangeOp) and (*key, *val) == tuple(range(base.width)) and len(key) == len(base.key):
+    if base.arranged_by(key, val):
+        # A reduction's output is ordered by its key, so it only has to be kept in a trace.
+        if isinstance(base, ReductionOp) and base.trace is None:
+            keep(planner, base)
         return below
-    # A reduction's output is already ordered by its key, so it only has to be kept in a trace.
-    if isinstance(base, KeyedOp) and key == tuple(range(base.key_width)):
-        if val == tuple(range(base.key_width, base.width)):
-            if base.trace is None:
-                keep(planner, base)
-            return below
     memo = ("arrange", below, key, val)
     if memo not in planner.memo:
         print_ = planner.hash("arrange", planner.prints[below], key, val)
@@ -75,7 +72,7 @@ def arrange(
     return planner.memo[memo]
 
 
-def keep(planner: Planner, op: KeyedOp) -> None:
+def keep(planner: Planner, op: ReductionOp) -> None:
     """Keep the output of a reduction in a trace, arranged by its key."""
     op.trace = f"reduce-{planner.prints[op.id][:16]}"
     if op.trace in planner.arrangements:

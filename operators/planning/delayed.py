@@ -39,12 +39,12 @@ def mark_cycles(ops: list[Op], holds: Mapping[str, HoldPlan]) -> dict[str, HoldP
     users: dict[int, list[int]] = {op.id: [] for op in ops}
     feeds: dict[int, list[int]] = {op.id: list(op.inputs) for op in ops}
     for op in ops:
-        if isinstance(op, SetOp):
-            feeds[op.variable].append(op.id)
+        if op.feeds is not None:
+            feeds[op.feeds].append(op.id)
     for user, inputs in feeds.items():
         for i in inputs:
             users[i].append(user)
-    variables = [op.id for op in ops if isinstance(op, DelayedOp)]
+    variables = [op.feeds for op in ops if op.feeds is not None]
     around = _reached(variables, users) & _reached(variables, feeds)
     cyclic = {queue for op in ops if op.id in around for queue in op.queues}
     return {name: replace(shape, cyclic=name in cyclic) for name, shape in holds.items()}

@@ -34,6 +34,8 @@ class Op:
 
     kind: ClassVar[str] = "op"
     """What explanations call operators of this class."""
+    takes_names: ClassVar[bool] = False
+    """Whether it takes the name that a program gives its rows; sources, variables, loops and views have their own."""
     named_by_kind: ClassVar[bool] = False
     """Whether a name that the program did not give says no more than the kind."""
 
@@ -58,6 +60,21 @@ class Op:
         return () if self.arrangement is None else (self.arrangement,)
 
     @property
+    def trace_texts(self) -> dict[str, Words]:
+        """For each trace that it keeps, the words of its rows at which a text begins."""
+        return {} if self.arrangement is None else {self.arrangement: self.texts}
+
+    @property
+    def key_width(self) -> int:
+        """How many of its first words are the key by which its output is arranged."""
+        return 0
+
+    @property
+    def feeds(self) -> int | None:
+        """The delayed variable that it sets."""
+        return None
+
+    @property
     def queues(self) -> tuple[str, ...]:
         """The queues of held updates that it keeps."""
         return ()
@@ -70,6 +87,18 @@ class Op:
     def companions(self, ops: Sequence[Op]) -> Words:
         """Operators besides its inputs that must run for it to run."""
         return ()
+
+    def arranged_by(self, key: Words, val: Words) -> bool:
+        """Whether its output is arranged by the words `key`, with the words `val` behind them."""
+        return False
+
+    def copies_input(self, ops: Sequence[Op]) -> bool:
+        """Whether nothing refers to the rows of its input after the step."""
+        return False
+
+    def output_copied(self, ops: Sequence[Op]) -> bool:
+        """Whether nothing refers to its own output after the step, since all readers copy it."""
+        return all(reader.copies_input(ops) for reader in ops if self.id in reader.inputs)
 
     def placed(self, ops: Sequence[Op]) -> Words | None:
         """The words by whose hash its rows are placed on workers, once that of its inputs is known; None: unknown."""
@@ -103,6 +132,18 @@ class PassingOp(FedOp):
 
 
 @dataclass
+class KeyedOp(FedOp):
+    """An operator whose output is arranged: rows are key words, then val words."""
+
+    def placed(self, ops: Sequence[Op]) -> Words | None:
+        return tuple(range(self.key_width))
+
+    def arranged_by(self, key: Words, val: Words) -> bool:
+        width = self.key_width
+        return key == tuple(range(width)) and val == tuple(range(width, self.width))
+
+
+@dataclass
 class InputOp(Op):
     """The updates of a source."""
 
@@ -118,6 +159,7 @@ class LinearOp(FedOp):
     stages: tuple[Stage, ...]
 
     kind = "linear"
+    takes_names = True
     named_by_kind = True
 
     @property
@@ -138,6 +180,7 @@ class UnionOp(Op):
     parts: Words
 
     kind = "union"
+    takes_names = True
     named_by_kind = True
 
     @property
@@ -148,6 +191,9 @@ class UnionOp(Op):
         places = {ops[i].part for i in self.parts}
         return places.pop() if len(places) == 1 else None
 
+    def copies_input(self, ops: Sequence[Op]) -> bool:
+        return self.output_copied(ops)
+
 
 @dataclass
 class EnterOp(PassingOp):
@@ -157,7 +203,7 @@ class EnterOp(PassingOp):
 
 
 @dataclass
-class ArrangeOp(FedOp):
+class ArrangeOp(KeyedOp):
     """Keeps its input in a trace, by key. Rows are key words, then val words. exchange: rows must be sent to the worker
     that owns their key."""
 
@@ -174,11 +220,15 @@ class ArrangeOp(FedOp):
 
     @property
     def key_width(self) -> int:
-        """Words of the key."""
         return len(self.key)
 
-    def placed(self, ops: Sequence[Op]) -> Words | None:
-        return tuple(range(self.key_width))
+    def copies_input(self, ops: Sequence[Op]) -> bool:
+        return True
+
+    def places(self, width: int) -> Words | None:
+        """Where each of the `width` words of its input stands in its rows; None if it does not keep them all."""
+        order = (*self.key, *self.val)
+        return tuple(map(order.index, range(width))) if set(order) == set(range(width)) else None
 
     def settle_exchange(self, ops: Sequence[Op]) -> None:
         self.exchange = ops[self.input].part != self.key
@@ -207,6 +257,7 @@ class JoinOp(Op):
     stages: tuple[Stage, ...] = ()
 
     kind = "join"
+    takes_names = True
     named_by_kind = True
 
     @property
@@ -218,9 +269,7 @@ class JoinOp(Op):
         return ()
 
     def placed(self, ops: Sequence[Op]) -> Words | None:
-        left = ops[self.left]
-        assert isinstance(left, (ArrangeOp, KeyedOp))
-        wanted = [(0, i) for i in range(left.key_width)]
+        wanted = [(0, i) for i in range(ops[self.left].key_width)]
         if not all(column in self.columns for column in wanted):
             return None
         return carry_all(self.stages, tuple(self.columns.index(column) for column in wanted))
@@ -246,6 +295,7 @@ class LookupOp(Op):
     carried: Words = ()
 
     kind = "lookup"
+    takes_names = True
 
     @property
     def inputs(self) -> Words:
@@ -271,7 +321,7 @@ class LookupOp(Op):
 
 
 @dataclass
-class KeyedOp(FedOp):
+class ReductionOp(KeyedOp):
     """A reduction: reads an arrangement by `key` and emits key words, then val words. total: its earlier output follows
     from its input, so the operator need not look it up. trace: where its output is kept, by key, either for the
     operator itself or for readers of that arrangement; None if neither needs it."""
@@ -280,12 +330,8 @@ class KeyedOp(FedOp):
     total: bool
     trace: str | None
 
-    @property
-    def key_width(self) -> int:
-        """Words of the key."""
-        return self.key.width
-
     kind = "reduce"
+    takes_names = True
     named_by_kind = True
 
     @property
@@ -296,15 +342,16 @@ class KeyedOp(FedOp):
     def arrangement(self) -> str | None:
         return self.trace
 
-    def placed(self, ops: Sequence[Op]) -> Words | None:
-        return tuple(range(self.key_width))
+    @property
+    def key_width(self) -> int:
+        return self.key.width
 
     def facts(self) -> dict[str, Any]:
         return {"form": "total" if self.total else "general", "keeps_output": self.trace is not None}
 
 
 @dataclass
-class ReduceOp(KeyedOp):
+class ReduceOp(ReductionOp):
     """Aggregates that the kernel updates change by change. aggregations: rows of kernels/aggregating.py; compared: the
     positions in the val of the texts whose least or greatest value is wanted."""
 
@@ -313,7 +360,7 @@ class ReduceOp(KeyedOp):
 
 
 @dataclass
-class FollowOp(KeyedOp):
+class FollowOp(ReductionOp):
     """Accumulable reduce: counts and sums where time is total. aggregations: rows of kernels/aggregating.py; state: the
     trace that holds the accumulated numbers of each key; None if the key is the whole row, because such a key needs no
     numbers of its own."""
@@ -325,12 +372,16 @@ class FollowOp(KeyedOp):
     def traces(self) -> tuple[str, ...]:
         return tuple(name for name in (self.trace, self.state) if name is not None)
 
+    @property
+    def trace_texts(self) -> dict[str, Words]:
+        return super().trace_texts | ({} if self.state is None else {self.state: self.key.text_words})
+
     def facts(self) -> dict[str, Any]:
         return super().facts() | ({} if self.state is None else {"state": self.state})
 
 
 @dataclass
-class WaveOp(KeyedOp):
+class WaveOp(ReductionOp):
     """Reduce with a logic: applies a `LogicSpec` to the rows of each key. val: the arrangement's columns after the
     key's."""
 
@@ -345,6 +396,7 @@ class HoldOp(PassingOp):
     queue: str
 
     kind = "hold"
+    takes_names = True
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -375,7 +427,7 @@ class DelayedOp(Op):
         return True
 
     def companions(self, ops: Sequence[Op]) -> Words:
-        return tuple(one.id for one in ops if isinstance(one, SetOp) and one.variable == self.id)
+        return tuple(one.id for one in ops if one.feeds == self.id)
 
     def facts(self) -> dict[str, Any]:
         return {"queue": self.queue}
@@ -389,6 +441,10 @@ class SetOp(FedOp):
     ns: int
 
     kind = "set"
+
+    @property
+    def feeds(self) -> int | None:
+        return self.variable
 
     @property
     def depends_on_arrival(self) -> bool:
@@ -405,6 +461,7 @@ class ConsolidateOp(FedOp):
     exchange: bool = True
 
     kind = "consolidate"
+    takes_names = True
 
     def placed(self, ops: Sequence[Op]) -> Words | None:
         part = ops[self.input].part

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from vernier.operators.language.collection.structure import Probe
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.planning.ops import ArrangeOp, Op, UnionOp, ViewOp
+from vernier.operators.planning.ops import Op, ViewOp
 from vernier.operators.planning.stages import Words
+
+O = TypeVar("O", bound=Op)  # noqa: E741
 
 
 @dataclass
@@ -94,7 +96,7 @@ class Plan:
 
         `readers` of an arrangement are operators; `views` are all views that depend on it.
         """
-        follows = {op.view: upstream(self, [op.id]) for op in self.ops if isinstance(op, ViewOp)}
+        follows = {op.view: upstream(self, [op.id]) for op in self.of(ViewOp)}
         keeps: dict[str, set[int]] = {}
         for op in self.ops:
             for trace in op.traces:
@@ -127,6 +129,10 @@ class Plan:
             ],
         }
 
+    def of(self, kind: type[O]) -> list[O]:
+        """The operators of one kind."""
+        return [op for op in self.ops if isinstance(op, kind)]
+
     def _reads(self, op: Op, trace: str) -> bool:
         own = trace in op.traces and trace != op.arrangement
         return own or any(self.ops[i].arrangement == trace for i in op.inputs)
@@ -158,12 +164,6 @@ def rows_wanted(plan: Plan, of: int) -> bool:
     """Whether an operator reads the output rows of operator `of` itself, rather than the arrangement that keeps
     them."""
     return any(of in op.rows_read for op in plan.ops)
-
-
-def only_arranged(plan: Plan, of: int) -> bool:
-    """Whether an operator's output goes to arrangements only, so that nothing refers to it after the step."""
-    readers = [op for op in plan.ops if of in op.inputs]
-    return all(isinstance(op, ArrangeOp) or (isinstance(op, UnionOp) and only_arranged(plan, op.id)) for op in readers)
 
 
 def upstream(plan: Plan, ids: Iterable[int]) -> set[int]:

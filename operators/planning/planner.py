@@ -26,26 +26,11 @@ from vernier.operators.language.plan.node import ROOT, Node, Scope, planning
 from vernier.operators.language.plan.titles import name_of
 from vernier.operators.planning import delayed, joins, linear, loops, reductions, structure
 from vernier.operators.planning.arrangements import arrange, build_view
-from vernier.operators.planning.ops import (
-    ArrangeOp,
-    ConsolidateOp,
-    EnterOp,
-    FollowOp,
-    HoldOp,
-    JoinOp,
-    KeyedOp,
-    LinearOp,
-    LookupOp,
-    Op,
-    UnionOp,
-)
+from vernier.operators.planning.ops import ArrangeOp, EnterOp, Op
 from vernier.operators.planning.placement import capture, place
 from vernier.operators.planning.plan import ArrangementPlan, HoldPlan, Plan, ScopePlan, ViewPlan
 from vernier.operators.planning.sharing import count_uses, identity
 from vernier.operators.planning.upserts import build_source
-
-_NAMED = (ConsolidateOp, HoldOp, JoinOp, KeyedOp, LinearOp, LookupOp, UnionOp)
-"""Operators that a program can name. Sources, variables, loops and views have names of their own."""
 
 FORMAT = 1
 """Version of the meaning of traces. It is part of every fingerprint, so that state in an old format is not read as
@@ -122,7 +107,7 @@ class Planner:
         width = source.schema.width
         below = self.build(source)
         kept = (op for op in self.ops if isinstance(op, ArrangeOp) and op.input == below)
-        if not any({*op.key, *op.val} == set(range(width)) for op in kept):
+        if all(op.places(width) is None for op in kept):
             arrange(self, source, ROOT, tuple(range(width)), ())
 
     def scope(self, scope: Scope) -> int:
@@ -140,9 +125,7 @@ class Planner:
 
     def _arrangements(self) -> dict[str, ArrangementPlan]:
         """The shapes of the traces, with the positions of texts filled in."""
-        texts = {op.arrangement: op.texts for op in self.ops if op.arrangement is not None}
-        follows = [op for op in self.ops if isinstance(op, FollowOp)]
-        texts |= {op.state: op.key.text_words for op in follows if op.state is not None}
+        texts = {trace: words for op in self.ops for trace, words in op.trace_texts.items()}
         return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
 
     def _holds(self) -> dict[str, HoldPlan]:
@@ -174,7 +157,7 @@ class Planner:
             self.line = above
             self.ops[self.memo[key]].texts = node.schema.text_words
         op, name = self.ops[self.memo[key]], name_of(node)
-        if name is not None and isinstance(op, _NAMED):
+        if name is not None and op.takes_names:
             op.name, op.titled = name, True
         return self.memo[key]
 

@@ -22,7 +22,7 @@ from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.arrangements import arrange, keep
-from vernier.operators.planning.ops import FollowOp, KeyedOp, ReduceOp, WaveOp
+from vernier.operators.planning.ops import FollowOp, ReduceOp, ReductionOp, WaveOp
 from vernier.operators.planning.plan import ArrangementPlan
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Words
@@ -31,17 +31,16 @@ if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
 
 
-def _add(planner: Planner, op: KeyedOp, print_: str) -> int:
+def _add(planner: Planner, op: ReductionOp, print_: str) -> int:
     """Add a reduction, or return the existing one with the same meaning. A reduction that cannot derive its earlier
     output from its input keeps that output in a trace."""
     memo = ("reduction", op.scope, print_)
     if memo not in planner.memo:
         planner.memo[memo] = planner.add(op, print_)
+        for state in op.traces:
+            planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", op.key_width, 1, 0, False)
         if not op.total:
             keep(planner, op)
-        if isinstance(op, FollowOp) and op.state is not None:
-            shape = ArrangementPlan(op.state, f"{op.name} state", op.key_width, 1, 0, False)
-            planner.arrangements[op.state] = shape
     return planner.memo[memo]
 
 
@@ -58,7 +57,7 @@ def reduce(
     print_ = planner.hash("reduce", planner.prints[arranged], key.to_json(), aggregations)
     scope, width = planner.scope(node.scope), node.schema.width
     total = planner.scopes[scope].depth == 0
-    op: KeyedOp
+    op: ReductionOp
     if total and follows(aggregations):
         # An accumulable reduce reads a few numbers of each key instead of all its rows. A key that is the whole row has
         # none.

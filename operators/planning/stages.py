@@ -27,6 +27,10 @@ class Stage(ABC):
         """Whether updates may leave the stage at a later time than they came at."""
         return False
 
+    def width_after(self, width: int) -> int:
+        """The words of a row behind the stage, where rows have `width` words before it."""
+        return width
+
     @abstractmethod
     def carry(self, part: Words | None) -> Words | None:
         """Where the words that place rows on workers stand behind the stage; None if they are lost."""
@@ -40,6 +44,9 @@ class Take(Stage):
 
     def carry(self, part: Words | None) -> Words | None:
         return _found(part, self.words)
+
+    def width_after(self, width: int) -> int:
+        return len(self.words)
 
     @property
     def name(self) -> str:
@@ -76,6 +83,9 @@ class Compute(Stage):
             source += words if words is not None else [-1] * _width_of(expr, self.schema)
         return _found(part, source)
 
+    def width_after(self, width: int) -> int:
+        return self.width
+
     @property
     def name(self) -> str:
         return "compute"
@@ -108,6 +118,9 @@ class Expand(Stage):
 
     def carry(self, part: Words | None) -> Words | None:
         return _found(part, self.table.source_words(self.schema))
+
+    def width_after(self, width: int) -> int:
+        return self.width
 
     @property
     def name(self) -> str:

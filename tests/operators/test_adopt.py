@@ -169,12 +169,12 @@ def test_what_is_equal_is_kept_and_kept_once() -> None:
 def test_what_follows_from_the_past_needs_it() -> None:
     held = compile_app(reach(), keep_sources=True).arrangements
     for late in (delayed(), looked_up()):
-        with pytest.raises(NeedsHistory, match="looks at when rows came"):
+        with pytest.raises(NeedsHistory, match="depends on when rows arrived"):
             plan_adoption(compile_app(bundle([reach(), late])), held)
     app, edges, roots = sources("other")
     app.view("ends", edges.filter(col("src") > 3).select("dst"))
     app.view("roots", roots)
-    with pytest.raises(NeedsHistory, match="no arrangement that is kept holds the rows of source edges whole"):
+    with pytest.raises(NeedsHistory, match="no kept arrangement holds all rows of source edges"):
         plan_adoption(compile_app(app), [name for name in held if not name.startswith("arrange")])
 
 

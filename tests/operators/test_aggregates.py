@@ -17,7 +17,7 @@ import pytest
 import vernier as vn
 from vernier.operators.failures import AggregateOverflow, ListTooLong, UserCodeFailed
 from vernier.operators.physical import reduce_batched
-from vernier.operators.planning.ops import FollowOp, KeyedOp, ReduceOp, WaveOp
+from vernier.operators.planning.ops import FollowOp, ReduceOp, ReductionOp, WaveOp
 from vernier.operators.planning.planner import compile_app
 
 LONG = ["long text with one prefix " + end for end in ("a", "b", "ab", "é", "")]
@@ -175,7 +175,7 @@ def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("like", VALUES)
 @pytest.mark.parametrize("kind_of_operator", [FollowOp, ReduceOp, WaveOp])
 @pytest.mark.parametrize("seed", range(3))
-def test_every_aggregate_of_every_type(like: str, kind_of_operator: type[KeyedOp], seed: int) -> None:
+def test_every_aggregate_of_every_type(like: str, kind_of_operator: type[ReductionOp], seed: int) -> None:
     rng = random.Random(f"{like}{kind_of_operator.__name__}{seed}")
     kind, values = VALUES[like]
     schema = type(
@@ -189,7 +189,7 @@ def test_every_aggregate_of_every_type(like: str, kind_of_operator: type[KeyedOp
     app = vn.App("all")
     rows = app.source("s", schema)
     app.view("v", rows.group_by("key").agg(**{name: AGGREGATES[name]() for name in names}), key="key")
-    assert [type(op) for op in compile_app(app).ops if isinstance(op, KeyedOp)] == [kind_of_operator]
+    assert [type(op) for op in compile_app(app).ops if isinstance(op, ReductionOp)] == [kind_of_operator]
     updates = []
     for _ in range(40):
         value = rng.choice([*values, None])

@@ -65,7 +65,7 @@ def test_programs_join_and_leave_a_running_service(service: Service) -> None:
         Program("late.py", TOPS.replace('"tops"', '"late"').replace("pairs.group_by", "pairs.delay(5).group_by"))
     )
     service.wait(lambda: "late" in registry.refused())
-    assert "looks at when rows came" in registry.refused()["late"]
+    assert "depends on when rows arrived" in registry.refused()["late"]
     assert [program.name for program in registry.joined()] == ["tops.py"]
     service.final(service.send((3, 1)))
     # A restart finds it again; when it leaves, its state goes.
