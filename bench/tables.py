@@ -99,7 +99,26 @@ def sustained(results: list[Result]) -> str:
     return table(head, rows)
 
 
-TABLES = {"race": races, "sustained": sustained}
+def scanners(results: list[Result]) -> str:
+    """One row for each form of messages: the cost of a row at the door, beside msgspec's."""
+    rows = []
+    for result in results:
+        for one in result["cases"]:
+            theirs = [number(one[f"{name}_ns"]) for name in ("decoded", "words", "checked")]
+            rows.append(
+                [
+                    one["format"], one["columns"], number(one["bytes"]), number(one["ours_ns"]), *theirs,
+                    number(one["checked_ratio"]), str(result["load"]),
+                ]
+            )  # fmt: skip
+    head = [
+        "format", "columns", "bytes a row", "ours, ns a row", "msgspec: decoded", "words", "checked", "checked ÷ ours",
+        "machine's load",
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+TABLES = {"race": races, "sustained": sustained, "scanner": scanners}
 
 
 def tables(lines: Iterable[Result]) -> str:

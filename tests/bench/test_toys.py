@@ -19,6 +19,7 @@ TOYS: dict[str, list[str]] = {
     "profile": [*RACE],
     "engine": [*RACE],
     "linear": ["--rows", "16", "--repeat", "2"],
+    "scanner": ["--rows", "100", "--rounds", "1"],
     "storage": ["--edges", "4000", "--batch", "500", "--keys", "20"],
     "steady": ["--epochs", "20", "--warm", "10", "--batch", "10", "--window", "500", "--runs", "1"],
     "memory": ["--edges", "5000", "--epochs", "5", "--batch", "50"],
