@@ -14,6 +14,8 @@ from vernier.service.kafka.embedded_broker import EmbeddedBroker
 # Spark's workers must be this interpreter, with these packages.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+# A kernel that set-up did not compile fails the test that calls it, in every process that the test starts.
+os.environ.setdefault("KERNEL_LIST", "product")
 # A shell that runs the tests in the background has them ignore Ctrl-C, and so would every command that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -31,6 +31,8 @@ _MESSAGES = {
 }
 _MANY = 5000
 """Updates from which sorting takes the way of large batches."""
+_LOAD = 1_000_000
+"""Updates of a load that is sorted in arrays on large pages and builds its batches directly."""
 
 
 class _Edge(Schema):
@@ -144,11 +146,35 @@ def run() -> None:
                 engine.run_epoch(100, CLOSED, {name: few[name] for name in plan.sources})
                 for trace in engine.workers[0].state.traces.values():
                     trace.cursor_through(CLOSED).range(0)
+    _load()
     _contents()
     _small_layers()
     _views()
     warm_rings()
     _messages()
+
+
+def _load() -> None:
+    """The first load of a large graph, in one epoch: nodes within three hops, and the edges that leave them."""
+    app = App("warm-load")
+    edges, nodes = app.source("edges", _Edge), app.source("nodes", _Node)
+    plain = edges.select("src", "dst")
+
+    @fixpoint(max_rounds=4, on_limit="truncate")
+    def reach(reach: Collection) -> Collection:
+        step = reach.join(plain, left_on="node", right_on="src").select(node="dst")
+        return union(nodes, step).distinct()
+
+    reached = reach(nodes)
+    app.view("degrees", plain.join(reached, left_on="src", right_on="node").group_by("src").agg(n=count()), key="src")
+    plan = compile_app(app)
+    choose = np.random.default_rng(0)
+    rows = np.column_stack((choose.integers(0, _LOAD // 4, (_LOAD, 2)), np.zeros((_LOAD, 2), np.int64)))
+    for workers in (1, 2):
+        with LocalEngine(plan, workers) as engine:
+            roots = Updates.of(np.arange(1_000, dtype=np.int64).reshape(-1, 1), 0, 1)
+            engine.run_epoch(MIN_TIME, 1, {"edges": Updates.of(rows, 0, 1), "nodes": roots})
+            engine.run_epoch(1, CLOSED, {"edges": Updates.of(rows[:10], 5, -1), "nodes": roots})
 
 
 def _small_layers() -> None:

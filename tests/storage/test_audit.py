@@ -92,7 +92,10 @@ def test_each_broken_rule_of_a_layer_is_named(name: str, at: int, value: int, sa
         ("keys", np.zeros((4, 3), np.int64), "keys is int64[4, 3], expected int64[4, 2]"),
     ],
 )
-def test_arrays_of_the_wrong_shape_are_named_before_anything_is_read(name: str, array: np.ndarray, says: str) -> None:
+def test_arrays_of_the_wrong_shape_are_named_before_anything_is_read(
+    name: str, array: np.ndarray, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNEL_LIST", "")  # opening a batch of the wrong types compiles the kernel that describes it
     layer = wide()
     assert any(says in problem for problem in layer_problems(Layer.open(layer.meta(), {**layer.arrays(), name: array})))
 
