@@ -118,7 +118,18 @@ def scanners(results: list[Result]) -> str:
     return table(head, rows)
 
 
-TABLES = {"race": races, "sustained": sustained, "scanner": scanners}
+def handshakes(results: list[Result]) -> str:
+    """One row for each thing that a worker does with the rendezvous: its cost beside that over ZeroMQ."""
+    rows = []
+    for result in results:
+        for one in result["cases"]:
+            costs = [number(one[side][f"{clock}_us"]) for clock in ("wall", "cpu") for side in ("ours", "sockets")]
+            rows.append([one["what"], "yes" if one["encrypted"] else "no", *costs, str(result["load"])])
+    head = ["what", "encrypted", "ours, µs", "sockets, µs", "ours, µs of CPU", "sockets, µs of CPU", "machine's load"]
+    return table(head, rows)
+
+
+TABLES = {"race": races, "sustained": sustained, "scanner": scanners, "handshake": handshakes}
 
 
 def tables(lines: Iterable[Result]) -> str:

@@ -27,6 +27,7 @@ TOYS: dict[str, list[str]] = {
     "sharing": ["--friendships", "500", "--asks", "5", "--epochs", "5"],
     "commit": ["--epochs", "6", "--layers", "3", "--updates", "20"],
     "exchange": ["--rounds", "20", "--runs", "1"],
+    "handshake": ["--attempts", "2", "--connections", "2"],
 }
 SERVED: dict[str, list[str]] = {
     "through": ["--nodes", "50", "--edges", "100", "--batch", "2000", "--batches", "4"],
