@@ -95,7 +95,9 @@ class InvariantError(VernierError):
 class DepthMismatch(InvariantError):
     """Collections or times of different loop nesting met."""
 
-    message = "times of {left} coordinates met times of {right}: they belong to different loop scopes"
+    message = (
+        "times with {left} coordinates were combined with times with {right}: they belong to different loop scopes"
+    )
     left: int
     right: int
 
@@ -103,14 +105,14 @@ class DepthMismatch(InvariantError):
 class DiffOverflow(CallerError):
     """A multiplicity left the range of int64."""
 
-    message = "{operation} of multiplicities leaves the range of 64-bit integers: too many copies of one row"
+    message = "{operation}: a multiplicity leaves the range of 64-bit integers (too many copies of one row)"
     operation: str
 
 
 class HoldWentBack(InvariantError):
     """A reader tried to move its hold back to times that it had already released."""
 
-    message = "a hold of {held} cannot go back to {wanted}: what lies between may have been folded"
+    message = "a hold at {held} cannot move back to {wanted}: the times between may have been compacted"
     held: list[list[int]]
     wanted: list[list[int]]
 
@@ -118,7 +120,7 @@ class HoldWentBack(InvariantError):
 class HoldTooEarly(InvariantError):
     """A reader tried to hold times that a trace has already compacted."""
 
-    message = "trace {trace} has folded the times before {since}: {wanted} cannot be held any more"
+    message = "trace {trace} has compacted the times before {since}: {wanted} can no longer be held"
     trace: str
     since: int
     wanted: int
@@ -128,8 +130,8 @@ class CutLost(InvariantError):
     """A reader asked for a trace up to a time that lies inside a batch."""
 
     message = (
-        "trace {trace} cannot be read up to {upper} exactly: a layer of it covers [{first}, {last}); hold the cut with "
-        "`distinguish` while it is needed"
+        "trace {trace} cannot be read up to {upper} exactly: one of its batches covers [{first}, {last}); hold the cut "
+        "with `distinguish` while it is needed"
     )
     trace: str
     upper: int
@@ -140,7 +142,7 @@ class CutLost(InvariantError):
 class CountUnderflow(InvariantError):
     """A counted antichain was asked to remove more of a time than it contains."""
 
-    message = "cannot take {removed} of time {time} out of a frontier that counts {held} of it"
+    message = "cannot remove {removed} of time {time} from a frontier that counts {held} of it"
     time: tuple[int, ...]
     removed: int
     held: int
@@ -160,7 +162,7 @@ class FileMissing(StorageError):
 class FileExists(StorageError):
     """A name that must be new is taken."""
 
-    message = "{name}: exists already in {where}"
+    message = "{name} already exists in {where}"
     name: str
     where: str
 
@@ -168,7 +170,9 @@ class FileExists(StorageError):
 class DiskFull(StorageError):
     """The device (or the quota) has no space left; existing files are untouched."""
 
-    message = "no space left in {where} while writing {name}; the state before it is intact: make room and start again"
+    message = (
+        "no space left in {where} while writing {name}; the previous state is intact: free some space and start again"
+    )
     name: str
     where: str
 
@@ -186,14 +190,14 @@ class FileFailed(StorageError):
 class SyncFailed(FileFailed):
     """A flush to the device failed, so it is unknown what is durable."""
 
-    message = "{operation} of {name} in {where} failed: {reason}; only the next start can tell what is durable"
+    message = "{operation} of {name} in {where} failed: {reason}; only the next start can determine what is durable"
     may_have_happened: ClassVar[bool] = True
 
 
 class CreateUnknown(StorageError):
     """It is unknown whether an object was created."""
 
-    message = "create of {name} in {where} may have happened ({reason}); only the next start can tell"
+    message = "creation of {name} in {where} may have succeeded ({reason}); only the next start can determine it"
     may_have_happened: ClassVar[bool] = True
     name: str
     where: str
@@ -211,7 +215,7 @@ class NoFileSystem(CallerError):
 class CacheUnsafe(CallerError):
     """Another user can write to the local cache and could forge the state through it."""
 
-    message = "the cache {path} is not only ours to write: remove it, or set state.cache"
+    message = "other users can write to the cache {path}: remove it, or set state.cache"
     path: str
 
 
@@ -219,7 +223,7 @@ class OwnershipLost(StorageError):
     """The lock of a state directory expired because its holder did not renew it in time, or another process took it
     over."""
 
-    message = "the claim {name} on {where} has run out or was overtaken: only a new start may go on"
+    message = "the lock {name} on {where} expired or another process took it over: only a new start may continue"
     may_have_happened: ClassVar[bool] = True
     name: str
     where: str
@@ -267,7 +271,7 @@ class StateInUse(StorageError):
         if self.host:
             holder += f" on {self.host}"
         if self.left_ms is not None:
-            holder += f" (for {self.left_ms / 1000:.0f} s more, unless it goes on)"
+            holder += f" (for {self.left_ms / 1000:.0f} s more, unless it renews its lock)"
         return self.message.format(path=self.path, holder=holder)
 
 
@@ -297,7 +301,7 @@ class EpochConflict(StorageError):
 class EpochGone(CallerError):
     """The manifest of an epoch was garbage-collected or never existed."""
 
-    message = "epoch {epoch} is not in state directory {path} any more; the newest is {latest}"
+    message = "epoch {epoch} is no longer in state directory {path}; the newest is {latest}"
     path: str
     epoch: int
     latest: int
@@ -313,7 +317,7 @@ class NothingCommitted(CallerError):
 class NoIntactManifest(StorageError):
     """Manifests exist, but none is usable. Starting from an empty state would lose what they describe."""
 
-    message = "state directory {path}: none of its {count} manifests is whole, the newest because: {problem}"
+    message = "state directory {path}: none of its {count} manifests is intact; the newest: {problem}"
     path: str
     count: int
     problem: str
@@ -323,8 +327,8 @@ class ManifestMissing(StorageError):
     """HEAD names an epoch whose manifest does not exist."""
 
     message = (
-        "state directory {path}: HEAD names epoch {epoch}, and there is no manifest of it ({newest}): the folder "
-        "epochs was emptied or is another state's; put it back from a copy of the state"
+        "state directory {path}: HEAD names epoch {epoch}, but its manifest is missing ({newest}): the folder "
+        "epochs was emptied or belongs to another state; restore it from a copy of the state"
     )
     path: str
     epoch: int
@@ -334,7 +338,7 @@ class ManifestMissing(StorageError):
 class SegmentsMissing(InvariantError):
     """A commit named segments that were never written."""
 
-    message = "cannot commit epoch {epoch} to {path}: segments it names are not there: {segments}"
+    message = "cannot commit epoch {epoch} to {path}: these segments do not exist: {segments}"
     path: str
     epoch: int
     segments: str

@@ -48,7 +48,7 @@ def consolidate_rows(data: Ints, columns: Ints) -> Ints:
         one, two, groups = (np.empty(len(data), np.int64) for _ in range(3))
         rows, status = consolidate_in(data, columns, one, two, groups, np.empty(data.shape, np.int64))
     if status != 0:
-        raise DiffOverflow(operation="adding")
+        raise DiffOverflow(operation="addition")
     result: Ints = rows
     return result
 

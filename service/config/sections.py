@@ -53,7 +53,9 @@ class Section(BaseModel):
 class Kafka(Section):
     """The Kafka brokers, or an embedded one."""
 
-    bootstrap: str = Field(default="127.0.0.1:19092", description="host:port of one or more brokers, with commas")
+    bootstrap: str = Field(
+        default="127.0.0.1:19092", description="host:port of one or more brokers, separated by commas"
+    )
     embedded: bool = Field(default=False, description="start a single broker on the port of `bootstrap`, for trials")
     data: Path | None = Field(
         default=None, description="where the embedded broker keeps its log; default: beside the state"
@@ -197,7 +199,7 @@ class State(Section):
     cache: Path | None = Field(
         default=None, description="where segments of a URI are copied to; default: among the temporary folders"
     )
-    cache_mb: int = Field(default=CACHE_BYTES >> 20, ge=1, description="what these copies may take")
+    cache_mb: int = Field(default=CACHE_BYTES >> 20, ge=1, description="the size that these copies may reach")
     scratch: Path | None = Field(
         default=None,
         description="for short-lived files (Spark's, sockets, native libraries); default: beside the state",
@@ -335,10 +337,12 @@ class Http(Section):
     host: str = Field(default="127.0.0.1", description="the address that the sidecar listens on")
     port: int = Field(default=8642, ge=0, le=65535, description="the port that the sidecar listens on")
     stale_after_ms: int = Field(
-        default=10_000, ge=100, description="age of the newest epoch from which /readyz says no"
+        default=10_000, ge=100, description="age of the newest epoch from which /readyz answers 503"
     )
     read_tokens: SecretStr | None = Field(
-        default=None, description="who may read, with commas; from the environment only, or read_tokens_file"
+        default=None,
+        description="tokens of clients that may read, separated by commas; from the environment only, or "
+        "read_tokens_file",
     )
     read_tokens_file: Path | None = Field(default=None, description="a token a line; # begins a comment")
     admin_tokens: SecretStr | None = Field(default=None, description="who may also send, and see settings")
@@ -358,8 +362,10 @@ class Http(Section):
     query_threads: int = Field(default=4, ge=1, description="longer queries that run at once; others wait")
     max_wait_ms: int = Field(default=60_000, ge=0, description="longest wait_ms of a request")
     max_subscribers: int = Field(default=2_000, ge=0, description="open change streams")
-    subscriber_bytes: int = Field(default=8 << 20, ge=1024, description="changes that a subscriber may be behind")
-    heartbeat_ms: int = Field(default=15_000, ge=1, description="silence in a change stream at most")
+    subscriber_bytes: int = Field(
+        default=8 << 20, ge=1024, description="size of the changes that may be queued for a subscriber"
+    )
+    heartbeat_ms: int = Field(default=15_000, ge=1, description="longest silence in a change stream")
     ingest_ms: int = Field(default=10_000, ge=100, description="how long Kafka may take for updates sent over HTTP")
     max_ingests: int = Field(default=16, ge=0, description="requests with updates at once; 0: none are taken")
 

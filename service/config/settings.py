@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     )
     max_message_bytes: int = Field(default=8 << 20, ge=1024, description="longer messages are dead letters")
     max_decoded_bytes: int = Field(
-        default=MOST_BYTES, ge=1024, description="Arrow messages and bodies that hold more, spelled out, are refused"
+        default=MOST_BYTES, ge=1024, description="Arrow messages and bodies that are longer when decoded are refused"
     )
     diff_range: int = Field(
         default=DIFF_RANGE,

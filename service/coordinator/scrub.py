@@ -115,7 +115,7 @@ class Scrub:
         else:
             self._verified.add(name)
             if self._damaged.pop(name, None) is not None:
-                _log.warning("segment %s is whole again", name)
+                _log.warning("segment %s is intact again", name)
 
     def _named(self) -> frozenset[str]:
         newest = self._newest()

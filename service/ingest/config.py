@@ -82,12 +82,16 @@ def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, li
             said = "format upsert but no key" if not first.key else f"a key but format {first.format}"
             raise SourceMisfit(problem=f"source {names[0]} has {said}; set both, as in sources.{names[0]}.key: [id]")
         if first.key and first.clock == "event" and (first.rounding != "exact" or first.records is not None):
-            problem = f"source {names[0]} has upserts at times of their own, of which the later one must be known"
+            problem = (
+                f"source {names[0]} has upserts with times of their own, so the later of two must be known exactly"
+            )
             raise SourceMisfit(problem=f"{problem}; leave its rounding exact, without records, or use clock arrival")
         for column in first.key:
             if column not in sources[names[0]]:
                 known = ", ".join(sources[names[0]].names)
-                raise SourceMisfit(problem=f"the key of source {names[0]} has {column!r}, no column of it ({known})")
+                raise SourceMisfit(
+                    problem=f"the key of source {names[0]} has {column!r}, which is not a column of it ({known})"
+                )
         if first.format == "avro" and not first.schemas:
             problem = f"source {names[0]} has format avro but no schema"
             raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.schema_file or schema_folder")

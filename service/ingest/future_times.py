@@ -63,7 +63,7 @@ def refuse_ahead(
             limit[run] = np.where(old, discard.after, CLOSED)
         for message, at, what in _beyond(parsed, time, limit, strict=False):
             if limit[message] != CLOSED:
-                detail = f"{what} {at}, and what is at or after {discard.after} was discarded by an operator"
+                detail = f"{what} {at}, and an operator discarded everything at or after {discard.after}"
                 found.setdefault(message, Refused(message, "future", detail, _source(parsed, message)))
     return list(found.values())
 

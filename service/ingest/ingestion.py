@@ -252,7 +252,7 @@ class Door:
         for (topic, partition, offset), how in poisoned.items():
             if topic == messages.topic:
                 here = np.flatnonzero((messages.partition == partition) & (messages.offset == offset))
-                detail = f"decoding it failed in a process of its own, more than once, which {how}"
+                detail = f"decoding it failed more than once; its own process {how}"
                 unread |= {m: Refused(m, "poison", detail, only) for m in here.tolist()}
         return unread
 

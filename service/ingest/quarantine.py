@@ -45,7 +45,7 @@ Range = tuple[int, int]
 class QuarantineBroken(InvariantError):
     """A child of the quarantine died before it looked at any message."""
 
-    message = "quarantine cannot be held: its process {how} before it decoded anything"
+    message = "quarantine failed: its process {how} before it decoded anything"
     how: str
 
 

@@ -49,7 +49,7 @@ same message, or by a rebuild."""
 class NoLetters(CallerError):
     """Kafka does not answer, or has no such dead-letter topic."""
 
-    message = "no dead letters from {bootstrap}: {reason}"
+    message = "cannot read dead letters from {bootstrap}: {reason}"
     bootstrap: str
     reason: str
 
@@ -57,7 +57,7 @@ class NoLetters(CallerError):
 class NoSuchLetter(CallerError):
     """A dead letter was named that does not exist."""
 
-    message = "there is no letter {letter} that is open; `vernier dlq list` shows them"
+    message = "there is no open dead letter {letter}; `vernier dlq list` shows them"
     letter: str
 
 
@@ -137,7 +137,7 @@ class DeadLetters:
         wanted = [name if name.endswith(SUFFIX) else f"{name}{SUFFIX}" for name in sources] or present
         for name in wanted:
             if name not in present:
-                known = ", ".join(present) or "none at all"
+                known = ", ".join(present) or "none"
                 raise NoLetters(
                     bootstrap=settings.kafka.bootstrap, reason=f"there is no topic {name} (there are {known})"
                 )
@@ -246,7 +246,7 @@ class DeadLetters:
                         done += self._commit(transactions, topic, known, chosen, sending, mark)
                 done += self._commit(transactions, topic, known, chosen, sending, mark)
         except Fenced as error:
-            reason = f"another `vernier dlq replay` or `drop` runs; {done} letters are dealt with"
+            reason = f"another `vernier dlq replay` or `drop` is running; {done} dead letters are done"
             raise NoLetters(bootstrap=self._settings.kafka.bootstrap, reason=reason) from error
         except KafkaError as error:
             raise self._no(error) from error

@@ -55,7 +55,9 @@ class CommittedReader:
             if polled:
                 heard = time.monotonic()
             elif time.monotonic() - heard > SILENT_SECONDS:
-                raise KafkaTimeoutError(f"topic {topic} was not read to its end: nothing came for {SILENT_SECONDS:g} s")
+                raise KafkaTimeoutError(
+                    f"topic {topic} was not read to its end: no record arrived for {SILENT_SECONDS:g} s"
+                )
             for part, records in polled.items():
                 got = [record for record in records if record.offset < ends[part]]
                 if got:

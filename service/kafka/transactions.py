@@ -168,7 +168,7 @@ def _cause(failed: list[BaseException | None]) -> BaseException:
     records as belonging to an old one; that does not mean another producer."""
     known = [error for error in failed if error is not None]
     others = (error for error in known if not isinstance(error, InvalidProducerEpochError))
-    return next(others, known[0] if known else KafkaTimeoutError("a record has no acknowledgement"))
+    return next(others, known[0] if known else KafkaTimeoutError("a record was not acknowledged"))
 
 
 def _drop(producer: KafkaProducer) -> None:

@@ -20,15 +20,15 @@ from vernier.service.sidecar.options import Options
 from vernier.storage.errors import VernierError
 
 _FLAGS = {
-    "--state": ("state.path", "state directory or URI, also one to come"),
+    "--state": ("state.path", "state directory or URI; it need not exist yet"),
     "--cache": ("state.cache", "where segments of a URI are copied to"),
-    "--cache-mb": ("state.cache_mb", "what these copies may take"),
+    "--cache-mb": ("state.cache_mb", "the size that these copies may reach"),
     "--host": ("http.host", "address to listen on"),
     "--port": ("http.port", "0 for any free one"),
-    "--stale-after-ms": ("http.stale_after_ms", "age of an epoch from which /readyz says no"),
+    "--stale-after-ms": ("http.stale_after_ms", "age of the newest epoch from which /readyz answers 503"),
     "--max-rows": ("http.max_rows", "rows a page"),
-    "--subscriber-bytes": ("http.subscriber_bytes", "changes a subscriber may be behind"),
-    "--heartbeat-ms": ("http.heartbeat_ms", "silence in a change stream"),
+    "--subscriber-bytes": ("http.subscriber_bytes", "changes that may be queued for a subscriber"),
+    "--heartbeat-ms": ("http.heartbeat_ms", "longest silence in a change stream"),
     "--log-level": ("log.level", "debug, info, warning or error"),
 }
 _POLL_MS, _FAR_POLL_MS = 5, 250
@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     if options.access.wide_open:
-        _log.warning("anybody who reaches %s:%d may read, and send updates in", options.host, options.port)
+        _log.warning("every client that reaches %s:%d may read and send updates", options.host, options.port)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

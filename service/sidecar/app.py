@@ -31,7 +31,7 @@ from vernier.service.views.answers import Answers
 from vernier.service.views.snapshot_reader import Reader
 
 STATIC = Path(__file__).parent / "static"
-_ABOUT = """Standing queries' answers, exact at every nanosecond. *since* is inclusive, *until* exclusive; a frontier
+_ABOUT = """Answers of standing queries, exact at every nanosecond. *since* is inclusive, *until* exclusive; a frontier
 `F` means that all times before `F` are final. Times are nanoseconds since 1970: decimal strings in answers; strings,
 integers or RFC 3339 with up to nine decimals in requests. A view is a multiset: each distinct row comes once, with
 `_diff` when its multiplicity is not 1."""

@@ -42,7 +42,7 @@ class OpenToOthers(CallerError):
 
     message = (
         "http.host {host} is not loopback and there is no token: every client could read all answers; set "
-        "VERNIER_HTTP__READ_TOKENS or http.read_tokens_file, or say http.anonymous=read if that is meant"
+        "VERNIER_HTTP__READ_TOKENS or http.read_tokens_file, or set http.anonymous=read if that is intended"
     )
     host: str
 
@@ -114,11 +114,11 @@ def _digests(name: str, given: SecretStr | None, file: Path | None) -> tuple[byt
 def _checked(setting: str, texts: Sequence[str]) -> list[str]:
     tokens = [text.strip() for text in texts if text.strip()]
     if not tokens:
-        raise BadTokens(setting=setting, problem="there is no token in it; leave it out, or give one")
+        raise BadTokens(setting=setting, problem="it contains no token; remove the setting, or add a token")
     for number, token in enumerate(tokens, start=1):
         if not _TOKEN.fullmatch(token):
             raise BadTokens(setting=setting, problem=f"token {number} has characters other than visible ASCII")
         if len(token) < LEAST_LENGTH:
-            short = f"token {number} has {len(token)} characters, and needs {LEAST_LENGTH}"
+            short = f"token {number} has {len(token)} characters but needs {LEAST_LENGTH}"
             raise BadTokens(setting=setting, problem=f"{short}; `openssl rand -hex 32` makes a good one")
     return tokens

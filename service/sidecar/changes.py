@@ -123,7 +123,8 @@ class ChangeStreams:
             elif position < feed.start:
                 self.drop(feed.view.name)
                 detail = (
-                    "more changes were waiting than are kept for a subscriber; read faster, and resume at the last id"
+                    "more changes were waiting than are queued for a subscriber; read faster, and resume "
+                    "from the last id"
                 )
                 yield encode_event(form, "error", None, _error("slow_consumer", detail))
                 return

@@ -31,17 +31,17 @@ class ControlBody(BaseModel):
     wanted: Wanted
     acknowledged: bool
     since: str | None = Field(description="Wall clock, RFC 3339", examples=["2026-01-31T12:00:00.000000000Z"])
-    left: int = Field(description="While it drains: messages that are to be read yet", examples=[0])
-    held: int = Field(description="While it drains: updates that wait for their data time", examples=[0])
+    left: int = Field(description="While the intake drains: messages still to be read", examples=[0])
+    held: int = Field(description="While the intake drains: updates stashed until their data time", examples=[0])
     says: str
 
 
-_answers = schemas.answer(ControlBody, "It is so") | schemas.problems(422, 503)
+_answers = schemas.answer(ControlBody, "Done") | schemas.problems(422, 503)
 _asked: dict[int | str, dict[str, Any]] = {
     **_answers,
-    202: {"model": ControlBody, "description": "It is asked for; the driver has not done it yet"},
+    202: {"model": ControlBody, "description": "Requested; the driver has not done it yet"},
 }
-Wait = Annotated[int, Query(ge=0, description="Wait so long until it is done; at most what the sidecar allows")]
+Wait = Annotated[int, Query(ge=0, description="How long to wait until it is done; the sidecar limits it")]
 
 
 def router(context: Context) -> APIRouter:
@@ -63,7 +63,7 @@ def router(context: Context) -> APIRouter:
         wish = await asyncio.to_thread(control.wish, files)
         return reply(describe(wish, await asyncio.to_thread(control.standing, files)))
 
-    @routes.post("/v1/control/pause", summary="Make no epochs; state and answers stay", responses=_asked)
+    @routes.post("/v1/control/pause", summary="Stop making epochs; state and answers stay", responses=_asked)
     async def pause(wait_ms: Wait = 0) -> Response:
         return await ask("paused", wait_ms)
 
@@ -87,7 +87,7 @@ def describe(wish: Wish | None, standing: Standing) -> dict[str, Any]:
     """The body of an answer."""
     said = standing.describe()
     if wish is not None and standing.wish != wish.id:
-        said = f"{said}; that it is to be {wish.wanted} is asked for, and the driver has not seen it yet"
+        said = f"{said}; {wish.wanted} is requested, but the driver has not read the request yet"
     return {
         "intake": standing.intake,
         "wanted": "running" if wish is None else wish.wanted,

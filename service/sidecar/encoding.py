@@ -27,7 +27,7 @@ class TooLarge(CallerError):
     """An answer exceeds the limit, and its route has no pages."""
 
     code = "response_too_large"
-    message = "the answer is longer than the {limit} bytes of http.max_response_bytes; ask for {less}"
+    message = "the answer is longer than the {limit} bytes of http.max_response_bytes; request {less}"
     limit: int
     less: str
 
@@ -72,7 +72,7 @@ def json_rows(codec: RowJson, rows: Ints, counts: Ints, budget: Budget) -> msgsp
     """All rows as a JSON array. Raises TooSlow, TooLarge."""
     parts, shown = json_parts(codec, rows, counts, budget)
     if shown < len(rows):
-        raise TooLarge(limit=budget.most, less="fewer keys, or for the view with where= and limit=")
+        raise TooLarge(limit=budget.most, less="fewer keys, or the view with where= and limit=")
     return msgspec.Raw(b"[" + b",".join(parts) + b"]")
 
 

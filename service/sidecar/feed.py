@@ -85,7 +85,7 @@ class Feed:
                 damage = seen.damaged[self.view.name]
                 self.ended = (damage.code, about_damage(damage))
             elif state is None or state.stored != self.view.stored:
-                about = f"the program has changed; view {self.view.name} is another one now, or gone"
+                about = f"the program has changed; view {self.view.name} was redefined or removed"
                 self.ended = ("view_changed", about)
             elif state.frontier > self.frontier:
                 try:

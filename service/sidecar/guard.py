@@ -90,7 +90,7 @@ class Guard:
             if token is None:
                 detail = f"{method} {path} needs a token of scope {wanted}, as `Authorization: Bearer TOKEN`"
                 return _unauthenticated("token_missing", detail)
-            detail = f"{method} {path} needs the scope {wanted}, and this token has the scope {given}"
+            detail = f"{method} {path} needs the scope {wanted}, but this token has the scope {given}"
             challenge = f'Bearer realm="vernier", error="insufficient_scope", scope="{wanted}"'
             return problem_response(403, "scope_missing", detail, {"scope": wanted}, {"www-authenticate": challenge})
         return self._foreign(scope) if token is None else None
@@ -102,12 +102,13 @@ class Guard:
         host = _header(scope["headers"], b"host")
         if self.access.local and host is not None and not is_loopback(_name(host)):
             detail = (
-                f"this sidecar is for its own machine, and {host} is not a name of it; set tokens to ask from there"
+                f"this sidecar serves only its own machine, and {host} is not a name of that machine; set "
+                f"tokens to allow other clients"
             )
             return problem_response(403, "foreign_host", detail)
         origin = _header(scope["headers"], b"origin")
         if origin is not None and scope["method"] not in _SAFE and urlsplit(origin).netloc != host:
-            return problem_response(403, "foreign_origin", f"pages of {origin} may not send anything here")
+            return problem_response(403, "foreign_origin", f"pages from {origin} may not send requests here")
         return None
 
     # --- size of the body ---------------------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ class Guard:
                     if not message.get("more_body", False):
                         return messages
         except TimeoutError:
-            detail = f"the body did not come within {_BODY_SECONDS:g} s"
+            detail = f"the body did not arrive within {_BODY_SECONDS:g} s"
             return problem_response(408, "body_too_slow", detail, headers={"connection": "close"})
 
     def _too_large(self, size: int) -> Response:

@@ -46,14 +46,14 @@ class Ingest:
         """
         if kind not in READERS:
             known = ", ".join(kind for kind in READERS if kind not in ("application/ndjson", "application/jsonl"))
-            raise Problem.of(415, "unknown_content_type", f"updates come as {known}, not as {kind or 'nothing'}")
+            raise Problem.of(415, "unknown_content_type", f"updates are sent as {known}, not as {kind or 'nothing'}")
         if not body or body.isspace():
             # A producer that sends an empty body has a defect; `[]` says that there are no updates.
             raise BadBody(what="list of updates", problem="it is empty")
         # The plan may be in an object store, so it is read in a thread.
         target = await asyncio.to_thread(self._target, source)
         if self._room < 1:
-            detail = "as many requests with updates as http.max_ingests allows wait for Kafka; try again"
+            detail = "too many requests with updates are waiting for Kafka (http.max_ingests); try again"
             raise Problem.of(429, "too_many_ingests", detail, headers={"retry-after": "1"})
         self._room -= 1
         try:
@@ -80,9 +80,7 @@ class Ingest:
         """The source as the newest epoch describes it; before the first epoch, as the settings do."""
         plan = self._context.plan()
         if plan is None:
-            raise Problem.of(
-                503, "no_plan", "the service has not said yet which sources it has; try again when it runs"
-            )
+            raise Problem.of(503, "no_plan", "the service has not published its sources yet; try again when it runs")
         sources = plan["sources"]
         if source not in sources:
             known = f"; there are {', '.join(sources)}" if sources else "; there are no sources"
@@ -92,7 +90,7 @@ class Ingest:
         said = self._settings.source(source)
         form, clock = (said.format, said.clock) if entry is None else (entry.format, entry.clock)
         if form not in ("vernier", "json"):
-            detail = f"source {source} has the format {form}; over HTTP only sources of vernier and json take updates"
+            detail = f"source {source} has the format {form}; over HTTP only sources of vernier and json accept updates"
             raise Problem.of(409, "not_writable", detail)
         late = clock == "event" and entry is not None and entry.on_late == "reject"
         return Target(
@@ -175,11 +173,11 @@ def router(context: Context, ingest: Ingest | None) -> APIRouter:
         after: Annotated[str | None, Query(description="A token of earlier updates; the answer's covers both")] = None,
     ) -> Response:
         if ingest is None or context.options.max_ingests < 1:
-            raise Problem.of(409, "ingest_off", "this sidecar takes no updates (http.max_ingests)")
+            raise Problem.of(409, "ingest_off", "this sidecar accepts no updates (http.max_ingests)")
         earlier = None if after is None else Receipt.decode(after)
         coding = request.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("", "identity"):
-            detail = f"the body is encoded as {coding}, and bodies are taken as they are, without content-encoding"
+            detail = f"the body has the content-encoding {coding}; send it without content-encoding"
             raise Problem.of(415, "unknown_content_encoding", detail)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         receipt, count = await ingest.take(source, kind, await request.body(), earlier)
@@ -199,7 +197,7 @@ def router(context: Context, ingest: Ingest | None) -> APIRouter:
     async def visible(
         token: Annotated[str, Path(description="What the POST answered")],
         views: Annotated[str | None, Query(description="Names, comma-separated; all by default")] = None,
-        wait_ms: Annotated[int, Query(ge=0, le=3_600_000, description="Wait so long until they are")] = 0,
+        wait_ms: Annotated[int, Query(ge=0, le=3_600_000, description="How long to wait until they are")] = 0,
     ) -> Response:
         names = list(dict.fromkeys(split_list(views)))
         return reply(await visibility.look(Receipt.decode(token), names, wait_ms))

@@ -87,7 +87,7 @@ class _Committed(Collector):
                 family = _plain(metric, numbers.get(metric.name, {}))
             if family.samples:
                 yield family
-        state = GaugeMetricFamily(f"{PREFIX}dataflow_state", "1 for the state it is in.", labels=("dataflow", "state"))
+        state = GaugeMetricFamily(f"{PREFIX}dataflow_state", "1 for the current state.", labels=("dataflow", "state"))
         stalled = self.context.stale_ms(snapshot) > self.context.options.stale_after_ms
         found = trouble.read(self.context.follower.reader.files)
         now = "stalled" if stalled else "running"

@@ -75,7 +75,7 @@ class NoEpoch(StorageError):
 class Unreadable(StorageError):
     """A state exists, but none of its epochs can be read."""
 
-    message = "the state cannot be read: {problem}; `vernier state verify` says more"
+    message = "the state cannot be read: {problem}; run `vernier state verify` for details"
     problem: str
 
 
@@ -114,7 +114,7 @@ def problem_response(
 
 def about_damage(error: Damaged) -> str:
     """What is damaged, and how to repair it."""
-    return f"{error}; put {damaged_file(error)} back from a copy of the state: see docs/state.md, Damage"
+    return f"{error}; restore {damaged_file(error)} from a copy of the state: see docs/state.md, Damage"
 
 
 def of_error(error: VernierError) -> Response:

@@ -46,7 +46,9 @@ def laggards(
     if trouble is not None:
         reasons.append({"laggard": "program" if trouble.program else "pipeline", "why": trouble.describe()})
     if free_bytes is not None and free_bytes < FULL_BYTES:
-        why = f"no space left in {options.state}: {free_bytes} bytes are free; make room, and the service goes on"
+        why = (
+            f"no space left in {options.state}: {free_bytes} bytes are free; free some space, and the service continues"
+        )
         reasons.append({"laggard": "disk", "why": why})
     closed = standing is not None and not standing.open
     if standing is not None and closed:
@@ -58,7 +60,7 @@ def laggards(
     if age_ms > options.stale_after_ms and not closed:
         why = f"its newest epoch {snapshot.manifest.epoch} was committed {age_ms / 1000:.1f} s ago"
         views = ", ".join(snapshot.views)
-        reasons.append({"laggard": "pipeline", "why": f"{why}; views {views} stand at {snapshot.frontier}"})
+        reasons.append({"laggard": "pipeline", "why": f"{why}; views {views} are at {snapshot.frontier}"})
     for source, entry in snapshot.manifest.sources.items():
         for partition, about in entry.partitions.items():
             if about.lag is not None and about.lag > options.lag_limit:
@@ -86,7 +88,7 @@ def _ahead(snapshot: Snapshot, options: Options, now_ns: int) -> list[dict[str, 
         {
             "laggard": who,
             "why": f"its frontier {at} ({format_instant(at)}) is {(at - now_ns) / 1e9:.0f} s ahead of the clock, so "
-            "updates of now are late; see `vernier up --discard-after`",
+            "current updates are late; see `vernier up --discard-after`",
         }
         for who, at in far.items()
     ]
@@ -126,7 +128,7 @@ def _waited_for(source: str, entry: SourceEntry, frontier: int) -> str:
     setting = f"sources.{source}"
     return (
         f"{words}; ways out: send progress messages to each partition (`vernier send --promise`), set "
-        f"{setting}.lateness so that its own updates move it, let it give way while it is silent "
+        f"{setting}.lateness so that its own updates advance it, ignore it while it is idle "
         f"({setting}.idle_timeout_ms), or end a "
         'bounded source with the promise that nothing follows ("upper": [])'
     )

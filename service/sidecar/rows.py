@@ -32,7 +32,7 @@ AsOf = Annotated[
         examples=["1767225600000000000"],
     ),
 ]
-WaitMs = Annotated[int, Query(ge=0, le=3_600_000, description="Wait so long for `as_of` to become final")]
+WaitMs = Annotated[int, Query(ge=0, le=3_600_000, description="How long to wait for `as_of` to become final")]
 Limit = Annotated[int | None, Query(ge=1, description="Rows a page")]
 Columns = Annotated[str | None, Query(description="Columns of the answer, comma-separated", examples=["node"])]
 
@@ -129,7 +129,7 @@ def router(context: Context) -> APIRouter:
     ) -> Response:
         names = list(dict.fromkeys(split_list(views)))
         if not names:
-            raise Problem.of(422, "invalid_request", "views= names no view; give one or more, with commas")
+            raise Problem.of(422, "invalid_request", "views= names no view; give one or more, separated by commas")
         snapshot, states, at = await context.at(names, as_of, wait_ms)
         stale_ms, most = context.stale_ms(snapshot), limit_of(limit)
 
@@ -160,9 +160,9 @@ def router(context: Context) -> APIRouter:
         since: Annotated[
             str | None, Query(description="Frontier to begin at: all changes at times not before it")
         ] = None,
-        until: Annotated[str | None, Query(description="End when all changes before this time were sent")] = None,
+        until: Annotated[str | None, Query(description="End once all changes before this time have been sent")] = None,
         snapshot: Annotated[bool | None, Query(description="Send the rows first; true unless since is given")] = None,
-        last_event_id: Annotated[str | None, Header(description="Resume behind this event")] = None,
+        last_event_id: Annotated[str | None, Header(description="Resume after this event")] = None,
     ) -> Any:
         form = choose(request.headers.get("accept"), ("sse", "ndjson"))
         newest = context.follower.require()
@@ -191,5 +191,5 @@ def _go_on(begun: Cursor, view: str, query: RowQuery) -> RowQuery:
         raise BadCursor(problem=f"belongs to view {begun.view}")
     for given, kept in ((query.where, begun.where), (query.order, begun.order)):
         if given and given != kept:
-            raise BadCursor(problem="belongs to a request with another where or order")
+            raise BadCursor(problem="belongs to a request with a different where or order")
     return RowQuery(begun.where, begun.order)

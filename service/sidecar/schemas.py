@@ -109,18 +109,20 @@ def example(kind: Any) -> Any:
 
 _WHY = {
     400: "A parameter cannot be understood",
-    401: "No token, or none that was given out (`token_missing`, `token_unknown`)",
-    403: "The token lacks the scope (`scope_missing`), or a foreign page asks (`foreign_host`, `foreign_origin`)",
+    401: "No token, or an unknown one (`token_missing`, `token_unknown`)",
+    403: "The token lacks the scope (`scope_missing`), or the request comes from a foreign page "
+    "(`foreign_host`, `foreign_origin`)",
     404: "There is no such thing (`unknown_view`, `unknown_source`, `no_plan`)",
     406: "No acceptable format (`not_acceptable`)",
-    408: "The body did not come in time (`body_too_slow`)",
-    409: "Not now: `as_of` may still change (`not_yet_final`); the source takes none (`not_writable`, `ingest_off`)",
+    408: "The body did not arrive in time (`body_too_slow`)",
+    409: "Not possible now: `as_of` may still change (`not_yet_final`); the source accepts no updates "
+    "(`not_writable`, `ingest_off`)",
     410: "The time lies before the history window (`compacted`)",
     413: "Too much (`too_many_keys`, `body_too_large`, `response_too_large`)",
     415: "Not a content type of updates (`unknown_content_type`)",
     422: "A parameter has the wrong form (`invalid_request`), or an update (`bad_update`)",
     429: "Too many at once (`too_many_ingests`)",
-    503: "Not now (`no_epoch`, `unreadable`, `not_ready`, `query_timeout`, `kafka_unavailable`, `no_plan`)",
+    503: "Not possible now (`no_epoch`, `unreadable`, `not_ready`, `query_timeout`, `kafka_unavailable`, `no_plan`)",
 }
 
 
@@ -153,7 +155,7 @@ _EVENT: dict[str, Any] = {
     }
 }
 _STREAM: dict[str, Any] = {
-    "description": "Events `snapshot`, `updates`, `progress` and `error`; the id of an event is the frontier behind it",
+    "description": "Events `snapshot`, `updates`, `progress` and `error`; the id of an event is the frontier after it",
     "content": {
         "text/event-stream": _EVENT | {"example": f"event: updates\nid: 20\ndata: {_CHANGE}\n\n"},
         "application/x-ndjson": _TEXT | {"example": '{"event":"updates","id":"20",' + _CHANGE[1:] + "\n"},

@@ -63,7 +63,7 @@ def router(context: Context) -> APIRouter:
         )
         if request.scope.get(GIVEN) == "none":
             # The reasons can contain rows, which a request without a token may not read.
-            reasons = [reason | {"why": "ask with a token to know"} for reason in reasons]
+            reasons = [reason | {"why": "send a token to see the reason"} for reason in reasons]
         if snapshot is None or reasons:
             detail = "; ".join(f"{reason['laggard']}: {reason['why']}" for reason in reasons)
             code = "damaged" if damage else "no_epoch" if snapshot is None else "not_ready"
@@ -89,7 +89,9 @@ def router(context: Context) -> APIRouter:
             "stale_ms": context.stale_ms(snapshot),
         })  # fmt: skip
 
-    @routes.get("/v1/frontiers", summary="How far everything is final", responses=statusschemas.frontiers)
+    @routes.get(
+        "/v1/frontiers", summary="Frontiers of sources, partitions and views", responses=statusschemas.frontiers
+    )
     async def frontiers() -> Response:
         snapshot = follower.require()
         manifest = snapshot.manifest
@@ -129,7 +131,7 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/v1/epochs", summary="The newest epochs", responses=statusschemas.epochs)
     async def epochs(
-        after: Annotated[int, Query(ge=0, description="Only epochs behind this one")] = 0,
+        after: Annotated[int, Query(ge=0, description="Only epochs after this one")] = 0,
         limit: Annotated[int, Query(ge=1, le=1_200)] = 100,
     ) -> Response:
         snapshot = follower.require()
@@ -141,7 +143,9 @@ def router(context: Context) -> APIRouter:
         snapshot = follower.require()
         return reply({"sources": _source_details(snapshot), "stale_ms": context.stale_ms(snapshot)})
 
-    @routes.get("/v1/sinks", summary="Output topics: how far each view has gone out", responses=statusschemas.sinks)
+    @routes.get(
+        "/v1/sinks", summary="Output topics: how far each view has been published", responses=statusschemas.sinks
+    )
     async def sinks() -> Response:
         snapshot = follower.require()
         found = told.read(follower.reader.files)
@@ -154,7 +158,7 @@ def router(context: Context) -> APIRouter:
             "told_ms": max(0, time.time_ns() - found.at_ns) // 1_000_000,
         })  # fmt: skip
 
-    @routes.get("/v1/traces", summary="Arrangements with their layers", responses=statusschemas.traces)
+    @routes.get("/v1/traces", summary="Arrangements with their batches", responses=statusschemas.traces)
     async def traces() -> Response:
         snapshot = follower.require()
         listed = []
@@ -180,7 +184,7 @@ def router(context: Context) -> APIRouter:
         source: Annotated[str | None, Query(description="Only of this source", examples=["edges"])] = None,
         topic: Annotated[str | None, Query(description="Only of this topic", examples=["edges"])] = None,
         reason: Annotated[Reason | None, Query(description="Only refused for this reason")] = None,
-        after: Annotated[int, Query(ge=0, description="Only of epochs behind this one")] = 0,
+        after: Annotated[int, Query(ge=0, description="Only of epochs after this one")] = 0,
     ) -> Response:
         snapshot = follower.require()
         if follower.reader.letters_damaged is not None:
@@ -201,7 +205,7 @@ def router(context: Context) -> APIRouter:
         snapshot = follower.require()
         plan = context.plan()
         if plan is None:
-            raise Problem.of(404, "no_plan", f"the service has left no plan in {context.options.state}")
+            raise Problem.of(404, "no_plan", f"the service has not written a plan to {context.options.state}")
         operators = {
             "updates": _numbers(snapshot, "operator_updates_total", ("operator", "direction")),
             "seconds": {

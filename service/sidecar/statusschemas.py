@@ -36,7 +36,7 @@ class SourceFrontiers(BaseModel):
 
 
 class Frontiers(BaseModel):
-    """How far everything is final."""
+    """Frontiers of sources, partitions and views."""
 
     epoch: int = Field(examples=[128])
     lower: Frontier
@@ -246,7 +246,7 @@ ingest = _SENT | problems(400, 404, 408, 409, 413, 415, 422, 429, 503)
 updates: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Updates as in update files; `time` and `diff` may be left out. All of them enter, or none",
+        "description": "Updates as in update files; `time` and `diff` may be left out. All are accepted, or none",
         "content": {
             "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINES},
             "application/json": {"schema": {"type": "array", "items": _UPDATE}, "example": _EXAMPLE},

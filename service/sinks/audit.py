@@ -141,7 +141,7 @@ def audit_topics(
     for view in views:
         if view not in known:
             raise CannotCompare(
-                view=view, reason=f"nothing of it has gone out (what has: {', '.join(known) or 'none'})"
+                view=view, reason=f"nothing of it has been published (published views: {', '.join(known) or 'none'})"
             )
     found = []
     for view, reached in known.items():
@@ -257,14 +257,16 @@ class _Truth:
 def _truth(state: StateDirectory, manifest: Manifest, reached: Position, name: str) -> _Truth:
     entry = manifest.views.get(name)
     if entry is None:
-        raise CannotCompare(view=name, reason="the program has no such view any more")
+        raise CannotCompare(view=name, reason="the program no longer has this view")
     view = ViewType.of(name, entry)
     if view.meaning != reached.meaning:
-        raise CannotCompare(view=name, reason="the program has changed the view, and its rows have not gone out since")
+        raise CannotCompare(
+            view=name, reason="the program has changed the view, and its rows have not been published since"
+        )
     if manifest.upper < reached.frontier:
         raise CannotCompare(
             view=name,
-            reason=f"the state ends at {manifest.upper}, before the {reached.frontier} that the topic has: "
+            reason=f"the state ends at {manifest.upper}, before the {reached.frontier} that the topic has reached: "
             "another state was published",
         )
     segments: dict[str, Segment] = {}
@@ -326,7 +328,7 @@ def _compare_changes(messages: Sequence[_Sent], truth: _Truth, start: int, audit
         messages = [one for one in messages if one.lower >= newest.lower]
         base, start = max(base, newest.upper - 1), MIN_TIME
     if base >= audit.frontier:
-        reason = f"its changes before {base} are not told apart any more, and the topic ends at {audit.frontier}"
+        reason = f"its changes before {base} are compacted, and the topic ends at {audit.frontier}"
         raise CannotCompare(view=audit.view, reason=reason)
     found: dict[_Change, int] = defaultdict(int)
     places: dict[_Change, tuple[_Place, ...]] = {}

@@ -128,7 +128,7 @@ class History:
             except (StorageError, EpochGone) as error:
                 if epoch == head:
                     raise
-                _log.info("epoch %d is passed over: %s", epoch, error)
+                _log.info("epoch %d is skipped: %s", epoch, error)
             self._seen = epoch
         return len(self._parts) > before or head > NO_EPOCH
 

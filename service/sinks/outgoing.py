@@ -40,7 +40,10 @@ _TEXT = pa.large_string()
 class NotOneRow(CallerError):
     """A view with several rows per key cannot be published in a format that holds one row per key."""
 
-    message = "view {view} has several rows of the key {key} at {time}; format {format} needs one, vernier takes all"
+    message = (
+        "view {view} has several rows of the key {key} at {time}; format {format} allows only one, format "
+        "vernier allows several"
+    )
     view: str
     key: str
     time: int

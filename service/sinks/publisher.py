@@ -78,7 +78,7 @@ class Publisher:
                     raise
                 said = f"{type(error).__name__}: {error}".splitlines()[0]
                 if failures == 0:
-                    _log.warning("nothing goes out for now: %s", said)
+                    _log.warning("publishing is interrupted: %s", said)
                 self._tell(said)
                 stop.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures += 1
@@ -147,7 +147,11 @@ class Publisher:
                 self._problems[view] = str(error)
                 return
             if step.restarts:
-                _log.warning("view %s has lost the changes from %d on: a snapshot goes out instead", view, step.lower)
+                _log.warning(
+                    "the changes of view %s from %d on are no longer kept: a snapshot is published instead",
+                    view,
+                    step.lower,
+                )
             for message, headers in messages:
                 counts[message.kind] = counts.get(message.kind, 0) + 1
                 batch.append((sink.topic, message, headers))

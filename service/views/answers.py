@@ -203,7 +203,7 @@ def key_parts(view: ViewState, given: object) -> Sequence[object]:
     if isinstance(given, dict):
         unknown = [name for name in given if name not in view.key]
         if unknown:
-            problem = f"is no key column of view {view.name}, whose key is ({', '.join(view.key)})"
+            problem = f"is not a key column of view {view.name}, whose key is ({', '.join(view.key)})"
             raise BadValue(column=str(unknown[0]), problem=problem)
         if len(given) != len(view.key):
             raise BadKey(view=view.name, columns=", ".join(view.key), found=len(given))

@@ -13,7 +13,7 @@ class TooSlow(CallerError):
     """A query took longer than the limit."""
 
     code = "query_timeout"
-    message = "the query was given up after {ms} ms (http.query_ms); ask for less: where=, limit=, fewer keys"
+    message = "the query was cancelled after {ms} ms (http.query_ms); request less: where=, limit=, fewer keys"
     ms: int
 
 

@@ -148,7 +148,7 @@ def _composed_value(field: Field, given: object, kind: Composed) -> Any:
         try:
             given = load(given.encode("utf-8", "surrogatepass"))
         except Refusal as refusal:
-            problem = f"{shown(given)} is no JSON of {kind}: {refusal.detail}"
+            problem = f"{shown(given)} is not JSON of type {kind}: {refusal.detail}"
             raise BadValue(column=field.name, problem=problem) from refusal
     if isinstance(given, float):
         given = repr(given)

@@ -86,7 +86,7 @@ def add_counts(one: Ints, two: Ints) -> Ints:
     """Add element by element. Raises DiffOverflow when a sum leaves int64."""
     total = one + two
     if bool((((one ^ total) & (two ^ total)) < 0).any()):
-        raise DiffOverflow(operation="adding")
+        raise DiffOverflow(operation="addition")
     return total
 
 

@@ -44,9 +44,7 @@ class BadFilter(CallerError):
 class BadCursor(CallerError):
     """A cursor was not issued by this sidecar, or belongs to another request."""
 
-    message = (
-        "the cursor {problem}; use next_cursor of an answer as it is, with the same view and no other where or order"
-    )
+    message = "the cursor {problem}; use the next_cursor of an answer unchanged, with the same view, where and order"
     problem: str
 
 
@@ -79,7 +77,7 @@ class Condition:
                 return Condition(column, "eq", rest[0])
             near = difflib.get_close_matches(rest[0], OPERATORS, 1)
             raise BadFilter(
-                text=text, problem=f"no operator {rest[0]!r}" + (f", did you mean {near[0]}" if near else "")
+                text=text, problem=f"unknown operator {rest[0]!r}" + (f", did you mean {near[0]}" if near else "")
             )
         if len(rest) == 1 and rest[0] not in ("null", "notnull"):
             raise BadFilter(text=text, problem=f"operator {rest[0]} needs a value")

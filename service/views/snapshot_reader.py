@@ -249,7 +249,7 @@ class Reader:
         if not restored:
             return False
         for name in restored:
-            _log.warning("segment %s is whole again", name)
+            _log.warning("segment %s is intact again", name)
             del self.damage[name]
             self._segments.pop(name, None)
         self._layers = {ref: layer for ref, layer in self._layers.items() if ref.segment not in restored}

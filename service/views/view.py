@@ -30,7 +30,7 @@ _INCARNATIONS = itertools.count(1)
 class Compacted(CallerError):
     """A data time lies before the history window."""
 
-    message = "view {view} keeps its history from {since} on; {as_of} is earlier: ask for a later time, or retain more"
+    message = "view {view} keeps its history from {since} on; {as_of} is earlier: request a later time, or retain more"
     view: str
     as_of: int
     since: int
@@ -40,7 +40,8 @@ class NotYetFinal(CallerError):
     """The answer for a data time may still change."""
 
     message = (
-        "view {view} is final before {frontier}; {as_of} is not yet: ask for an earlier time, or wait with wait_ms="
+        "view {view} is final before {frontier}; {as_of} is not final yet: request an earlier time, or "
+        "wait with wait_ms="
     )
     view: str
     as_of: int
@@ -272,6 +273,6 @@ def sum_until(layers: Iterable[Layer], width: int, as_of: int) -> RowSet:
             layer.verify()
             rows, status = views.sum_until(layer.address, layer.key_width, layer.val_width, as_of)
             if status != OK:
-                raise DiffOverflow(operation="adding")
+                raise DiffOverflow(operation="addition")
             found.append(rows)
     return RowSet.of(width, np.concatenate(found))

@@ -46,7 +46,7 @@ def audit(state: StateDirectory, progress: Callable[[int, int], None] | None = N
     found = Audit()
     head, epochs = state.head(), state.epochs()
     if head != NO_EPOCH and head not in epochs:
-        newest = f"the newest is of epoch {epochs[-1]}" if epochs else "there is none at all"
+        newest = f"the newest is of epoch {epochs[-1]}" if epochs else "no manifest exists"
         found.problems.append(str(ManifestMissing(path=state.path, epoch=head, newest=newest)))
     sizes = state.segments()
     named: set[str] = set()
@@ -126,7 +126,7 @@ def _manifest_problems(
             yield from (f"{where}: {problem}" for problem in _change_problems(segment, ref))
     for name, shards in manifest.held.items():
         for ref, segment in _unchecked([ref for refs in shards for ref in refs], opened, checked):
-            where = f"epoch {manifest.epoch}: what waits of {name}: segment {ref.segment}: {ref.label}"
+            where = f"epoch {manifest.epoch}: stash of {name}: segment {ref.segment}: {ref.label}"
             yield from (f"{where}: {problem}" for problem in _waiting_problems(segment.entry(ref.label), ref))
     checked.update(manifest.refs())
 
@@ -183,10 +183,10 @@ def _order_problems(refs: list[LayerRef], manifest: Manifest) -> Iterator[str]:
     for before, after in pairwise(refs):
         ordered = after.upper >= before.upper and manifest.cut_at is not None and after.lower < manifest.cut_at
         if after.lower < before.upper and not ordered:
-            yield f"layer {after.label} begins at {after.lower}, before {before.label} ends at {before.upper}"
+            yield f"batch {after.label} begins at {after.lower}, before {before.label} ends at {before.upper}"
     for ref in refs:
         if ref.upper < ref.lower or ref.upper > manifest.upper:
-            yield f"layer {ref.label} covers [{ref.lower}, {ref.upper}), the epoch ends at {manifest.upper}"
+            yield f"batch {ref.label} covers [{ref.lower}, {ref.upper}), the epoch ends at {manifest.upper}"
 
 
 def _width_problems(layer: Layer, trace: TraceEntry) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _text_problems(texts: Texts) -> Iterator[str]:
         found = encode(texts.data.__array_interface__["data"][0], np.ascontiguousarray(offsets))[:, H0:]
         wrong = (found != texts.hashes).any(axis=1)
         if wrong.any():
-            yield f"text {_first(wrong)} does not have the hash that it is kept under"
+            yield f"text {_first(wrong)} does not have the hash that it is stored under"
 
 
 def _shape_problems(layer: Layer) -> Iterator[str]:
@@ -250,7 +250,7 @@ def _shape_problems(layer: Layer) -> Iterator[str]:
     ):
         if len(offsets) == 0:
             if count != end:
-                yield f"{name} is left out, yet {count} do not stand for {end}"
+                yield f"{name} is elided, but {count} offsets cannot stand for {end}"
         elif len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] != end:
             yield f"{name} has {len(offsets)} entries to {offsets[-1]}, expected {count + 1} from 0 to {end}"
         elif not (offsets[1:] > offsets[:-1]).all():
@@ -281,7 +281,7 @@ def _time_problems(layer: Layer) -> Iterator[str]:
     # Compaction advances times to since, which may be past upper. It is lazy, so times before since are no problem.
     if least < layer.lower or most > max(layer.upper - 1, layer.since):
         since = f"since {layer.since}"
-        yield f"times from {least} to {most} in a layer that covers [{layer.lower}, {layer.upper}), {since}"
+        yield f"times from {least} to {most} in a batch that covers [{layer.lower}, {layer.upper}), {since}"
     if not layer.diffs.all():
         yield f"diff {_first(layer.diffs == 0)} is zero"
     if layer.depth and layer.rounds.min() < 0:
@@ -297,7 +297,7 @@ def _ascending(what: str, columns: list[Ints], starts: Ints | None = None) -> It
     if not columns:
         # Without columns all rows are equal, so each group may have only one row.
         if starts is not None and len(starts) != int(starts[-1]) + 1:
-            yield f"{what}s of no words repeat"
+            yield f"{what}s without words repeat"
         return
     rises, level = np.zeros(count - 1, np.bool_), np.ones(count - 1, np.bool_)
     for column in columns:

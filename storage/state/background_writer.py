@@ -66,7 +66,7 @@ class Apart:
         if done is not None and (done.thread is None or not done.thread.is_alive()):
             self._writing = None
             if done.problem is not None:
-                _log.warning("a merged layer of shard %d is not written yet: %s", shard, done.problem)
+                _log.warning("a merged batch of shard %d is not written yet: %s", shard, done.problem)
             elif done.ref is not None and id(done.layer) in layers and self._is_there(done.ref):
                 self._named.append(_Named(done.layer, done.layer.parts, attempt))
                 done.layer.ref, done.layer.parts = done.ref, ()

@@ -19,7 +19,7 @@ from vernier.storage.state.state import FOLDERS, StateDirectory
 class NotEmpty(CallerError):
     """The target of a copy already contains a state."""
 
-    message = "{path} has a state already, at epoch {epoch}; give the copy a place of its own"
+    message = "{path} already contains a state, at epoch {epoch}; choose another place for the copy"
     path: str
     epoch: int
 

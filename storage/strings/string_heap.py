@@ -36,7 +36,7 @@ _BY_PREFIX = np.array([0, 1, 2, 3], np.int64)
 class TextMissing(InvariantError):
     """The content of a long text is not in any known dictionary."""
 
-    message = "the content of the text that begins with {prefix} and has the hash {hash} is in no dictionary at hand"
+    message = "no dictionary in memory contains the text that begins with {prefix} and has the hash {hash}"
     prefix: str
     hash: str
 
@@ -44,7 +44,9 @@ class TextMissing(InvariantError):
 class TextsCollide(InvariantError):
     """Two contents have the same 128-bit hash, so their words cannot distinguish them."""
 
-    message = "two texts have the hash {hash}: {one} and {other}; no answer can tell them apart, change one of them"
+    message = (
+        "two texts have the hash {hash}: {one} and {other}; answers cannot distinguish them, so change one of them"
+    )
     hash: str
     one: str
     other: str

@@ -45,7 +45,7 @@ def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
         key, val = key + first, val + first
     rows, status = consolidate_keyed(whole, key, val, depth + 2)
     if status != 0:
-        raise DiffOverflow(operation="adding")
+        raise DiffOverflow(operation="addition")
     keyed: Ints = rows
     return keyed
 
@@ -59,7 +59,7 @@ def key_layer(data: Ints, key: Ints, val: Ints, depth: int, lower: int, upper: i
         return Layer.of_rows(key_updates(data, key, val, depth), len(key), depth, lower, upper, since)
     columns, updates, status = load_keyed(whole, key + first, val + first, depth + 2, keyed_columns(*shape))
     if status != 0:
-        raise DiffOverflow(operation="adding")
+        raise DiffOverflow(operation="addition")
     return Layer.of_columns(columns, shape, updates, lower, upper, since)
 
 

@@ -35,7 +35,7 @@ class Cursor:
         """
         found, status = select_once(self._table, keyed, self.key_width, self.val_width, self.depth)
         if status != 0:
-            raise DiffOverflow(operation="adding")
+            raise DiffOverflow(operation="addition")
         return found
 
     def seek(self, hashed: int) -> Ints:

@@ -87,7 +87,7 @@ class Merge:
             self.since, fuel, self._state, self._columns,
         )  # fmt: skip
         if status != 0:
-            raise DiffOverflow(operation="adding")
+            raise DiffOverflow(operation="addition")
         self.spent = int(self._state[READ])
         return self.done
 

@@ -208,7 +208,7 @@ class Trace:
         """
         selection, status = self._histories.select(*self._asked(keyed, before), fold)
         if status != 0:
-            raise DiffOverflow(operation=f"adding in {self.name}")
+            raise DiffOverflow(operation=f"addition in {self.name}")
         return selection
 
     def expect(self, keyed: Ints, *, before: int | None = None) -> None:
@@ -385,5 +385,5 @@ class Trace:
             (together, address), left, status = close_layers(*parts, alike)
             layer = Layer(*shape, left, *interval, together, address)
         if status != 0:
-            raise DiffOverflow(operation=f"adding in {self.name}")
+            raise DiffOverflow(operation=f"addition in {self.name}")
         return layer if left else None

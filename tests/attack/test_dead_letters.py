@@ -117,7 +117,7 @@ def test_what_is_dropped_is_gone_for_good(topic: Topic, capsys: pytest.CaptureFi
     assert run(["dlq", "drop", topic.name, *where]) == 2
     assert "say which: --letter, --reason or --all" in capsys.readouterr().err
     assert run(["dlq", "drop", topic.name, "--letter", place, *where]) == 1
-    assert f"there is no letter {place} that is open" in capsys.readouterr().err
+    assert f"there is no open dead letter {place}" in capsys.readouterr().err
 
 
 @pytest.mark.broker

@@ -129,7 +129,7 @@ def test_what_is_discarded_is_what_was_there() -> None:
     decoded = decode(sent, door(), state=discard)
     assert refused(decoded) == {1: "future", 2: "future"}
     (one,) = decoded.batches
-    assert "discarded by an operator" in one.refused[0].detail
+    assert "an operator discarded everything" in one.refused[0].detail
     # With a clock of arrival it is the broker's time that counts.
     arrived = decode([update(49)] * 4, door(clock="arrival"), ms=1, state=discard)
     assert refused(arrived) == dict.fromkeys((0, 1, 2), "future")

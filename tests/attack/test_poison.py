@@ -84,7 +84,7 @@ def test_the_rest_of_an_epoch_goes_on(planted: type[Planted], workers: int) -> N
     assert numbers["source_errors_total"] == {("pairs", "poison"): 2}
     for letter in letters(world):
         assert (letter.reason, letter.source, letter.value) == ("poison", "pairs", POISON)
-        assert letter.detail == "decoding it failed in a process of its own, more than once, which ended with status 9"
+        assert letter.detail == "decoding it failed more than once; its own process ended with status 9"
     # The next epochs are tried in the usual way.
     failed = numbers["epochs_total"]["failed",]
     world.log.progress(0, 30)

@@ -183,12 +183,12 @@ NATIVE_BAD = [
     (b'{"v":1,"p":{"lower":["1"]}}', "decode", "p has no upper"),
     (b'{"v":1,"p":{"upper":"9"}}', "decode", "upper of p is '9'"),
     (b'{"v":1,"p":{"upper":["8","9"]}}', "decode", "upper of p is ['8', '9']"),
-    (b'{"v":1,"p":{"lower":["9"],"upper":["8"]}}', "decode", "behind its upper"),
+    (b'{"v":1,"p":{"lower":["9"],"upper":["8"]}}', "decode", "after its upper"),
     (b'{"v":1,"p":{"upper":["8"]},"t":"1"}', "decode", "unknown member 't'"),
     (b'{"v":1,"p":{"upper":["8"],"counts":[["1",1]]}}', "decode", "no lower"),
     (b'{"v":1,"p":{"lower":["1"],"upper":["8"],"counts":[["8",1]]}}', "decode", "not in its interval"),
     (b'{"v":1,"p":{"lower":["1"],"upper":["8"],"counts":[["2",1],["2",1]]}}', "decode", "the time 2 twice"),
-    (b'{"v":1,"p":{"lower":["1"],"upper":["8"],"counts":[["2",-1]]}}', "decode", "no number of updates"),
+    (b'{"v":1,"p":{"lower":["1"],"upper":["8"],"counts":[["2",-1]]}}', "decode", "not a number of updates"),
 ]  # fmt: skip
 
 
@@ -216,7 +216,7 @@ JSON_BAD = [
     (ONE, b'{"input":"nodes","data":[1,2]}', "unknown_source", "'nodes'"),
     (ONE, b'{"resolved":"never"}', "decode", "resolved is 'never'"),
     (TWO, b'{"data":[1,2]}', "unknown_source", "names no input, and this topic carries edges, roots"),
-    (TWO, b"[1,2]", "decode", "a bare row is no use in a topic that carries several sources (edges, roots)"),
+    (TWO, b"[1,2]", "decode", "a bare row does not name its source in a topic that carries several (edges, roots)"),
     (TWO, b'{"input":"roots","data":[1,2]}', "schema", "has 2 values"),
 ]  # fmt: skip
 

@@ -206,4 +206,4 @@ def test_dead_letters_are_listed_and_sent_again(
 
 def test_an_unknown_source_has_no_letters(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["dlq", "list", "nobody", "--bootstrap", broker.bootstrap]) == 1
-    assert f"no dead letters from {broker.bootstrap}: there is no topic nobody.dlq" in capsys.readouterr().err
+    assert f"cannot read dead letters from {broker.bootstrap}: there is no topic nobody.dlq" in capsys.readouterr().err

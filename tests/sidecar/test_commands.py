@@ -202,7 +202,7 @@ def test_a_head_whose_epochs_are_gone_is_no_empty_state(
     for file in (builder.path / "epochs").glob("*.json"):
         file.unlink()
     assert run(["state", "verify", str(builder.path)]) == 1
-    assert "HEAD names epoch 1, and there is no manifest of it (there is none at all)" in capsys.readouterr().err
+    assert "HEAD names epoch 1, but its manifest is missing (no manifest exists)" in capsys.readouterr().err
 
 
 def test_a_time_is_shown_as_people_write_it() -> None:

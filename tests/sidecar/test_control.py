@@ -55,7 +55,7 @@ def test_without_a_driver_it_is_only_asked_for(served: Served) -> None:
         assert answer.status_code == 202
         body = answer.json()
         assert (body["intake"], body["wanted"], body["acknowledged"]) == ("running", "paused", False)
-        assert "the driver has not seen it yet" in body["says"]
+        assert "the driver has not read the request yet" in body["says"]
         assert http.get("/v1/control").json() == body
         assert http.get("/readyz").status_code == 200
         assert http.post("/v1/control/stop").status_code == 404

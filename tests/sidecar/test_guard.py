@@ -254,5 +254,5 @@ def test_tls(builder: StateBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert alive(http)
         assert not alive(load(None, {"http.port": sidecar.port}, {}).settings.http)
     assert not alive(http)
-    with pytest.raises(BadCertificate, match="do not fit together"):
+    with pytest.raises(BadCertificate, match="do not match, or are not PEM"):
         check_certificate(load(None, flags | {"http.tls_key": str(cert)}, {}).settings.http)

@@ -183,7 +183,7 @@ def test_the_command_says_it_and_ends_with_its_status(
     (line,) = capsys.readouterr().out.splitlines()
     assert (json.loads(line)["missing"], json.loads(line)["equal"]) == (2, False)
     assert run(["sinks", "verify", "pair", *where]) == 1
-    assert "nothing of it has gone out (what has: pairs)" in capsys.readouterr().err
+    assert "nothing of it has been published (published views: pairs)" in capsys.readouterr().err
 
     right = state(tmp_path / "right", "fine")
     right.grow(random.Random(1))

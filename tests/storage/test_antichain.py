@@ -79,7 +79,7 @@ def test_the_frontier_moves_when_the_last_holder_goes() -> None:
 def test_taking_back_more_than_is_held_is_refused_whole() -> None:
     holds = MutableAntichain(2)
     holds.insert((1, 1))
-    with pytest.raises(CountUnderflow, match=r"cannot take 2 of time \(1, 1\) out of a frontier that counts 1"):
+    with pytest.raises(CountUnderflow, match=r"cannot remove 2 of time \(1, 1\) from a frontier that counts 1"):
         holds.update([((0, 0), 1), ((1, 1), -2)])
     assert list(holds.frontier) == [(1, 1)]
     assert len(holds) == 1

@@ -67,7 +67,7 @@ def change(array: np.ndarray, at: int, value: int) -> np.ndarray:
         ("val_offsets", -1, 47, r"val_offsets has 13 entries to 47, expected 13 from 0 to 48"),
         ("vals", 2, 0, r"val 2 \[0\] does not follow"),
         ("times", 1, 0, r"time 1 \[0, 0\] does not follow"),
-        ("times", 47, 10, r"times from 0 to 10 in a layer that covers \[0, 10\)"),
+        ("times", 47, 10, r"times from 0 to 10 in a batch that covers \[0, 10\)"),
         ("rounds", 0, -1, "round -1 is negative"),
         ("diffs", 5, 0, "diff 5 is zero"),
     ],
@@ -88,7 +88,7 @@ def test_each_broken_rule_of_a_layer_is_named(name: str, at: int, value: int, sa
     [
         ("times", np.zeros(3, np.int64), "times is int64[3], expected int64[48] or int64[1]"),
         ("diffs", np.zeros(48, np.int32), "diffs is int32[48], expected int64[48]"),
-        ("key_offsets", np.zeros(0, np.int64), "key_offsets is left out, yet 4 do not stand for 12"),
+        ("key_offsets", np.zeros(0, np.int64), "key_offsets is elided, but 4 offsets cannot stand for 12"),
         ("keys", np.zeros((4, 3), np.int64), "keys is int64[4, 3], expected int64[4, 2]"),
     ],
 )
@@ -220,9 +220,9 @@ def test_what_waits_and_what_changed_is_looked_at_too(tmp_path: Path) -> None:
         waiting = {"door": [held[:1], held[1:2]], "operator": [held[2:], []]}
         state.commit(msgspec.structs.replace(sound, epoch=2, held=waiting, changes={"all": [changes]}))
     says = "\n".join(audit(StateDirectory(tmp_path)).problems)
-    assert "what waits of door: segment 000000000002-a-0: held: times do not ascend within [3, 5)" in says
+    assert "stash of door: segment 000000000002-a-0: held: times do not ascend within [3, 5)" in says
     assert "run: has 2 rows and 3 times, expected 2" in says
-    assert "what waits of operator: segment 000000000002-a-0: zero: diff 1 is zero" in says
+    assert "stash of operator: segment 000000000002-a-0: zero: diff 1 is zero" in says
     assert "changes of all: segment 000000000002-a-0: changes: key 1 " in says
 
 
@@ -234,7 +234,7 @@ def test_texts_are_held_to_their_hashes() -> None:
     assert len(texts) == 2
     assert layer_problems(layer) == []
     for name, at, value, says in (
-        ("text_data", 3, 0, "does not have the hash that it is kept under"),
+        ("text_data", 3, 0, "does not have the hash that it is stored under"),
         ("text_offsets", 1, 10**6, "text_offsets does not ascend at 2"),
         ("text_offsets", 2, 5, "text_offsets has 3 entries, expected 3 from 0 to 50"),
         ("text_hashes", 0, 2**62, "text 1"),
@@ -250,7 +250,7 @@ def test_a_head_without_its_manifest_is_named(tmp_path: Path) -> None:
     assert audit(StateDirectory(tmp_path)).problems == []
     (tmp_path / manifest_file(2)).unlink()
     (problem,) = audit(StateDirectory(tmp_path)).problems
-    assert "HEAD names epoch 2, and there is no manifest of it (the newest is of epoch 1)" in problem
+    assert "HEAD names epoch 2, but its manifest is missing (the newest is of epoch 1)" in problem
 
 
 def test_a_survey_counts(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_the_newest_epoch_is_copied_whole(tmp_path: Path) -> None:
         assert newest is not None
         assert (newest.epoch, newest.upper) == (5, 50)
     assert (tmp_path / "copy" / "programs" / "more.py").read_text() == "text"
-    with pytest.raises(NotEmpty, match="has a state already, at epoch 5"):
+    with pytest.raises(NotEmpty, match="already contains a state, at epoch 5"):
         copy_newest(builder.state, target)
     builder.close()
 

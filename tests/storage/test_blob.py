@@ -88,7 +88,7 @@ def test_what_a_dead_process_of_our_id_left_is_in_nobodys_way(blob: LocalBlob, t
 
 def test_a_name_is_claimed_once(blob: LocalBlob) -> None:
     blob.create("a/x", b"first")
-    with pytest.raises(FileExists, match=r"a/x: exists already in .*state"):
+    with pytest.raises(FileExists, match=r"a/x already exists in .*state"):
         blob.create("a/x", b"second")
     assert blob.get("a/x") == b"first"
     assert blob.list("a") == ["a/x"]
@@ -159,12 +159,12 @@ def test_a_lock_on_an_unlinked_file_is_refused(blob: LocalBlob, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("number", "operation", "kind", "says"),
     [
-        (errno.ENOSPC, "write", DiskFull, "no space left in /d while writing f; the state before it is intact"),
+        (errno.ENOSPC, "write", DiskFull, "no space left in /d while writing f; the previous state is intact"),
         (errno.EDQUOT, "sync", DiskFull, "no space left in /d"),
         (errno.ENOENT, "read", FileMissing, "f: no such file in /d"),
-        (errno.EEXIST, "link", FileExists, "f: exists already in /d"),
+        (errno.EEXIST, "link", FileExists, "f already exists in /d"),
         (errno.EACCES, "create", FileFailed, "create of f in /d failed: permission denied"),
-        (errno.EIO, "sync", SyncFailed, "only the next start can tell what is durable"),
+        (errno.EIO, "sync", SyncFailed, "only the next start can determine what is durable"),
     ],
 )
 def test_errors_of_the_system_become_ours(number: int, operation: str, kind: type[StorageError], says: str) -> None:

@@ -84,10 +84,10 @@ def test_without_room_files_are_in_memory(tmp_path: Path, far: Far) -> None:
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path, far: Far) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(CacheUnsafe, match=f"the cache {tmp_path} is not only ours to write"):
+    with pytest.raises(CacheUnsafe, match=f"other users can write to the cache {tmp_path}: remove it"):
         far.map(FileCache(tmp_path, 1 << 20), "x")
     # Nor is one that somebody may put another in place of.
-    with pytest.raises(CacheUnsafe, match=f"the cache {tmp_path}/c is not only ours to write"):
+    with pytest.raises(CacheUnsafe, match=f"other users can write to the cache {tmp_path}/c: remove it"):
         far.map(FileCache(tmp_path / "c", 1 << 20), "x")
     tmp_path.chmod(0o1777)
     assert far.map(FileCache(tmp_path / "c", 1 << 20), "x") == b"x" * 100

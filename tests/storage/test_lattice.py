@@ -142,5 +142,5 @@ def test_minimal_and_reached_by_brute_force(side: int, coordinates: int) -> None
 def test_times_of_different_loops_do_not_mix() -> None:
     one, two = np.zeros((1, 1), np.int64), np.zeros((1, 2), np.int64)
     for call in (less_equal, join, meet, reached, advance_by):
-        with pytest.raises(DepthMismatch, match="1 coordinates met times of 2"):
+        with pytest.raises(DepthMismatch, match="1 coordinates were combined with times with 2"):
             call(one, two)

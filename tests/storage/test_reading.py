@@ -237,7 +237,7 @@ def test_a_manifest_under_the_wrong_name_is_damage(tmp_path: Path) -> None:
 def test_nothing_whole_is_an_error_not_an_empty_state(tmp_path: Path) -> None:
     first = three_epochs(tmp_path)[0].segment
     (tmp_path / segment_file(first)).unlink()
-    with pytest.raises(NoIntactManifest, match=r"none of its 3 manifests is whole, .*: .*000000000001-a-0"):
+    with pytest.raises(NoIntactManifest, match=r"none of its 3 manifests is intact; .*: .*000000000001-a-0"):
         StateDirectory(tmp_path).acquire()
     for epoch in (1, 2, 3):
         flip(tmp_path / manifest_file(epoch))

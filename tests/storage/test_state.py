@@ -81,7 +81,7 @@ def test_acquiring_that_fails_lets_go_of_the_lock(tmp_path: Path) -> None:
         commit(state, 1)
     (tmp_path / manifest_file(1)).write_bytes(b"rubbish")
     for _ in range(2):
-        with pytest.raises(NoIntactManifest, match="none of its 1 manifests is whole, the newest because: manifest"):
+        with pytest.raises(NoIntactManifest, match="none of its 1 manifests is intact; the newest: manifest"):
             StateDirectory(tmp_path).acquire()
 
 
@@ -116,7 +116,7 @@ def test_an_epoch_that_somebody_else_has_committed_is_a_conflict(owner: StateDir
 
 def test_segments_must_be_there_before_the_manifest(owner: StateDirectory) -> None:
     ghost = LayerRef("000000000001-x-0", "t", 1, 8, 0, 1, 0)
-    with pytest.raises(SegmentsMissing, match="segments it names are not there: 000000000001-x-0"):
+    with pytest.raises(SegmentsMissing, match="these segments do not exist: 000000000001-x-0"):
         owner.commit(manifest(1, [ghost]))
     assert owner.epochs() == []
 
@@ -152,7 +152,7 @@ def test_after_a_failed_folder_sync_nothing_is_committed_until_the_next_start(tm
         refs = state.write(1, "a", 0, [entry("t", 1)])
         disk.fail_next("sync_folder")
         for _ in range(2):
-            with pytest.raises(SyncFailed, match=r"sync of epochs in .* only the next start can tell"):
+            with pytest.raises(SyncFailed, match=r"sync of epochs in .* only the next start can determine"):
                 state.commit(manifest(1, refs))
     with StateDirectory(tmp_path, blob) as state:
         assert state.epochs() == [1]
@@ -165,7 +165,7 @@ def test_a_full_disk_is_one_clear_error_and_the_state_stays(tmp_path: Path) -> N
         refs = commit(state, 1)
         before = names(tmp_path, "epochs")
         disk.fail_next("write")
-        with pytest.raises(DiskFull, match=f"no space left in {tmp_path} while writing epochs/.*: make room"):
+        with pytest.raises(DiskFull, match=f"no space left in {tmp_path} while writing epochs/.*: free some space"):
             commit(state, 2, refs)
         assert names(tmp_path, "epochs") == before
         disk.mend()
@@ -193,7 +193,7 @@ def test_collection_keeps_what_the_newest_epochs_need(owner: StateDirectory, tmp
     assert owner.epochs() == [4, 5, 6]
     assert [int(name[:12]) for name in owner.segments()] == [1, 4, 5, 6]
     assert numbers(owner, owner.manifest(4)) == [1, 4]
-    with pytest.raises(EpochGone, match=r"epoch 3 is not in state directory .* any more; the newest is 6"):
+    with pytest.raises(EpochGone, match=r"epoch 3 is no longer in state directory .*; the newest is 6"):
         owner.manifest(3)
     # Two epochs always stay, should the newest be damaged.
     assert owner.gc(0).manifests == 1

@@ -81,7 +81,7 @@ def test_short_texts_need_no_heap(texts: list[bytes]) -> None:
     if all(len(text) <= 15 for text in texts):
         assert decode(encode(Contents.of(texts), None), None).strings() == texts
     else:
-        with pytest.raises(TextMissing, match="is in no dictionary at hand"):
+        with pytest.raises(TextMissing, match="no dictionary in memory contains the text"):
             encode(Contents.of(texts), None)
 
 

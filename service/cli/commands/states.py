@@ -32,7 +32,7 @@ def open_state(directory: str) -> StateDirectory:
     found = StateDirectory(place)
     if not found.epochs():
         if head := found.head():
-            raise ManifestMissing(path=directory, epoch=head, newest="there is none at all")
+            raise ManifestMissing(path=directory, epoch=head, newest="no manifest exists")
         raise NothingCommitted(path=directory)
     return found
 

@@ -149,7 +149,7 @@ class Avro:
             number, start = int.from_bytes(value[1:_FRAME], "big"), _FRAME
             if number not in self._texts:
                 known = ", ".join(str(one) for one in sorted(filter(None, self._texts)))
-                raise Refusal("decode", f"no schema {number} is known (there are {known}); add {number}.avsc")
+                raise Refusal("decode", f"schema {number} is unknown (known: {known}); add {number}.avsc")
         stream = io.BytesIO(value)
         stream.seek(start)
         try:
@@ -165,7 +165,7 @@ class Avro:
             raise Refusal("decode", f"not Avro of that schema: {type(error).__name__} {said}".rstrip()) from error
         if stream.tell() != len(value):
             left = len(value) - stream.tell()
-            raise Refusal("decode", f"not Avro of that schema: {left} bytes are left behind the record")
+            raise Refusal("decode", f"not Avro of that schema: {left} bytes follow the record")
         return number, record  # type: ignore[return-value]
 
     def _schema(self, number: int | None) -> Record:
@@ -195,7 +195,7 @@ def read_schema(text: str) -> Record:
                 field["type"] = _without_decimals(field["type"])
         return Record(fastavro.parse_schema(given), types, units, changes)
     except (fastavro.schema.SchemaParseException, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no Avro schema: {type(error).__name__}: {error}") from error
+        raise ValueError(f"not an Avro schema: {type(error).__name__}: {error}") from error
 
 
 def _plain_type(kind: Any) -> tuple[Any, pa.DataType, int | None]:
@@ -219,7 +219,7 @@ def _plain_type(kind: Any) -> tuple[Any, pa.DataType, int | None]:
         # Times of day, durations and the like are read as the type they are encoded in.
         kind = {name: value for name, value in kind.items() if name != "logicalType"}
     if base in ("array", "record") and any(f'"{name}"' in json.dumps(kind) for name in _UNITS):
-        raise ValueError("timestamps inside of lists and records cannot be read")
+        raise ValueError("timestamps inside lists and records cannot be read")
     return kind, _KINDS.get(base, pa.null()), None
 
 
@@ -236,13 +236,13 @@ def _check_bounded(kind: Any, seen: dict[str, bool | None]) -> bool:
     if isinstance(kind, str):
         found = seen.get(kind.rpartition(".")[2], kind != "null")
         if found is None:
-            raise ValueError(f"{kind} is inside of itself, so there is no end to how deep its values are")
+            raise ValueError(f"{kind} contains itself, so the depth of its values has no limit")
         return found
     base = kind["type"]
     name = str(kind.get("name", "")).rpartition(".")[2]
     if base in ("array", "map"):
         if not _check_bounded(kind["items" if base == "array" else "values"], seen) and base == "array":
-            raise ValueError("an array of values without bytes, of which there is no end")
+            raise ValueError("an array of values of no bytes, whose length has no limit")
         return True
     if base == "fixed":
         seen[name] = bool(kind["size"])

@@ -103,7 +103,7 @@ def _value(value: object, kind: Type, what: str) -> Any:
             try:
                 return base64.b64decode(value, validate=True)
             except ValueError as error:
-                raise Refusal("schema", f"{what} is {shown(value)}, which is no base64: {error}") from error
+                raise Refusal("schema", f"{what} is {shown(value)}, which is not base64: {error}") from error
         case Decimal():
             return _decimal(value, kind, what)
         case List() if isinstance(value, list):
@@ -126,12 +126,12 @@ def _value(value: object, kind: Type, what: str) -> Any:
             except NoZone as error:
                 raise Refusal("schema", f"{what}: {error}") from error
             except (BadInstant, InstantOutOfRange) as error:
-                raise Refusal("schema", f"{what} is {shown(value)}, which is no instant") from error
+                raise Refusal("schema", f"{what} is {shown(value)}, which is not an instant") from error
         case Date() if isinstance(value, str):
             try:
                 return parse_day(value)
             except ValueError as error:
-                raise Refusal("schema", f"{what} is {shown(value)}, which is no date") from error
+                raise Refusal("schema", f"{what} is {shown(value)}, which is not a date") from error
     raise Refusal("schema", f"{what} is {shown(value)}, which is not {kind}")
 
 

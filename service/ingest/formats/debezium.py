@@ -194,9 +194,9 @@ def _unwrapped(value: bytes | None) -> tuple[_Change, bytes] | None:
 def _no_op(op: str | None) -> Refusal:
     """The refusal for a change whose op is missing, unknown or a truncation."""
     if op is None:
-        return Refusal("decode", "the message has no op, so it is no change of Debezium's")
+        return Refusal("decode", "the message has no op, so it is not a Debezium change")
     if op == "t":
-        return Refusal("decode", "the table was truncated (op t), which says nothing of its rows")
+        return Refusal("decode", "the table was truncated (op t), which does not list the deleted rows")
     return Refusal("decode", f"op is {shown(op)}, but it should be c, r, u or d")
 
 
@@ -295,4 +295,4 @@ def _explained(value: bytes, error: Exception) -> Refusal:
         found = load(value)
     except Refusal as refusal:
         return refusal
-    return Refusal("decode", f"the message is {shown(found)}, which is no change of Debezium's ({error})")
+    return Refusal("decode", f"the message is {shown(found)}, which is not a Debezium change ({error})")

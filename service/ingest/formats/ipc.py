@@ -28,7 +28,7 @@ class TooLarge(Refusal):
     def __init__(self, size: int, most: int) -> None:
         super().__init__(
             "decode",
-            f"it holds {size} bytes when it is spelled out, more than max_decoded_bytes, {most}; send it in parts",
+            f"it has {size} bytes when decoded, more than max_decoded_bytes, {most}; send it in parts",
         )
 
 

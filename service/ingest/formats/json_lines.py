@@ -34,7 +34,7 @@ def judge_resolved(value: bytes | None) -> Progress:
     """The progress in a message of a format whose rows are not in JSON. Raises Refusal."""
     message = load(value)
     if not isinstance(message, dict) or set(message) != {"resolved"}:
-        raise Refusal("decode", f"the message is {shown(message)}, but progress is an object with resolved alone")
+        raise Refusal("decode", f"the message is {shown(message)}, but progress is an object with only resolved")
     return Progress(0, MIN_TIME, judge_time(message["resolved"], "resolved", closed=True))
 
 
@@ -70,7 +70,7 @@ class JsonLines:
             known = ", ".join(sorted(self._sources))
             what = f"the message {shown(message)} has no data"
             raise Refusal(
-                "decode", f"{what}, and a bare row is no use in a topic that carries several sources ({known})"
+                "decode", f"{what}, and a bare row does not name its source in a topic that carries several ({known})"
             )
         if not isinstance(message, (dict, list)):
             raise Refusal("decode", f"the message is {shown(message)}, but it should be an update or a row")

@@ -89,7 +89,7 @@ def load(value: bytes | None) -> object:
 def check_depth(value: bytes) -> None:
     """Refuse a message that is nested too deeply for its readers. O(bytes). Raises Refusal."""
     if value.count(b"[") + value.count(b"{") > DEEPEST and _depth(value) > DEEPEST:
-        raise Refusal("decode", f"{TOO_DEEP}: its values stand inside of each other more than {DEEPEST} times")
+        raise Refusal("decode", f"{TOO_DEEP}: its values are nested more than {DEEPEST} levels deep")
 
 
 def _depth(value: bytes) -> int:
@@ -196,7 +196,7 @@ def _cell(value: object, field: Field, what: str) -> Cell:
         try:
             return parse_day(value).toordinal() - _EPOCH_DAY
         except ValueError as error:
-            raise Refusal("schema", f"{field.name} of {what} is {shown(value)}, which is no date") from error
+            raise Refusal("schema", f"{field.name} of {what} is {shown(value)}, which is not a date") from error
     raise _wrong(value, field, what)
 
 

@@ -56,7 +56,7 @@ class Native:
         if message.get("restarts") is True:
             raise Refusal(
                 "decode",
-                "the message replaces all that its topic had before, which a source cannot take back; read it"
+                "the message replaces everything its topic contained before, which a source cannot retract; read it"
                 " with a new state, from a topic that begins with it",
             )
         only_members(message, ("v", "t", "u", "input"), "a native message")
@@ -99,10 +99,10 @@ def _judge_progress(value: object) -> Progress:
     upper = _judge_frontier(value["upper"], "upper of p")
     counts = None if value.get("counts") is None else _judge_counts(value["counts"])
     if counts is not None and "lower" not in value:
-        raise Refusal("decode", "p has counts but no lower, so it is unknown where the counting begins")
+        raise Refusal("decode", "p has counts but no lower, so the start of the counted interval is unknown")
     lower = _judge_frontier(value["lower"], "lower of p") if "lower" in value else upper
     if lower > upper:
-        raise Refusal("decode", f"lower of p is {lower}, behind its upper {upper}")
+        raise Refusal("decode", f"lower of p is {lower}, after its upper {upper}")
     for time, _ in counts or ():
         if not lower <= time < upper:
             raise Refusal("decode", f"p counts updates at {time}, which is not in its interval {lower} to {upper}")
@@ -124,7 +124,9 @@ def _judge_counts(value: object) -> tuple[tuple[int, int], ...]:
             raise Refusal("decode", f"counts of p has {shown(entry)}, but it should have [time, number]")
         time, number = judge_time(entry[0], "a time in counts"), entry[1]
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < CLOSED:
-            raise Refusal("decode", f"counts of p has {shown(number)} updates at {time}, which is no number of updates")
+            raise Refusal(
+                "decode", f"counts of p has {shown(number)} updates at {time}, which is not a number of updates"
+            )
         if time in counts:
             raise Refusal("decode", f"counts of p has the time {time} twice")
         counts[time] = number

@@ -122,7 +122,7 @@ class Upserts:
         try:
             load(key)
         except Refusal as refusal:
-            raise Refusal("key", f"the key is {shown(key)}, which is no JSON ({refusal.detail})") from refusal
+            raise Refusal("key", f"the key is {shown(key)}, which is not JSON ({refusal.detail})") from refusal
 
     def _named(self, key: bytes | None) -> dict[str, msgspec.Raw]:
         """The key's columns by name. Raises Refusal with the reason `key`."""
@@ -143,7 +143,7 @@ class Upserts:
                     raise Refusal("key", f"the key has {len(items)} values for the columns {columns}")
                 named = dict(zip(self._key, items, strict=True))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Refusal("key", f"the key is {shown(key)}, which is no JSON ({error})") from error
+            raise Refusal("key", f"the key is {shown(key)}, which is not JSON ({error})") from error
         if set(named) != set(self._key):
             raise Refusal("key", f"the key has the columns {', '.join(sorted(named))}, but it should have {columns}")
         return named

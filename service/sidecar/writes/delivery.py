@@ -29,7 +29,7 @@ class KafkaAway(StorageError):
     """Kafka did not accept messages in time."""
 
     code = "kafka_unavailable"
-    message = "topic {topic} at {bootstrap} takes no updates: {reason}; {written}"
+    message = "topic {topic} at {bootstrap} accepts no updates: {reason}; {written}"
     topic: str
     bootstrap: str
     reason: str
@@ -102,7 +102,7 @@ class Delivery:
     def _away(self, topic: str, reason: str, *, begun: bool) -> KafkaAway:
         _log.warning("cannot send to topic %s: %s", topic, reason)
         bootstrap = ",".join(self._client.get("bootstrap_servers", ()))
-        written = "some of the updates may be there" if begun else "nothing was sent"
+        written = "some of the updates may have been written" if begun else "nothing was sent"
         return KafkaAway(topic=topic, bootstrap=bootstrap, reason=reason, written=written)
 
 

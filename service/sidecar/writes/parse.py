@@ -71,7 +71,7 @@ class BadBody(CallerError):
     """A body does not match its content type."""
 
     code = "bad_body"
-    message = "the body is no {what}: {problem}; nothing was sent"
+    message = "the body is not a valid {what}: {problem}; nothing was sent"
     what: str
     problem: str
 
@@ -327,7 +327,7 @@ def _numbers(column: pa.Array | None, n: int, name: str) -> Ints:
             column = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
         except pa.ArrowException as error:
             row = first_bad(n, lambda stop: column.slice(0, stop).cast(pa.timestamp("ns", column.type.tz)))
-            problem = f"{name} is beyond what 64 bits of nanoseconds hold"
+            problem = f"{name} does not fit 64 bits of nanoseconds"
             raise BadSubmission(unit="row", number=row + 1, problem=problem) from error
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise BadBody(what="stream of its updates", problem=f"column {name} is {column.type}, but it should be int64")

@@ -27,7 +27,7 @@ class BadReceipt(CallerError):
     """A token was not issued by a sidecar."""
 
     code = "bad_token"
-    message = "the token cannot be read; use it as it was answered"
+    message = "the token cannot be read; use it exactly as the answer gave it"
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
