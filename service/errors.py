@@ -117,7 +117,7 @@ class StateDamaged(StorageError):
     """A file that the newest epoch needs does not contain what was written to it."""
 
     message = (
-        "the state {path} is damaged: {problem}; no epoch is made before {file} is put back from a copy of the state: "
+        "the state {path} is damaged: {problem}; no epoch is made until {file} is restored from a copy of the state: "
         "see docs/state.md, Damage"
     )
     path: str
@@ -138,8 +138,9 @@ class ProgramChanged(CallerError):
     """The program differs from the one that made the state, and the state does not suffice to compute it."""
 
     message = (
-        "the program has changed, and state {path} cannot go on under it: {what} is new and follows from what is not "
-        "kept: {why}; take the change back, or read the topics again from their beginning with `vernier up --rebuild`"
+        "the program has changed, and state {path} cannot continue with it: {what} is new and depends on "
+        "history that is not "
+        "kept: {why}; revert the change, or read the topics again from their beginning with `vernier up --rebuild`"
     )
     path: str
     what: str
@@ -174,7 +175,7 @@ class ProcessFailed(CallerError):
             return self.said
         end = f"{self.name} ended with status {self.status} before it was ready"
         more = f"; its log is {self.log}" if self.log else ""
-        return f"{end}: {self.said or 'it said nothing'}{more}"
+        return f"{end}: {self.said or 'it printed nothing'}{more}"
 
 
 class TakenPort(CallerError):

@@ -29,7 +29,7 @@ _OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge
 class BadCondition(CallerError):
     """A --where condition cannot be parsed."""
 
-    message = "--where {text!r} is no condition: write column=value, or one of != < <= > >= in place of ="
+    message = "--where {text!r} is not a condition: write column=value, or one of != < <= > >= in place of ="
     text: str
 
 
@@ -185,12 +185,14 @@ def state_text(found: Survey, sizes: Mapping[str, int]) -> str:
         times = ["" if time is None else instant(time) for time in (one.since, one.upper)]
         counts = [one.updates, one.bytes, one.layers, one.distinct_times]
         rows.append([one.name, views.get(one.name, ""), *counts, *times])
-    older = f"{sum(sizes.values()) - found.bytes:,} bytes in {len(sizes) - found.segments} of them serve other epochs"
+    older = (
+        f"{sum(sizes.values()) - found.bytes:,} bytes in {len(sizes) - found.segments} of them belong to other epochs"
+    )
     lines = [
         f"{found.path}: app {found.app}, epoch {found.epoch} of {found.workers} workers, {age:,.0f} s old",
         f"final before {instant(found.upper)}; {len(found.epochs)} epochs kept, the oldest is {min(found.epochs)}",
         f"{len(sizes)} segments, {sum(sizes.values()):,} bytes; {older}",
-        f"{found.held_updates:,} updates wait for their time",
+        f"{found.held_updates:,} updates are stashed until their time",
         "",
         table(["arrangement", "view", "updates", "bytes", "layers", "distinct times", "since", "upper"], rows),
     ]

@@ -21,7 +21,7 @@ def as_text(plan: Plan) -> str:
         "sources",
         *(f"  {name} ({_columns(schema)})" for name, schema in plan["sources"].items()),
         "",
-        "operators (in the order of their work; times inside a loop are products of data time and rounds)",
+        "operators (in the order in which they run; times inside a loop are products of data time and rounds)",
         *_scope_lines(plan, 0, "  "),
         "",
         "arrangements (each is kept once, for all its readers)",
@@ -70,9 +70,9 @@ def _remarks(op: Op) -> str:
     if op["kind"] in ("reduce", "join", "arrange"):
         remarks.append("time is total" if op["time"] == "total" else "product times")
     if "queue" in op:
-        remarks.append("keeps what lies ahead until its time")
+        remarks.append("stashes future updates until their time")
     if "feeds" in op:
-        remarks.append(f"comes back in #{op['feeds']} {op['delay_ns']:,} ns later")
+        remarks.append(f"returns to #{op['feeds']} {op['delay_ns']:,} ns later")
     if not op.get("keeps_output", True):
         remarks.append("keeps no output")
     return f"  [{'; '.join(remarks)}]" if remarks else ""

@@ -38,7 +38,7 @@ _MOST_UPDATES = 500
 class CannotSend(CallerError):
     """Kafka does not accept the updates."""
 
-    message = "cannot send to topic {topic} at {bootstrap}: {reason}; {sent} updates are there"
+    message = "cannot send to topic {topic} at {bootstrap}: {reason}; {sent} updates were sent"
     topic: str
     bootstrap: str
     reason: str
@@ -48,7 +48,7 @@ class CannotSend(CallerError):
 class BadLine(CallerError):
     """A line is not an update."""
 
-    message = "{file}, line {line}: {problem}; the {sent} lines before it are sent"
+    message = "{file}, line {line}: {problem}; the {sent} lines before it were sent"
     file: str
     line: int
     problem: str
@@ -176,7 +176,7 @@ class Sender:
         try:
             kind = msgspec.json.decode(line, type=_Kind)
         except msgspec.DecodeError as error:
-            raise self._bad(f"no update: {error}") from error
+            raise self._bad(f"not an update: {error}") from error
         if kind.v is not None:
             # The line is a native message already. Progress goes to every partition.
             for partition in range(self._partitions) if kind.p is not None else (zlib.crc32(line),):
@@ -198,7 +198,7 @@ class Sender:
         try:
             return msgspec.json.decode(line, type=_Update)
         except msgspec.DecodeError as error:
-            raise self._bad(f"no update: {error}") from error
+            raise self._bad(f"not an update: {error}") from error
 
     def _note(self, update: _Update) -> int:
         """The update's time. Checks that times ascend if promises are sent."""
@@ -207,7 +207,7 @@ class Sender:
         except CallerError as error:
             raise self._bad(str(error)) from error
         if self._sending.promise and self._latest is not None and moment < self._latest:
-            raise self._bad(f"time {moment} is before {self._latest}: what is promised needs updates in time order")
+            raise self._bad(f"time {moment} is before {self._latest}: promises need updates in time order")
         self._latest = moment
         return moment
 

@@ -19,7 +19,8 @@ class NotVisible(CallerError):
     """Updates have been sent but are not visible yet."""
 
     message = (
-        "the updates of {source} are not visible after {seconds:g} s in {views}; they are sent, and may still come"
+        "the updates of {source} are not visible after {seconds:g} s in {views}; they were sent and may "
+        "still become visible"
     )
     source: str
     seconds: float

@@ -65,7 +65,7 @@ def make(say: Callable[[str], None] = lambda line: None) -> None:
             recorded(wanted).replace(wanted)
             say(f"{kind}: {wanted.stat().st_size >> 20} MB")
         else:  # this Java has no class-data sharing and starts without it; the empty file prevents another try
-            say(f"{kind}: this java writes none")
+            say(f"{kind}: this java cannot write one")
             wanted.touch()
 
 
@@ -115,13 +115,13 @@ def _run(folder: Path) -> None:
 
 def _last(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return next((line for line in reversed(lines) if line.strip()), "the driver said nothing")
+    return next((line for line in reversed(lines) if line.strip()), "the driver printed nothing")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make what is missing. Returns the exit status: 1, with one line on stderr, on failure."""
     parser = argparse.ArgumentParser(prog="python -m vernier.service.supervision.class_archives", description=__doc__)
-    parser.add_argument("--nice", action="store_true", help="leave the processors to whatever else wants them")
+    parser.add_argument("--nice", action="store_true", help="run at the lowest priority")
     if parser.parse_args(arguments).nice:
         os.nice(19)
     # Exit through the `finally` blocks, which end the processes in order and remove the folder.

@@ -32,7 +32,7 @@ def _welcome(supervisor: Supervisor, seconds: float) -> None:
     print(
         f"""
 Running after {seconds:.0f} s: 1,000 nodes, 2,000 edges, a change a millisecond.
-Ctrl-C stops all; the next `make run` goes on from there.
+Ctrl-C stops all; the next `make run` continues from there.
 
   the page    {url}
   one view    curl '{url}/v1/views/histogram/rows?order=distance'
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def ready(supervisor: Supervisor) -> None:
         _welcome(supervisor, time.monotonic() - began)
         if (child := _quicker_next_time(supervisor)) is not None:
-            say("archives: made beside, so that the next start is quicker")
+            say("archives: being made now, so that the next start is quicker")
             beside.append(child)
 
     try:

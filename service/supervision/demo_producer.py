@@ -140,7 +140,7 @@ def produce(settings: Settings, topic: str, graph: MovingGraph, rate: float, sto
     began, base = time.monotonic(), min(at.sent)
     if base < graph.edges:
         base = graph.edges - 1
-    print(f"producer: {rate:g} changes/s to topic {topic}, going on after change {min(at.sent)}", flush=True)
+    print(f"producer: {rate:g} changes/s to topic {topic}, continuing after change {min(at.sent)}", flush=True)
     try:
         while not stop.wait(BATCH_SECONDS):
             if lost:

@@ -117,7 +117,7 @@ class Child:
         try:
             process.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
-            _log.warning("%s did not stop in time and is ended", self.name)
+            _log.warning("%s did not stop in time and is killed", self.name)
             # Kill its whole session, which includes its children.
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -153,7 +153,7 @@ class Child:
             pause = _PAUSES[min(self.deaths, len(_PAUSES) - 1)]
             self.deaths += 1
             self._not_before = now + pause
-            say(f"{self.name}: {_how(status)}, started again in {pause:g} s ({said})")
+            say(f"{self.name}: {_how(status)}, restarting in {pause:g} s ({said})")
         if now >= self._not_before:
             if not self.was_ready:
                 say(f"{self.name}: starting")
@@ -360,7 +360,7 @@ class Supervisor:
         )
 
     def _restart_broker(self, broker: EmbeddedBroker) -> None:
-        self.say("broker: died, started again")
+        self.say("broker: died, restarted")
         try:
             broker.start(_BROKER_START_SECONDS)
         except BrokerError as error:

@@ -65,12 +65,12 @@ def missing(group: str) -> str:
     if _UNFINISHED.exists():
         return "an install was interrupted"
     if not made(group):
-        return "requirements.lock is another one"
+        return "requirements.lock has changed"
     if not (problem := broken(group)):
         home = os.environ.get("JAVA_HOME")
         known = _remembered_java()
         if known is None or not (known / "bin" / "java").exists() or (home and Path(home).resolve() != known.resolve()):
-            return "java has not been looked for"
+            return "java has not been checked"
         if not jars.present():
             return "jars"
         if not setup.compiled():
@@ -91,7 +91,7 @@ def broken(group: str) -> str:
     if len(problems) > 3:
         problems[3:] = [f"{len(problems) - 3} more"]
     if not problems and not _is_ours():
-        problems = ["the project that it imports is another one"]
+        problems = ["it imports another copy of the project"]
     return "; ".join(problems)
 
 
@@ -222,11 +222,11 @@ class Setup:
         elif not works:
             self._board.say(".venv is broken (its python does not run); making it anew")
         elif _UNFINISHED.exists():
-            self._board.say("going on with a set-up that was interrupted; what it has fetched is kept")
+            self._board.say("continuing a set-up that was interrupted; what it has fetched is kept")
         elif made(self._group):
-            self._board.say(f".venv is not whole ({said}); making it anew")
+            self._board.say(f".venv is incomplete ({said}); making it anew")
         else:
-            self._board.say("bringing .venv up to requirements.lock")
+            self._board.say("updating .venv to requirements.lock")
             for group in GROUPS:
                 stamp(group).unlink(missing_ok=True)
             _UNFINISHED.touch()
@@ -250,7 +250,7 @@ class Setup:
             self._packages.source()
             self._packages.project()
             if said := _asked([PYTHON, "-m", "vernier.service.toolchain.install", "broken", self._group]):
-                raise SetupError(problem=f".venv stays broken: {said}; see .make/uv.log")
+                raise SetupError(problem=f".venv is still broken: {said}; see .make/uv.log")
             stamp(self._group).write_text(wanted(self._group) + "\n", encoding="utf-8")
             _UNFINISHED.unlink()
         # written last: once this file exists, the environment works

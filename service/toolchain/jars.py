@@ -196,7 +196,7 @@ def _fetch_once(home: Path, which: Set, jars: Sequence[Jar], say: Callable[[str]
         for jar in jars:
             path = folder / jar.name
             if not path.is_file():
-                raise _BrokenCache(problem=f"ivy brought no {jar.name}")
+                raise _BrokenCache(problem=f"ivy did not fetch {jar.name}")
             digest = _sha256(path)
             if digest != jar.sha256:
                 raise _BrokenCache(
@@ -226,7 +226,7 @@ def _ivy(
     root = find_spec("pyspark")
     archives = list(Path(root.origin).parent.glob("jars/ivy-*.jar")) if root and root.origin else []
     if not archives:
-        raise JarsError(problem="pyspark brings no ivy jar here; reinstall it: remove .venv and run `make setup`")
+        raise JarsError(problem="this pyspark has no ivy jar; reinstall it: remove .venv and run `make setup`")
     settings = Path(folder.parent) / "settings.xml"
     module = Path(folder.parent) / "ivy.xml"
     _write(

@@ -228,7 +228,7 @@ class Installer:
             if said is not None:
                 if _NO_NETWORK.search(said) or "No space left" in said:
                     raise explain(said, MAKE / "pip.log")
-                self._say(f"no uv here ({explain(said, MAKE / 'pip.log')}); pip installs one package at a time")
+                self._say(f"cannot install uv ({explain(said, MAKE / 'pip.log')}); pip installs one package at a time")
                 return
             stamp.write_text(entry, encoding="utf-8")
         self.uv = folder / "bin" / "uv"
@@ -295,7 +295,7 @@ class Installer:
 
     def _fall_back(self, error: PackagesError) -> None:
         if self.uv is not None:
-            self._say(f"uv cannot go on ({error}); pip does, one package at a time")
+            self._say(f"uv failed ({error}); pip installs one package at a time")
         self.uv = None
 
     def _find_pip(self) -> list[str]:

@@ -46,7 +46,7 @@ def missing_packages(lock: Path = ROOT / "requirements.lock") -> list[str]:
         tops = {line.split(",")[0].split("/")[0].strip('"') for line in (found.read_text("RECORD") or "").splitlines()}
         lost = sorted(tops - present[site] - {"..", "", "__pycache__"})
         if lost:
-            problems.append(f"{name} has lost {lost[0]}")
+            problems.append(f"{name} lacks {lost[0]}")
     return problems
 
 

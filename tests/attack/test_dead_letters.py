@@ -73,13 +73,13 @@ def test_a_letter_that_a_rebuild_doubles_is_listed_and_sent_once(topic: Topic) -
     topic.refuse((0, 7), (1, 8))
     assert topic.listed() == [("decode", 7, "open"), ("decode", 8, "open")]
     assert sorted(state for _, _, state in topic.listed("--all")) == ["open", "open", "replaced", "replaced"]
-    assert topic.dlq("replay", topic.name) == "sent 2 letters again, passed over 0\n"
+    assert topic.dlq("replay", topic.name) == "sent 2 dead letters again, skipped 0\n"
     assert sorted(topic.sent()) == ["7", "8"]
     # Made again once more: the messages that were sent again are in the topic, too, so nothing is open.
     topic.refuse((0, 7), (1, 8))
     assert topic.listed() == []
-    assert topic.dlq("replay", topic.name) == "sent 0 letters again, passed over 0\n"
-    assert topic.dlq("replay", topic.name, "--again") == "sent 2 letters again, passed over 0\n"
+    assert topic.dlq("replay", topic.name) == "sent 0 dead letters again, skipped 0\n"
+    assert topic.dlq("replay", topic.name, "--again") == "sent 2 dead letters again, skipped 0\n"
 
 
 @pytest.mark.broker
@@ -89,7 +89,7 @@ def test_a_letter_that_is_refused_again_takes_the_place_of_the_one_before(topic:
     (again,) = committed(topic.broker.bootstrap, topic.name)
     topic.refuse((again.partition, 31), reason="late", headers=again.headers)
     assert topic.listed() == [("late", 31, "open")]
-    assert topic.dlq("replay", topic.name) == "sent 1 letters again, passed over 0\n"
+    assert topic.dlq("replay", topic.name) == "sent 1 dead letters again, skipped 0\n"
     assert topic.listed() == []
     # A rebuild refuses both again, and then a third: one message, whatever it is called.
     topic.refuse((0, 7))
@@ -99,7 +99,7 @@ def test_a_letter_that_is_refused_again_takes_the_place_of_the_one_before(topic:
     assert dict(newest.headers)["vernier-replay-of"] == f"{topic.name}/0/7".encode()
     topic.refuse((newest.partition, 40), reason="schema", headers=newest.headers)
     assert topic.listed() == [("schema", 40, "open")]
-    assert topic.dlq("replay", topic.name, "--reason", "late") == "sent 0 letters again, passed over 1\n"
+    assert topic.dlq("replay", topic.name, "--reason", "late") == "sent 0 dead letters again, skipped 1\n"
 
 
 @pytest.mark.broker
@@ -107,15 +107,15 @@ def test_what_is_dropped_is_gone_for_good(topic: Topic, capsys: pytest.CaptureFi
     topic.refuse((0, 1), (0, 2))
     topic.refuse((0, 3), reason="late")
     (place,) = [line.split()[0] for line in topic.dlq("list", topic.name).splitlines() if " 2 " in line]
-    assert topic.dlq("drop", topic.name, "--letter", place) == "dropped 1 letters, passed over 2\n"
-    assert topic.dlq("drop", topic.name, "--reason", "late") == "dropped 1 letters, passed over 1\n"
+    assert topic.dlq("drop", topic.name, "--letter", place) == "dropped 1 dead letters, skipped 2\n"
+    assert topic.dlq("drop", topic.name, "--reason", "late") == "dropped 1 dead letters, skipped 1\n"
     topic.refuse((0, 2))
     assert topic.listed() == [("decode", 1, "open")]
-    assert topic.dlq("replay", topic.name) == "sent 1 letters again, passed over 0\n"
+    assert topic.dlq("replay", topic.name) == "sent 1 dead letters again, skipped 0\n"
     assert topic.sent() == ["1"]
     where = ["--set", f"kafka.bootstrap={topic.broker.bootstrap}"]
     assert run(["dlq", "drop", topic.name, *where]) == 2
-    assert "say which: --letter, --reason or --all" in capsys.readouterr().err
+    assert "give one of --letter, --reason or --all" in capsys.readouterr().err
     assert run(["dlq", "drop", topic.name, "--letter", place, *where]) == 1
     assert f"there is no open dead letter {place}" in capsys.readouterr().err
 
@@ -130,7 +130,7 @@ def test_a_replay_that_dies_sends_nothing_twice(topic: Topic, monkeypatch: pytes
     with monkeypatch.context() as patched:
         patched.setattr(Transactions, "_wait", dies)
         assert run(["dlq", "replay", topic.name, "--bootstrap", topic.broker.bootstrap]) == 1
-    assert topic.dlq("replay", topic.name) == "sent 3 letters again, passed over 0\n"
+    assert topic.dlq("replay", topic.name) == "sent 3 dead letters again, skipped 0\n"
     assert sorted(topic.sent()) == ["1", "2", "3"]
 
 
@@ -165,7 +165,7 @@ def test_letters_from_before_a_rebuild_count_no_more(topic: Topic, tmp_path: Pat
         letters.send(commit(state, 4, [letter]))
         letters.close()
     assert sorted(offset for _, offset, _ in topic.listed()) == [2, 11, 12]
-    assert topic.dlq("replay", topic.name) == "sent 3 letters again, passed over 0\n"
+    assert topic.dlq("replay", topic.name) == "sent 3 dead letters again, skipped 0\n"
 
 
 @pytest.mark.broker
@@ -211,8 +211,8 @@ def test_letters_of_a_topic_that_was_created_again_are_others(topic: Topic, tmp_
         letters.send(commit(state, 1, [replace(letter, offset=one) for one in (1, 2, 3)], topics=old))
         lines = map(json.loads, topic.dlq("list", topic.name, "--format", "json").splitlines())
         places = {line["offset"]: f"{line['dlq']}/{line['dlq_partition']}/{line['dlq_offset']}" for line in lines}
-        assert topic.dlq("drop", topic.name, "--letter", places["1"]) == "dropped 1 letters, passed over 2\n"
-        assert topic.dlq("replay", topic.name, "--letter", places["2"]) == "sent 1 letters again, passed over 1\n"
+        assert topic.dlq("drop", topic.name, "--letter", places["1"]) == "dropped 1 dead letters, skipped 2\n"
+        assert topic.dlq("replay", topic.name, "--letter", places["2"]) == "sent 1 dead letters again, skipped 1\n"
         new = {topic.name: "id-two"}
         letters.send(commit(state, 2, [replace(letter, offset=one, value=b"new") for one in (1, 2, 3)], topics=new))
         letters.close()
@@ -222,7 +222,7 @@ def test_letters_of_a_topic_that_was_created_again_are_others(topic: Topic, tmp_
         ("decode", 3, "open"),
         ("decode", 3, "open"),
     ]
-    assert topic.dlq("replay", topic.name) == "sent 4 letters again, passed over 0\n"
+    assert topic.dlq("replay", topic.name) == "sent 4 dead letters again, skipped 0\n"
     assert sorted(topic.sent()) == ["new", "new", "new", "old", "old"]
     again = committed(topic.broker.bootstrap, topic.name)
     assert {dict(one.headers)["vernier-replay-of"] for one in again} == {

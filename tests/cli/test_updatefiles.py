@@ -262,8 +262,8 @@ def test_a_bad_row_is_named(tmp_path: Path, name: str) -> None:
     ("name", "content", "problem"),
     [
         ("u.csv", b"1,2\n", "an update file ends in .jsonl, .jsonl.gz, .parquet, .arrow"),
-        ("u.jsonl.gz", b"no gzip", "no whole gzip file"),
-        ("u.jsonl.gz", gzip.compress(text(LINES * 100).encode())[:-9], "no whole gzip file"),
+        ("u.jsonl.gz", b"no gzip", "not a complete gzip file"),
+        ("u.jsonl.gz", gzip.compress(text(LINES * 100).encode())[:-9], "not a complete gzip file"),
         ("u.parquet", b"no parquet at all", "cannot be read: "),
         ("u.arrow", b"no arrow at all, neither file nor stream", "cannot be read: "),
         ("missing.jsonl", None, "no such file or directory"),

@@ -117,10 +117,8 @@ def test_what_needs_history_says_so_and_is_rebuilt() -> None:
         world.start("sl")
     said = str(refused.value)
     assert "\n" not in said
-    assert said.startswith("the program has changed, and state /state cannot go on under it: ")
-    assert said.endswith(
-        "take the change back, or read the topics again from their beginning with `vernier up --rebuild`"
-    )
+    assert said.startswith("the program has changed, and state /state cannot continue with it: ")
+    assert said.endswith("revert the change, or read the topics again from their beginning with `vernier up --rebuild`")
     # The state is as it was.
     world.service = None
     first = world.start("s").epochs.start.epoch

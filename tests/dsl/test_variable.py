@@ -233,5 +233,5 @@ def test_explain_shows_where_it_comes_back() -> None:
     variable, feed = ([op for op in plan["operators"] if op["kind"] == kind] for kind in ("delayed", "set"))
     assert feed[0]["feeds"] == variable[0]["id"]
     assert plan["holds"][0]["queue"] == variable[0]["queue"]
-    assert f"set gone ← #{feed[0]['inputs'][0]}  [comes back in #{variable[0]['id']} 5 ns later]" in as_text(plan)
+    assert f"set gone ← #{feed[0]['inputs'][0]}  [returns to #{variable[0]['id']} 5 ns later]" in as_text(plan)
     assert f"op{feed[0]['id']} -. later .-> op{variable[0]['id']}" in as_mermaid(plan)

@@ -208,7 +208,7 @@ def test_a_damaged_state_makes_no_epoch_and_goes_on_when_the_file_is_back(servic
     reached = service.send((3, 30))
     found = service.wait(lambda: (found := trouble.read(LocalBlob(state))) and found)
     assert not found.program
-    assert f"{segment_file(ref.segment)} is put back" in found.reason
+    assert f"{segment_file(ref.segment)} is restored" in found.reason
     assert service.epoch() == newest.epoch
     file.write_bytes(whole)
     service.final(reached)

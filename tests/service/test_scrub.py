@@ -37,7 +37,7 @@ def test_damage_is_found_before_the_first_epoch(builder: StateBuilder) -> None:
     file = flip(builder.path, ref_of(builder))
     scrub = Scrub(builder.state, lambda: builder.state.latest(), 0, Threads())
     for _ in range(2):
-        with pytest.raises(StateDamaged, match=f"{file.stem}.*put back from a copy") as error:
+        with pytest.raises(StateDamaged, match=f"{file.stem}.*restored from a copy") as error:
             scrub.require()
     assert error.value.file == segment_file(ref_of(builder).segment)
     file.write_bytes(whole)

@@ -121,8 +121,8 @@ def test_promises_need_order(
     file.write_text(f"{line(1, 7)}\n{line(2, 6)}\n")
     assert run(["send", str(file), "--topic", topic, "--promise", "--bootstrap", broker.bootstrap]) == 1
     assert capsys.readouterr().err == (
-        f"vernier: {file}, line 2: time 6 is before 7: what is promised needs updates in time order; "
-        "the 1 lines before it are sent\n"
+        f"vernier: {file}, line 2: time 6 is before 7: promises need updates in time order; "
+        "the 1 lines before it were sent\n"
     )
 
 
@@ -133,7 +133,7 @@ def test_a_bad_line_stops_and_is_named(
     file.write_text(f'{line(1, 7)}\n{{"data":[1],"dif":2}}\n{line(2, 8)}\n')
     assert run(["send", str(file), "--topic", topic, "--bootstrap", broker.bootstrap]) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"vernier: {file}, line 2: no update: Object contains unknown field `dif`")
+    assert err.startswith(f"vernier: {file}, line 2: not an update: Object contains unknown field `dif`")
     assert len(values(broker, topic)) == 1
 
 
@@ -189,17 +189,17 @@ def test_dead_letters_are_listed_and_sent_again(
     assert (late["reason"], late["value"], late["bytes"], late["dlq_offset"]) == ("late", "letter 1", 8, 1)
 
     assert run(["dlq", "replay", source, "--reason", "late", *where]) == 0
-    assert capsys.readouterr().out == "sent 1 letters again, passed over 1\n"
+    assert capsys.readouterr().out == "sent 1 dead letters again, skipped 1\n"
     (record,) = committed(broker.bootstrap, topic)
     assert (record.key, record.value) == (b"k", b"letter 1")
     assert record.headers == [("mine", b"kept"), ("vernier-replay-of", f"{topic}/0/1".encode())]
     # What was passed over is still to be dealt with.
     assert run(["dlq", "replay", source, *where]) == 0
-    assert capsys.readouterr().out == "sent 1 letters again, passed over 0\n"
+    assert capsys.readouterr().out == "sent 1 dead letters again, skipped 0\n"
     assert run(["dlq", "replay", source, *where]) == 0
-    assert capsys.readouterr().out == "sent 0 letters again, passed over 0\n"
+    assert capsys.readouterr().out == "sent 0 dead letters again, skipped 0\n"
     assert run(["dlq", "replay", source, "--again", *where]) == 0
-    assert capsys.readouterr().out == "sent 2 letters again, passed over 0\n"
+    assert capsys.readouterr().out == "sent 2 dead letters again, skipped 0\n"
     sent = [record.value for record in committed(broker.bootstrap, topic)]
     assert sorted(sent) == [b"letter 0", b"letter 0", b"letter 1", b"letter 1"]
 

@@ -51,7 +51,7 @@ def test_lost_files_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (info / "RECORD").write_text("thing/__init__.py,sha256=x,1\nthing-1.dist-info/METADATA,,\n../../bin/thing,,\n")
     monkeypatch.syspath_prepend(str(site))
     path = lock(tmp_path, "thing==1")
-    assert setup.missing_packages(path) == ["thing has lost thing"]
+    assert setup.missing_packages(path) == ["thing lacks thing"]
     (site / "thing").mkdir()
     assert setup.missing_packages(path) == []
 
@@ -258,7 +258,7 @@ def test_pip_goes_on_where_uv_cannot(uv: Callable[[str], packages.Installer], tm
     installer = uv("echo 'error: tcp connect error' >&2; exit 2")
     installer.wheels(path)
     (said,) = installer.__dict__["said"]
-    assert said.startswith("uv cannot go on (no network for pip: ")
+    assert said.startswith("uv failed (no network for pip: ")
     assert installer.uv is None
     asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
     assert "--require-hashes" in asked[-1]

@@ -88,7 +88,7 @@ def test_what_dies_comes_back(sleeper: Child) -> None:
     first = sleeper.process.pid
     sleeper.process.kill()
     until(lambda: sleeper.process is not None and sleeper.process.pid != first and sleeper.running, sleeper, said)
-    assert any("killed by SIGKILL, started again" in line and "sleeper: here" in line for line in said)
+    assert any("killed by SIGKILL, restarting" in line and "sleeper: here" in line for line in said)
     sleeper.stop()
     assert not psutil.pid_exists(first)
 

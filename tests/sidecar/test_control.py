@@ -95,7 +95,7 @@ def test_a_command_that_nobody_follows_fails_and_stays_asked_for(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["pause", "--wait", "0.1", "--url", served.url]) == 1
-    assert "stays asked for" in capsys.readouterr().err
+    assert "the request stays" in capsys.readouterr().err
 
 
 def test_whoever_is_paused_is_not_called_old_as_well(builder: StateBuilder, tmp_path: Path) -> None:

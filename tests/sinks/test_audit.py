@@ -178,7 +178,7 @@ def test_the_command_says_it_and_ends_with_its_status(
         'pairs: missing: [2,"came",null] at 21, expected +1, found +0 (epoch 3)',
         "pairs: and 1 more",
     ]
-    assert err == "vernier: 1 of 1 output topics are not as their views: pairs: differs\n"
+    assert err == "vernier: 1 of 1 output topics differ from their views: pairs: differs\n"
     assert run(["sinks", "verify", "pairs", *where, "--format", "json"]) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert (json.loads(line)["missing"], json.loads(line)["equal"]) == (2, False)

@@ -97,9 +97,9 @@ class Asked:
 
 _SIDECAR = (
     click.option("--url", default="http://127.0.0.1:8642", show_default=True, help="The sidecar."),
-    click.option("--token", envvar="VERNIER_TOKEN", help="The access token; better in VERNIER_TOKEN, or in a file."),
+    click.option("--token", envvar="VERNIER_TOKEN", help="The access token; prefer VERNIER_TOKEN or a file."),
     click.option("--token-file", type=FILE, envvar="VERNIER_TOKEN_FILE", help="A file with the token."),
-    click.option("--cafile", type=FILE, envvar="VERNIER_CAFILE", help="Certificates that https is checked by, PEM."),
+    click.option("--cafile", type=FILE, envvar="VERNIER_CAFILE", help="Certificates to verify https with, PEM."),
 )
 
 

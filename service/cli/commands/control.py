@@ -18,7 +18,12 @@ _STEP_SECONDS = 0.2
 
 def _wait(seconds: float) -> Callable[[Function], Function]:
     return click.option(
-        "--wait", type=click.FloatRange(0), default=seconds, show_default=True, metavar="S", help="Wait so long for it."
+        "--wait",
+        type=click.FloatRange(0),
+        default=seconds,
+        show_default=True,
+        metavar="S",
+        help="How long to wait for it.",
     )
 
 
@@ -61,7 +66,7 @@ def _ask(what: Literal["pause", "resume", "drain"], wait: float, asked: Asked) -
                 break
             found = _later(client, deadline)
     if not found["acknowledged"]:
-        raise click.ClickException(f"not done within {wait:g} s: {found['says']}; it stays asked for")
+        raise click.ClickException(f"not done within {wait:g} s: {found['says']}; the request stays")
     click.echo(found["says"])
 
 

@@ -20,17 +20,19 @@ from vernier.service.cli.commands.base import (
 
 @click.command(cls=Command)
 @click.argument("file")
-@click.option("--topic", metavar="T", help="Where to; the service makes its sources' topics.")
-@click.option("--source", metavar="S", help="Instead of --topic: over HTTP, through the sidecar at --url.")
+@click.option("--topic", metavar="T", help="The topic; the service creates its sources' topics.")
+@click.option("--source", metavar="S", help="Instead of --topic: send over HTTP, through the sidecar at --url.")
 @click.option(
-    "--wait", type=click.FloatRange(0), metavar="S", help="With --source: until the views have them, so long."
+    "--wait", type=click.FloatRange(0), metavar="S", help="With --source: how long to wait until the views have them."
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Updates a second, at most.")
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="At most this many updates a second."
+)
 @BOOTSTRAP
 @click.option(
-    "--format", "form", type=click.Choice(["vernier", "json"]), help="Default: what the settings say of the topic."
+    "--format", "form", type=click.Choice(["vernier", "json"]), help="Default: the topic's format in the settings."
 )
-@click.option("--promise", is_flag=True, help="Tell an event clock how far the updates, sorted by time, have come.")
+@click.option("--promise", is_flag=True, help="Send progress for an event clock; needs updates in time order.")
 @with_sidecar
 @with_settings
 def send(
@@ -48,7 +50,7 @@ def send(
 ) -> None:
     """Send FILE's lines of updates (- is standard input) into a topic of Kafka, or to a sidecar's source."""
     if (topic is None) == (source is None):
-        raise click.UsageError("say where to: --topic for Kafka, or --source for a sidecar")
+        raise click.UsageError("give a destination: --topic for Kafka, or --source for a sidecar")
     if topic is None:
         _send_to_sidecar(file, str(source), asked, wait)
         return
@@ -60,7 +62,7 @@ def send(
         known = [source.format for name, source in settings.sources.items() if settings.topic(name) == topic]
         form = known[0] if known else "vernier"
         if form not in ("vernier", "json"):
-            raise click.UsageError(f"topic {topic} has format {form}, which send does not write; say --format")
+            raise click.UsageError(f"topic {topic} has format {form}, which send does not write; give --format")
     sender = Sender(settings, Sending(file, topic, form, rate, promise), on_terminal())
     count = sender.run()
     if not sender.sent:
@@ -89,14 +91,14 @@ def dlq() -> None:
 
 
 _sources = click.argument("sources", nargs=-1, metavar="[SOURCE]...")
-_reason = click.option("--reason", help="Only letters refused for this reason.")
+_reason = click.option("--reason", help="Only dead letters refused for this reason.")
 _letters = click.option("--letter", "letters", multiple=True, metavar="L", help="Only this one, as the list names it.")
 
 
 @dlq.command("list")
 @_sources
 @_reason
-@click.option("--all", "everything", is_flag=True, help="Also what was sent again, dropped or replaced.")
+@click.option("--all", "everything", is_flag=True, help="Also those that were sent again, dropped or replaced.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @BOOTSTRAP
 @with_settings
@@ -132,7 +134,7 @@ def dlq_list(
 @_sources
 @_reason
 @_letters
-@click.option("--again", is_flag=True, help="Also what an earlier replay has sent.")
+@click.option("--again", is_flag=True, help="Also those that an earlier replay has sent.")
 @BOOTSTRAP
 @with_settings
 def dlq_replay(
@@ -149,14 +151,14 @@ def dlq_replay(
 
     with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as found:
         sent, passed = found.replay(reason=reason, letters=letters, again=again)
-    click.echo(f"sent {sent} letters again, passed over {passed}")
+    click.echo(f"sent {sent} dead letters again, skipped {passed}")
 
 
 @dlq.command("drop")
 @_sources
 @_reason
 @_letters
-@click.option("--all", "everything", is_flag=True, help="All open letters.")
+@click.option("--all", "everything", is_flag=True, help="All open dead letters.")
 @BOOTSTRAP
 @with_settings
 def dlq_drop(
@@ -172,7 +174,7 @@ def dlq_drop(
     from vernier.service.kafka.dead_letter_queue import DeadLetters
 
     if not (reason or letters or everything):
-        raise click.UsageError("say which: --letter, --reason or --all")
+        raise click.UsageError("give one of --letter, --reason or --all")
     with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as found:
         dropped, passed = found.drop(reason=reason, letters=letters)
-    click.echo(f"dropped {dropped} letters, passed over {passed}")
+    click.echo(f"dropped {dropped} dead letters, skipped {passed}")

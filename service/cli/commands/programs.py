@@ -13,7 +13,7 @@ from vernier.service.cli.commands.base import FILE, Command, flags, no_updates, 
 @click.argument("program", type=FILE)
 @with_settings
 @click.option("--rebuild", is_flag=True, help="If the changed program needs it, read the topics from their beginning.")
-@click.option("--discard-after", metavar="TIME", help="Give up what is in the topics now at or after this data time.")
+@click.option("--discard-after", metavar="TIME", help="Discard what is in the topics now at or after this data time.")
 @click.option("--print-config", is_flag=True, help="Print all settings and where each comes from, and stop.")
 def up(
     program: Path,
@@ -52,13 +52,11 @@ def up(
 @click.option("--out", type=click.Path(path_type=Path), help="The change file to write.")
 @click.option("--rows-at", metavar="TIME", help="Show the views' rows at this data time: nanoseconds or RFC 3339.")
 @click.option("--view", "views", multiple=True, metavar="VIEW", help="Only this view; may be repeated.")
-@click.option(
-    "--epoch-size", type=click.IntRange(1), metavar="N", help="Updates an epoch has; no answer depends on it."
-)
+@click.option("--epoch-size", type=click.IntRange(1), metavar="N", help="Updates per epoch; no answer depends on it.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, metavar="N", help="Dataflow workers; default: 1.")
 @click.option("--engine", type=click.Choice(["local", "spark"]), default="local", help="Default: local, without Spark.")
 @click.option("--state", type=click.Path(file_okay=False, path_type=Path), help="Keep the state here (spark).")
-@click.option("--stats", is_flag=True, help="Print what it took as a line of JSON.")
+@click.option("--stats", is_flag=True, help="Print statistics as a line of JSON.")
 def replay(
     program: Path,
     files: tuple[Path, ...],
@@ -73,7 +71,7 @@ def replay(
 ) -> None:
     """Run PROGRAM on files of updates, all of them final, and write its views' changes or show their rows."""
     if out is None and rows_at is None:
-        raise click.UsageError("say --out FILE for every change, or --rows-at TIME for the rows at a data time")
+        raise click.UsageError("give --out FILE for every change, or --rows-at TIME for the rows at a data time")
     if state is not None and engine != "spark":
         raise click.UsageError("--state is for --engine spark: the local engine keeps nothing")
     from vernier.service.cli.display import json_line, show_views

@@ -12,11 +12,11 @@ from vernier.service.cli.commands.base import Asked, Command, with_sidecar
 
 @click.command(cls=Command)
 @click.argument("view")
-@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Only such rows; also != < <= > >=.")
+@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Only matching rows; also != < <= > >=.")
 @click.option("--as-of", metavar="TIME", help="Rows at this data time: nanoseconds or RFC 3339.")
 @click.option("--columns", metavar="A,B", help="Only these columns.")
 @click.option("--order", metavar="A,-B", help="Sort by these columns.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Not more rows than this.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most this many rows.")
 @click.option("--wait", "wait_ms", type=click.IntRange(0), default=0, metavar="MS", help="Wait until TIME is final.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "arrow"]), default="table", show_default=True
@@ -55,7 +55,7 @@ def query(
 
 @click.command(cls=Command)
 @click.argument("view")
-@click.option("--since", metavar="TIME", help="Changes from this data time on, instead of the rows of now.")
+@click.option("--since", metavar="TIME", help="Changes from this data time on, instead of the current rows.")
 @click.option("--until", metavar="TIME", help="Stop when everything before this data time is final.")
 @with_sidecar
 def watch(view: str, since: str | None, until: str | None, asked: Asked) -> None:

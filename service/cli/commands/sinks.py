@@ -17,7 +17,7 @@ def sinks() -> None:
 @sinks.command("verify")
 @click.argument("views", nargs=-1, metavar="[VIEW]...")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Differences shown of a view.")
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Differences shown for each view.")
 @BOOTSTRAP
 @with_settings
 def sinks_verify(
@@ -67,4 +67,4 @@ def sinks_verify(
     bad = [one for one in found if not one.equal]
     if bad:
         why = "; ".join(f"{one.view}: {one.problem or 'differs'}" for one in bad)
-        raise click.ClickException(f"{len(bad)} of {len(found)} output topics are not as their views: {why}")
+        raise click.ClickException(f"{len(bad)} of {len(found)} output topics differ from their views: {why}")

@@ -63,7 +63,7 @@ def state_verify(directory: str) -> None:
     finally:
         show.clear()
     click.echo(
-        f"{found.manifests} epochs, {found.segments} segments, {found.layers} layers, {found.bytes:,} bytes read; "
+        f"{found.manifests} epochs, {found.segments} segments, {found.layers} batches, {found.bytes:,} bytes read; "
         f"{len(found.unused)} segments unused"
     )
     for problem in found.problems:
@@ -97,7 +97,9 @@ def state_copy(directory: str, target: str) -> None:
 
 @state.command("gc")
 @_directory
-@click.option("--keep", type=click.IntRange(2), default=64, show_default=True, help="Epochs that stay.")
+@click.option(
+    "--keep", type=click.IntRange(2), default=64, show_default=True, help="How many of the newest epochs to keep."
+)
 def state_gc(directory: str, keep: int) -> None:
     """Remove old epochs of DIRECTORY, and files that no epoch needs. The service must be stopped."""
     owned = open_state(directory)
@@ -105,4 +107,4 @@ def state_gc(directory: str, keep: int) -> None:
     with owned:
         found = owned.gc(keep)
     freed = before - sum(owned.segments().values())
-    click.echo(f"removed {found.manifests} epochs; {freed:,} bytes are free again")
+    click.echo(f"removed {found.manifests} epochs; {freed:,} bytes freed")

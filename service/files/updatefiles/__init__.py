@@ -82,7 +82,7 @@ def _read(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tuple[int
         else:
             raise BadUpdateFile(file=str(path), problem=f"an update file ends in {listed(SUFFIXES)}")
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise BadUpdateFile(file=str(path), problem=f"no whole gzip file: {error}") from error
+        raise BadUpdateFile(file=str(path), problem=f"not a complete gzip file: {error}") from error
     except (pa.ArrowException, OSError) as error:
         raise BadUpdateFile(file=str(path), problem=f"cannot be read: {_first_line(error)}") from error
 
