@@ -225,6 +225,6 @@ class Claims:
     def _read(self, name: str) -> Claimed:
         try:
             return _decode(self._objects.get(name))
-        except (FileMissing, msgspec.DecodeError):
+        except (FileMissing, msgspec.DecodeError, UnicodeDecodeError):
             # The claim was deleted meanwhile, or the store tore its write: treat it as free.
             return _NOBODY

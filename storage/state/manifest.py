@@ -184,7 +184,7 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
     line, _, rest = data.partition(b"\n")
     try:
         head = _decode_head(line)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise Damaged(kind="manifest", name=name, problem=f"head: {problem}") from problem
     if head.format not in _READABLE:
         raise UnknownFormat(kind="manifest", name=name, found=head.format, supported=FORMAT)
@@ -198,7 +198,7 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
     try:
         manifest = _decode_body(body)
         return _upgraded(manifest) if head.format < FORMAT else manifest
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise Damaged(kind="manifest", name=name, problem=str(problem)) from problem
 
 
