@@ -67,7 +67,7 @@ def check_certificate(settings: Http) -> None:
         # Without `password`, an encrypted key would prompt for one on the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except OSError as error:
-        reason = "they do not match, or are not PEM" if isinstance(error, ssl.SSLError) else error.strerror
+        reason = "they do not match, or are not in PEM format" if isinstance(error, ssl.SSLError) else error.strerror
         raise BadCertificate(cert=str(cert), key=str(key), problem=str(reason or error).lower()) from error
 
 

@@ -271,7 +271,7 @@ BAD: list[tuple[str, bytes | str | None, str, str]] = [
     ("arrow", stream({"src": [1], "dst": [2], "_time": [1.5]}), "schema", "_time is double"),
     ("avro", None, "decode", "no value"),
     ("avro", b"\x02", "decode", "not Avro of that schema"),
-    ("avro", record({"src": 1, "dst": 2, "_time": None}) + b"!", "decode", "1 bytes are left"),
+    ("avro", record({"src": 1, "dst": 2, "_time": None}) + b"!", "decode", "1 bytes follow the record"),
     ("avro", record({"src": 1, "dst": 2, "_time": None, "_diff": 0}), "schema", "_diff of row 0 is 0"),
 ]  # fmt: skip
 

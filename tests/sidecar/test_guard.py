@@ -119,7 +119,7 @@ def test_what_settings_say_of_tokens(tmp_path: Path) -> None:
     assert not access({}, host="0.0.0.0", anonymous="read").wide_open
     assert access({}, host="::", anonymous="admin").wide_open
     assert not access(ENVIRONMENT, host="10.0.0.1").wide_open
-    for given, said in (("short", "needs 16"), (",", "there is no token"), ("sixteen letters and more", "ASCII")):
+    for given, said in (("short", "needs 16"), (",", "it contains no token"), ("sixteen letters and more", "ASCII")):
         with pytest.raises(BadTokens, match=said):
             access({"VERNIER_HTTP__ADMIN_TOKENS": given})
 
@@ -254,5 +254,5 @@ def test_tls(builder: StateBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert alive(http)
         assert not alive(load(None, {"http.port": sidecar.port}, {}).settings.http)
     assert not alive(http)
-    with pytest.raises(BadCertificate, match="do not match, or are not PEM"):
+    with pytest.raises(BadCertificate, match="do not match, or are not in pem format"):
         check_certificate(load(None, flags | {"http.tls_key": str(cert)}, {}).settings.http)
