@@ -197,6 +197,9 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         raise Damaged(kind="manifest", name=name, problem=f"checksum {found}, expected {head.xxh3_64}")
     try:
         manifest = _decode_body(body)
+        if manifest.format != head.format:
+            found = f"head: format {head.format}, the body has format {manifest.format}"
+            raise Damaged(kind="manifest", name=name, problem=found)
         return _upgraded(manifest) if head.format < FORMAT else manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise Damaged(kind="manifest", name=name, problem=str(problem)) from problem

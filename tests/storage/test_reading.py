@@ -17,7 +17,7 @@ from vernier.storage.errors import (
     NothingCommitted,
     UnknownFormat,
 )
-from vernier.storage.state.manifest import LayerRef, manifest_file
+from vernier.storage.state.manifest import FORMAT, LayerRef, manifest_file
 from vernier.storage.state.state import HEAD, StateDirectory
 
 
@@ -248,7 +248,7 @@ def test_nothing_whole_is_an_error_not_an_empty_state(tmp_path: Path) -> None:
 def test_a_newer_format_is_not_taken_for_damage(tmp_path: Path) -> None:
     three_epochs(tmp_path)
     path = tmp_path / manifest_file(3)
-    path.write_bytes(path.read_bytes().replace(b'"format":2', b'"format":3', 1))
+    path.write_bytes(path.read_bytes().replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1), 1))
     for call in (StateDirectory(tmp_path).acquire, StateDirectory(tmp_path).latest):
         with pytest.raises(UnknownFormat, match="open it with the release that wrote it"):
             call()
