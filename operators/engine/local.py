@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
-from vernier.operators.engine.migrate import adopt
+from vernier.operators.engine.migrate import migrate
 from vernier.operators.engine.worker import EpochResult, Worker
 from vernier.operators.failures import ExchangeBroken
 from vernier.operators.planning.plan import Plan
@@ -32,8 +32,8 @@ class LocalEngine:
         self._slice_updates, self._budget = slice_updates, budget
         self.heap = Heap()
         self._texts = _has_texts(plan)
-        self._rooms = Threads.room(workers) if workers > 1 else []
-        exchanges: list[Exchange] = list(self._rooms) or [Single()]
+        self._threads = Threads.connected(workers) if workers > 1 else []
+        exchanges: list[Exchange] = list(self._threads) or [Single()]
         self.workers = [Worker(plan, exchange, slice_updates=slice_updates, budget=budget) for exchange in exchanges]
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-worker") if workers > 1 else None
 
@@ -53,11 +53,11 @@ class LocalEngine:
             for name, view in self.plan.views.items()
         }
 
-    def adopt(self, plan: Plan) -> None:
+    def migrate(self, plan: Plan) -> None:
         """Continue with another plan from the current state (operators/engine/migrate.py). Raises NeedsHistory."""
 
         def one(worker: Worker) -> Worker:
-            state = adopt(plan, worker.state, worker.exchange, slice_updates=self._slice_updates, budget=self._budget)
+            state = migrate(plan, worker.state, worker.exchange, slice_updates=self._slice_updates, budget=self._budget)
             return Worker(plan, worker.exchange, state, slice_updates=self._slice_updates, budget=self._budget)
 
         self.workers = [one(self.workers[0])] if self._pool is None else list(self._pool.map(one, self.workers))
@@ -97,7 +97,7 @@ class LocalEngine:
         try:
             return self.workers[index].run_epoch(lower, upper, inputs)
         except BaseException:
-            self._rooms[index].abort()
+            self._threads[index].abort()
             raise
 
     def close(self) -> None:

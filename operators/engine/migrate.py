@@ -33,7 +33,7 @@ from vernier.storage.updates import MIN_TIME, Updates
 
 
 @dataclass(frozen=True)
-class Adoption:
+class Migration:
     """How a plan takes over a state. kept, fresh, dropped: names of traces and queues. operators: the operators that
     compute the fresh ones. sources: for each source that they depend on, the trace that holds its rows and the position
     of each of its words there."""
@@ -45,7 +45,7 @@ class Adoption:
     sources: Mapping[str, tuple[str, tuple[int, ...]]]
 
 
-def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
+def plan_migration(plan: Plan, held: Collection[str]) -> Migration:
     """Plan the migration of a state with these traces and queues. Raises NeedsHistory, which names the obstacle."""
     wanted = [*plan.arrangements, *plan.holds]
     fresh = [name for name in wanted if name not in held]
@@ -63,28 +63,28 @@ def plan_adoption(plan: Plan, held: Collection[str]) -> Adoption:
             sources[source.source] = found
     kept = tuple(name for name in wanted if name in held)
     dropped = tuple(sorted(set(held) - set(wanted)))
-    return Adoption(kept, tuple(fresh), dropped, frozenset(needed), sources)
+    return Migration(kept, tuple(fresh), dropped, frozenset(needed), sources)
 
 
-def adopt(
+def migrate(
     plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: int = 0, budget: Budget | None = None
 ) -> WorkerState:
     """The state for `plan`, complete up to the same frontier; `state` does not change. All workers must call it.
 
     Raises NeedsHistory (on all workers alike), and whatever the new operators raise on the existing rows.
     """
-    adoption = plan_adoption(plan, {*state.traces, *state.queues})
+    migration = plan_migration(plan, {*state.traces, *state.queues})
     old = state.fork()
     fresh = WorkerState.empty(plan)
     fresh.heap = old.heap
-    if adoption.fresh and state.upper > MIN_TIME:
+    if migration.fresh and state.upper > MIN_TIME:
         now = state.upper - 1
-        inputs = {name: _rows(old.traces[trace], words, now) for name, (trace, words) in adoption.sources.items()}
-        for trace, _ in adoption.sources.values():
+        inputs = {name: _rows(old.traces[trace], words, now) for name, (trace, words) in migration.sources.items()}
+        for trace, _ in migration.sources.values():
             old.heap.attach(layer.texts for layer in old.traces[trace].layers)
-        worker = Worker(plan, exchange, fresh, slice_updates=slice_updates, only=adoption.operators, budget=budget)
+        worker = Worker(plan, exchange, fresh, slice_updates=slice_updates, only=migration.operators, budget=budget)
         worker.run_epoch(now, state.upper, inputs)
-        for name in adoption.fresh:
+        for name in migration.fresh:
             if name in fresh.traces:
                 fresh.traces[name].since = max(fresh.traces[name].since, now)
     return WorkerState(

@@ -206,10 +206,10 @@ class Worker:
 
     def _check_changes(self) -> None:
         """Check the memory budget: the changes of all views are held until the epoch ends."""
-        view = max(self.views.values(), key=lambda one: one.gave, default=None)
-        if view is not None and view.gave > PIECE:
-            size = sum(one.gave * 8 * (one.op.width + 2) for one in self.views.values())
-            self.budget.check(size, view.op, lambda: f"it has {view.gave:,} changes in an epoch")
+        view = max(self.views.values(), key=lambda one: one.emitted, default=None)
+        if view is not None and view.emitted > PIECE:
+            size = sum(one.emitted * 8 * (one.op.width + 2) for one in self.views.values())
+            self.budget.check(size, view.op, lambda: f"it has {view.emitted:,} changes in an epoch")
 
     def _taken(self, name: str) -> int:
         """The number of updates that an operator's inputs have emitted."""
@@ -299,7 +299,7 @@ class Worker:
                 raise VisitLeft(operator=operator.op.name, rounds=str(sorted(rounds)[:5]))
         if loads:
             for operator in self.operators:
-                operator.let_go()
+                operator.release()
             spill.give_back()
         if self.pace.wants(taken):
             traces = self.state.traces.values()

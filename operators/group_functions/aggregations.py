@@ -67,7 +67,7 @@ def copies() -> Row:
     return (kernel.COPIES, -1, 0, -1, -1, -1, 0, 0)
 
 
-def follows(rows: Sequence[Row]) -> bool:
+def is_accumulable(rows: Sequence[Row]) -> bool:
     """Whether the aggregations need only their own numbers and the previous multiplicity of the changed row."""
     return all(row[kernel.KIND] in _LINEAR for row in rows)
 

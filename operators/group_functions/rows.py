@@ -14,7 +14,7 @@ from vernier.operators.failures import UserCodeFailed
 from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
 from vernier.operators.language.expr.functions import function_key, function_location, function_name
 from vernier.operators.language.expr.running_calls import Call, running
-from vernier.operators.language.plan.tables import Crowded, crowd
+from vernier.operators.language.plan.tables import TooManyRows, check_rows
 from vernier.operators.language.types.schema import RowType
 
 if TYPE_CHECKING:  # these bring numba, which a program that is only built does not need
@@ -61,7 +61,7 @@ class ReduceRows(LogicSpec):
                     for row, count in self._call(keys[group], pairs[start:stop]):
                         made.append(row)
                         counts.append(count)
-                    crowd(len(made))
+                    check_rows(len(made))
                     offsets.append(len(made))
             words = self._encode(made, groups.heap)
             return Produced(np.array(offsets, np.int64), words, np.array(counts, np.int64))
@@ -78,9 +78,9 @@ class ReduceRows(LogicSpec):
                 block = list(islice(rest, _BLOCK))
                 given += [_pair(one, width) for one in block if one is not None]
                 full = len(block) == _BLOCK
-                crowd(len(given))
+                check_rows(len(given))
             return given
-        except Crowded:
+        except TooManyRows:
             raise
         except Exception as error:
             raise self._failed((key, rows[:_SAMPLE]), f"{type(error).__name__}: {error}") from error

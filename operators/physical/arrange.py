@@ -78,9 +78,9 @@ class Arrange(Operator):
         self.exchanges = op.exchange and scope.exchange.workers > 1
         self.trace: Trace = scope.traces[op.trace]
         self.fresh: Ints | Layer | None = None
-        self.goes_on = rows_wanted(scope.plan, op.id)
+        self.rows_wanted = rows_wanted(scope.plan, op.id)
         self.keyed_by = self.key_width
-        self.as_it_is = words == tuple(range(self.input.op.width))
+        self.in_order = words == tuple(range(self.input.op.width))
         self.agrees = False
 
     def step(self, now: Round) -> None:
@@ -106,9 +106,9 @@ class Arrange(Operator):
         """Whether the newest step added anything. `out` does not tell: a trie has no rows to emit."""
         return self.fresh is not None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the step's rows, too; the trace has them."""
-        super().let_go()
+        super().release()
         self.fresh = None
 
     def _rows(self) -> Ints | Layer:
@@ -118,10 +118,10 @@ class Arrange(Operator):
             data = self._exchanged()
         else:
             given, keyed = self.input.out, self.input.keyed
-            if given is not None and keyed is not None and self.as_it_is and self.input.keyed_by == self.key_width:
+            if given is not None and keyed is not None and self.in_order and self.input.keyed_by == self.key_width:
                 return keyed
             data = np.empty((0, self.input.op.width + self.depth + 2), np.int64) if given is None else given
-        if self.trace.loads and len(data) >= spine.LARGE and not self.goes_on and self.key_width > 0:
+        if self.trace.loads and len(data) >= spine.LARGE and not self.rows_wanted and self.key_width > 0:
             slice_ = self.scope.slice
             return key_layer(data, self.key, self.val, self.depth, slice_.lower, slice_.upper, self.trace.since)
         return key_updates(data, self.key, self.val, self.depth)
@@ -140,19 +140,19 @@ class View(Operator):
         self.input = scope.operator(op.input)
         self.name = op.view
         self.changes: list[Ints] = []
-        self.gave = 0
+        self.emitted = 0
 
     def begin_epoch(self) -> None:
         """Discard the changes of the previous epoch."""
         self.changes.clear()
-        self.gave = 0
+        self.emitted = 0
 
     def step(self, now: Round) -> None:
         """Collect this slice's changes for the epoch's result."""
         self.out = self.input.out
         if self.out is not None:
             self.changes.append(self.out)
-            self.gave += len(self.out)
+            self.emitted += len(self.out)
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {ArrangeOp: Arrange, ViewOp: View}

@@ -17,7 +17,7 @@ from vernier.operators.failures import JoinOverflow
 from vernier.operators.kernels.lookup import pair_at
 from vernier.operators.kernels.rounds import touched_keys
 from vernier.operators.physical.arrange import exchange_updates
-from vernier.operators.planning.ops import LookupOp, Op
+from vernier.operators.planning.ops import HalfJoinOp, Op
 from vernier.operators.runtime.budget import PIECE, Yield
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Operator, shown_key
@@ -28,10 +28,10 @@ from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints, consolidate_rows, sort_columns, together
 
 
-class Lookup(Operator):
+class HalfJoin(Operator):
     """Sends the left rows to the owners of their keys and pairs them there. O(n log n + history entries found)."""
 
-    def __init__(self, op: LookupOp, scope: ScopeRun) -> None:
+    def __init__(self, op: HalfJoinOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.lookup = op
         self.given: Yield = Yield(scope.budget, sort_columns(0, op.width, 0), op)
@@ -83,4 +83,4 @@ class Lookup(Operator):
         return f"{left[worst]:,} rows of the key {named} look at {right[worst]:,} changes"
 
 
-KINDS: dict[type[Op], Callable[..., Operator]] = {LookupOp: Lookup}
+KINDS: dict[type[Op], Callable[..., Operator]] = {HalfJoinOp: HalfJoin}

@@ -57,10 +57,10 @@ class Join(Operator):
         self.mark_left = self.left.trace.mark
         self.mark_right = self.right.trace.mark
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Free the output buffer, too."""
-        super().let_go()
-        self.gathered.let_go()
+        super().release()
+        self.gathered.release()
 
     def pending(self) -> list[Round]:
         """The rounds for which output waits."""

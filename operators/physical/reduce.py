@@ -24,7 +24,7 @@ from vernier.operators.failures import AggregateOverflow
 from vernier.operators.kernels.aggregating import FIELDS, FLAG, KIND, MAX, MIN, OUT_FLAG, PRESENT, WORD
 from vernier.operators.kernels.covering import cover_keys
 from vernier.operators.kernels.reducing import reduce_keys
-from vernier.operators.physical.reduce_base import Keyed
+from vernier.operators.physical.reduce_base import Reduction
 from vernier.operators.planning.ops import Op, ReduceOp
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
@@ -32,7 +32,7 @@ from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints
 
 
-class Reduce(Keyed):
+class Reduce(Reduction):
     """Aggregates (or distinct, or threshold) that are updated change by change."""
 
     def __init__(self, op: ReduceOp, scope: ScopeRun) -> None:

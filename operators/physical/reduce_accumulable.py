@@ -14,8 +14,8 @@ import numpy as np
 from vernier.operators.failures import AggregateOverflow
 from vernier.operators.kernels.aggregating import FIELDS
 from vernier.operators.kernels.following import follow_rows
-from vernier.operators.physical.reduce_base import Keyed
-from vernier.operators.planning.ops import FollowOp, Op
+from vernier.operators.physical.reduce_base import Reduction
+from vernier.operators.planning.ops import AccumulableReduceOp, Op
 from vernier.operators.runtime.chunking import parts
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
@@ -27,10 +27,10 @@ from vernier.storage.updates import together
 _NO_LAYERS = np.empty((0, OF_LAYER), np.int64)
 
 
-class Follow(Keyed):
+class AccumulableReduce(Reduction):
     """Aggregates that can be updated from their own numbers alone; time is total."""
 
-    def __init__(self, op: FollowOp, scope: ScopeRun) -> None:
+    def __init__(self, op: AccumulableReduceOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
         # Without val words a key has one output row, whose corrections alternate, so the order of times is the sort
@@ -60,4 +60,4 @@ class Follow(Keyed):
         self.give(together(given))
 
 
-KINDS: dict[type[Op], Callable[..., Operator]] = {FollowOp: Follow}
+KINDS: dict[type[Op], Callable[..., Operator]] = {AccumulableReduceOp: AccumulableReduce}

@@ -23,7 +23,7 @@ from vernier.storage.trace.spine import Selection, Trace
 from vernier.storage.updates import Ints, order_rows, together
 
 
-class Keyed(Operator):
+class Reduction(Operator):
     """A reduction of an arrangement. Its output is placed by the same key and, if it is kept, arranged by that key."""
 
     def __init__(self, op: ReductionOp, scope: ScopeRun) -> None:
@@ -78,9 +78,9 @@ class Keyed(Operator):
             self._schedule(visits)
         return rows
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the step's rows, too; the trace has them."""
-        super().let_go()
+        super().release()
         self.fresh = None
 
     def give(self, rows: Ints) -> None:

@@ -16,9 +16,9 @@ import numpy as np
 from vernier.operators.failures import MultiplicityOverflow
 from vernier.operators.group_functions.logic import Groups, Produced
 from vernier.operators.kernels.waves import gather_wave, plan_waves, settle_wave, visits_after
-from vernier.operators.language.plan.tables import Crowded, allow
-from vernier.operators.physical.reduce_base import Keyed
-from vernier.operators.planning.ops import Op, WaveOp
+from vernier.operators.language.plan.tables import TooManyRows, allow
+from vernier.operators.physical.reduce_base import Reduction
+from vernier.operators.planning.ops import BatchedReduceOp, Op
 from vernier.operators.runtime.budget import DOWNSTREAM, PIECE
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
@@ -29,10 +29,10 @@ WAVE_ROWS = 1 << 16
 """About how many rows of groups a logic receives at once."""
 
 
-class Waves(Keyed):
+class BatchedReduce(Reduction):
     """A reduction by a logic."""
 
-    def __init__(self, op: WaveOp, scope: ScopeRun) -> None:
+    def __init__(self, op: BatchedReduceOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.logic = op.spec.compile(op.key, op.val)
         self.texts = op.val.text_words
@@ -56,11 +56,11 @@ class Waves(Keyed):
             wanted = Groups(asked, offsets, vals, counts, self.scope.heap, self.texts)
             try:
                 made = self.logic(wanted)
-            except Crowded as crowded:
+            except TooManyRows as error:
                 if len(places) > 1:
                     most = max(1, len(vals) // 8)
                     continue
-                made = self._alone(wanted, crowded.rows, partial(self._sizes, keys, wave, parts))
+                made = self._alone(wanted, error.rows, partial(self._sizes, keys, wave, parts))
             goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
             rows, kept, kept_counts, status, fault = settle_wave(
                 keys, self.key_width, wave, places, made.offsets, np.ascontiguousarray(made.rows), made.counts,
@@ -87,8 +87,8 @@ class Waves(Keyed):
             try:
                 with allow(rows):
                     return self.logic(wanted)
-            except Crowded as crowded:
-                rows = 2 * crowded.rows
+            except TooManyRows as error:
+                rows = 2 * error.rows
 
     def _sizes(self, keys: Ints, wave: Ints, parts: list[Ints]) -> str:
         rows = sum(map(len, parts))
@@ -99,4 +99,4 @@ class Waves(Keyed):
             raise MultiplicityOverflow(operator=self.op.name, key=self.key_of(keys, fault))
 
 
-KINDS: dict[type[Op], Callable[..., Operator]] = {WaveOp: Waves}
+KINDS: dict[type[Op], Callable[..., Operator]] = {BatchedReduceOp: BatchedReduce}

@@ -14,7 +14,7 @@ import numpy as np
 
 from vernier.operators.failures import TimeOverflow
 from vernier.operators.language.expr.evaluate import predicate, project
-from vernier.operators.language.plan.tables import Crowded, allow
+from vernier.operators.language.plan.tables import TooManyRows, allow
 from vernier.operators.physical.stage_compiler import Pass, passes
 from vernier.operators.planning.ops import Op
 from vernier.operators.planning.stages import Compute, Expand, Keep, Move, Negated, Stage, Take
@@ -48,8 +48,8 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
                 break
             try:
                 data = parts[place](data)
-            except Crowded as crowded:
-                return split(data, place, crowded.rows)
+            except TooManyRows as error:
+                return split(data, place, error.rows)
         return data
 
     def split(data: Ints, place: int, rows: int) -> Ints:
@@ -64,8 +64,8 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
             for half in np.array_split(data, 2):
                 try:
                     keep(run(parts[place](half), place + 1), half, rows // 2)
-                except Crowded as crowded:
-                    go_on(half, crowded.rows)
+                except TooManyRows as error:
+                    go_on(half, error.rows)
 
         def keep(made: Ints, of: Ints, rows: int) -> None:
             if len(made) == 0:
@@ -83,8 +83,8 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
                 try:
                     with allow(rows):
                         return parts[place](data)
-                except Crowded as crowded:
-                    rows = 2 * crowded.rows
+                except TooManyRows as error:
+                    rows = 2 * error.rows
 
         def sizes(data: Ints, rows: int) -> str:
             step = parts[place]
@@ -160,7 +160,7 @@ def _negate(stage: Negated, tail: int, scope: ScopeRun) -> Run:
 
 
 class _Expansion:
-    """A step that turns each row into any number of rows. Raises Crowded if that would be too many at once."""
+    """A step that turns each row into any number of rows. Raises TooManyRows if that would be too many at once."""
 
     def __init__(self, stage: Expand, tail: int, scope: ScopeRun) -> None:
         self.name, self._schema, self._width = stage.table.name, stage.schema, stage.width

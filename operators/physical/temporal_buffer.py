@@ -15,7 +15,7 @@ import numpy as np
 
 from vernier.operators.failures import HeldTooLate, TimeOverflow
 from vernier.operators.kernels.rounds import split_rounds
-from vernier.operators.planning.ops import DelayedOp, HoldOp, Op, SetOp
+from vernier.operators.planning.ops import DelayedOp, Op, SetOp, TemporalBufferOp
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Buckets, Operator
 from vernier.operators.runtime.scope import ScopeRun
@@ -23,10 +23,10 @@ from vernier.storage.trace.time_queue import Queue
 from vernier.storage.updates import CLOSED, Ints, together
 
 
-class Hold(Operator):
+class TemporalBuffer(Operator):
     """Passes updates of the slice and keeps later ones until they are due. O(updates passed, stored and due)."""
 
-    def __init__(self, op: HoldOp | DelayedOp, scope: ScopeRun) -> None:
+    def __init__(self, op: TemporalBufferOp | DelayedOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.queue: Queue = scope.queues[op.queue]
         self.input = scope.operator(op.inputs[0]) if op.inputs else None
@@ -71,7 +71,7 @@ class Set(Operator):
         super().__init__(op, scope)
         self.set = op
         self.input = scope.operator(op.input)
-        self.queue = cast(Hold, scope.operator(op.variable)).queue
+        self.queue = cast(TemporalBuffer, scope.operator(op.variable)).queue
 
     def step(self, now: Round) -> None:
         """Put this step's updates into the queue, at the later time."""
@@ -88,4 +88,8 @@ class Set(Operator):
         self.queue.put(moved)
 
 
-KINDS: dict[type[Op], Callable[..., Operator]] = {HoldOp: Hold, DelayedOp: Hold, SetOp: Set}
+KINDS: dict[type[Op], Callable[..., Operator]] = {
+    TemporalBufferOp: TemporalBuffer,
+    DelayedOp: TemporalBuffer,
+    SetOp: Set,
+}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vernier.operators.planning.ops import HoldOp, JoinOp, LinearOp
-from vernier.operators.planning.plan import HoldPlan
+from vernier.operators.planning.ops import JoinOp, LinearOp, TemporalBufferOp
+from vernier.operators.planning.plan import QueuePlan
 from vernier.operators.planning.stages import Stage, chain_name, fuse
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def chain(
     """
     added = list(stages)
     base = planner.ops[below]
-    if alone and isinstance(base, HoldOp) and base is planner.ops[-1] and base.input == below - 1:
+    if alone and isinstance(base, TemporalBufferOp) and base is planner.ops[-1] and base.input == below - 1:
         planner.drop(base)
         del planner.holds[base.queue]
         below, base = base.input, planner.ops[base.input]
@@ -35,7 +35,7 @@ def chain(
             return _into_join(planner, base, added, width, meaning)
     op = LinearOp(len(planner.ops), scope, width, chain_name(added), below, tuple(added))
     found = planner.add(op, meaning)
-    return _hold(planner, op) if any(stage.waits for stage in added) else found
+    return _buffer(planner, op) if any(stage.waits for stage in added) else found
 
 
 def _into_join(planner: Planner, join: JoinOp, stages: list[Stage], width: int, meaning: str) -> int:
@@ -50,13 +50,13 @@ def _into_join(planner: Planner, join: JoinOp, stages: list[Stage], width: int, 
     return planner.add(op, meaning)
 
 
-def _hold(planner: Planner, chain: LinearOp) -> int:
+def _buffer(planner: Planner, chain: LinearOp) -> int:
     """The temporal buffer for updates that a chain moves beyond the running slice. Equal chains share one buffer."""
     print_ = planner.hash("hold", planner.prints[chain.id], planner.scope_prints[chain.scope])
     memo = ("hold", print_)
     if memo not in planner.memo:
         queue = f"hold:{print_[:16]}"
-        op = HoldOp(len(planner.ops), chain.scope, chain.width, f"hold {chain.name}", chain.id, queue)
-        planner.holds[queue] = HoldPlan(queue, chain.name, chain.width, planner.scopes[chain.scope].depth)
+        op = TemporalBufferOp(len(planner.ops), chain.scope, chain.width, f"hold {chain.name}", chain.id, queue)
+        planner.holds[queue] = QueuePlan(queue, chain.name, chain.width, planner.scopes[chain.scope].depth)
         planner.memo[memo] = planner.add(op, print_)
     return planner.memo[memo]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vernier.operators.language.collection.variable import DelayedNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.ops import DelayedOp, Op, SetOp
-from vernier.operators.planning.plan import HoldPlan
+from vernier.operators.planning.plan import QueuePlan
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
@@ -21,7 +21,7 @@ def build_delayed(planner: Planner, node: DelayedNode) -> int:
     queue = f"hold:{print_[:16]}"
     name = f"variable {node.name}"
     op = DelayedOp(len(planner.ops), 0, node.schema.width, name, queue, node.schema, node.ns, node.max_steps)
-    planner.holds[queue] = HoldPlan(queue, name, node.schema.width, 0)
+    planner.holds[queue] = QueuePlan(queue, name, node.schema.width, 0)
     return planner.add(op, print_)
 
 
@@ -34,7 +34,7 @@ def feed(planner: Planner) -> None:
         planner.add(op, planner.hash("set", planner.prints[variable], planner.prints[below]))
 
 
-def mark_cycles(ops: list[Op], holds: Mapping[str, HoldPlan]) -> dict[str, HoldPlan]:
+def mark_cycles(ops: list[Op], holds: Mapping[str, QueuePlan]) -> dict[str, QueuePlan]:
     """The queues, with `cyclic` set on those through which a delayed variable feeds itself."""
     users: dict[int, list[int]] = {op.id: [] for op in ops}
     feeds: dict[int, list[int]] = {op.id: list(op.inputs) for op in ops}

@@ -12,7 +12,7 @@ from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.arrangements import arrange
 from vernier.operators.planning.chains import chain
-from vernier.operators.planning.ops import JoinOp, LookupOp
+from vernier.operators.planning.ops import HalfJoinOp, JoinOp
 from vernier.operators.planning.plan import texts_among
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Keep, Words
@@ -126,7 +126,7 @@ def build_lookup(planner: Planner, node: HalfJoinNode) -> int:
     index = tuple(first[side] + at for side, at in columns)
     by = pairs.left.schema.take(pairs.left_on)
     label = f"lookup on {on_keys(pairs)}"
-    op = LookupOp(len(planner.ops), 0, len(index), label, left, right, keys[0], vals[0], index, by)
+    op = HalfJoinOp(len(planner.ops), 0, len(index), label, left, right, keys[0], vals[0], index, by)
     op.carried = texts_among((*keys[0], *vals[0]), planner.ops[left].texts)
     return planner.add(op, planner.meaning(node))
 

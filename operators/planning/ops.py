@@ -279,7 +279,7 @@ class JoinOp(Op):
 
 
 @dataclass
-class LookupOp(Op):
+class HalfJoinOp(Op):
     """A half join: pairs each change of the left side (key words `key`, other words `val`) with the rows that the right
     arrangement holds at the time of the change. columns: for each output word its position in key, left val and right
     val, laid side by side. exchange: left rows must be sent to the worker that owns their key; carried: the words of
@@ -360,7 +360,7 @@ class ReduceOp(ReductionOp):
 
 
 @dataclass
-class FollowOp(ReductionOp):
+class AccumulableReduceOp(ReductionOp):
     """Accumulable reduce: counts and sums where time is total. aggregations: rows of kernels/aggregating.py; state: the
     trace that holds the accumulated numbers of each key; None if the key is the whole row, because such a key needs no
     numbers of its own."""
@@ -381,7 +381,7 @@ class FollowOp(ReductionOp):
 
 
 @dataclass
-class WaveOp(ReductionOp):
+class BatchedReduceOp(ReductionOp):
     """Reduce with a logic: applies a `LogicSpec` to the rows of each key. val: the arrangement's columns after the
     key's."""
 
@@ -390,7 +390,7 @@ class WaveOp(ReductionOp):
 
 
 @dataclass
-class HoldOp(PassingOp):
+class TemporalBufferOp(PassingOp):
     """Temporal buffer: keeps updates whose time is after the running slice in a queue until they are due."""
 
     queue: str

@@ -46,7 +46,7 @@ class ArrangementPlan:
 
 
 @dataclass(frozen=True)
-class HoldPlan:
+class QueuePlan:
     """The shape of a queue of held updates. cyclic: a delayed variable feeds itself through it. texts: the words of its
     rows at which a text begins."""
 
@@ -82,7 +82,7 @@ class Plan:
     ops: list[Op]
     scopes: list[ScopePlan]
     arrangements: dict[str, ArrangementPlan]
-    holds: dict[str, HoldPlan] = field(default_factory=dict)
+    holds: dict[str, QueuePlan] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)
 
     def __repr__(self) -> str:

@@ -28,7 +28,7 @@ from vernier.operators.planning import delayed, joins, linear, loops, reductions
 from vernier.operators.planning.arrangements import arrange, build_view
 from vernier.operators.planning.ops import ArrangeOp, EnterOp, Op
 from vernier.operators.planning.placement import capture, place
-from vernier.operators.planning.plan import ArrangementPlan, HoldPlan, Plan, ScopePlan, ViewPlan
+from vernier.operators.planning.plan import ArrangementPlan, Plan, QueuePlan, ScopePlan, ViewPlan
 from vernier.operators.planning.sharing import count_uses, identity
 from vernier.operators.planning.upserts import build_source
 
@@ -65,7 +65,7 @@ class Planner:
         self.variables: dict[tuple[Scope, int], int] = {}
         self.prints: dict[int, str] = {}
         self.arrangements: dict[str, ArrangementPlan] = {}
-        self.holds: dict[str, HoldPlan] = {}
+        self.holds: dict[str, QueuePlan] = {}
         self.probes: list[Probe] = []
         self.line = ""
         roots = [*(view.node for view in app.views.values()), *app.required]
@@ -128,7 +128,7 @@ class Planner:
         texts = {trace: words for op in self.ops for trace, words in op.trace_texts.items()}
         return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
 
-    def _holds(self) -> dict[str, HoldPlan]:
+    def _holds(self) -> dict[str, QueuePlan]:
         """The shapes of the queues, with the positions of texts filled in."""
         texts = {queue: op.texts for op in self.ops for queue in op.queues}
         return {name: replace(shape, texts=texts[name]) for name, shape in self.holds.items()}

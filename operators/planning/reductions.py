@@ -11,7 +11,7 @@ from vernier.operators.group_functions.aggregations import (
     Item,
     compared_texts,
     copies,
-    follows,
+    is_accumulable,
     kernel_rows,
     present,
 )
@@ -22,7 +22,7 @@ from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.arrangements import arrange, keep
-from vernier.operators.planning.ops import FollowOp, ReduceOp, ReductionOp, WaveOp
+from vernier.operators.planning.ops import AccumulableReduceOp, BatchedReduceOp, ReduceOp, ReductionOp
 from vernier.operators.planning.plan import ArrangementPlan
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Words
@@ -58,11 +58,11 @@ def reduce(
     scope, width = planner.scope(node.scope), node.schema.width
     total = planner.scopes[scope].depth == 0
     op: ReductionOp
-    if total and follows(aggregations):
+    if total and is_accumulable(aggregations):
         # An accumulable reduce reads a few numbers of each key instead of all its rows. A key that is the whole row has
         # none.
         state = f"lanes-{print_[:16]}" if planner.ops[arranged].width > key.width else None
-        op = FollowOp(
+        op = AccumulableReduceOp(
             len(planner.ops), scope, width, name,
             input=arranged, key=key, total=total, trace=None, aggregations=aggregations, state=state,
         )  # fmt: skip
@@ -154,7 +154,7 @@ def reduce_groups(
     print_ = planner.hash("wave", planner.prints[arranged], key.to_json(), val.to_json(), spec.name, spec.key())
     scope, width = planner.scope(node.scope), node.schema.width
     total = spec.steady and planner.scopes[scope].depth == 0
-    op = WaveOp(
+    op = BatchedReduceOp(
         len(planner.ops), scope, width, name, input=arranged, key=key, total=total, trace=None, val=val, spec=spec
     )
     return _add(planner, op, print_)

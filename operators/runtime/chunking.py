@@ -29,36 +29,36 @@ class Gathered:
 
     def __init__(self, *, again: bool) -> None:
         self._again = again
-        self._room = _NOTHING
+        self._buffer = _NOTHING
 
     def begin(self) -> None:
         """Begin a step."""
         if not self._again:
-            self._room = _NOTHING
+            self._buffer = _NOTHING
 
     def gather(self, given: list[Ints], times: float) -> None:
         """Merge the step's parts into one; the newest part is the output of one piece. All pieces together are expected
         to give `times` as many rows as that piece. O(rows of the parts added since the last call)."""
-        count = len(given[0]) if given[0].base is self._room else 0
+        count = len(given[0]) if given[0].base is self._buffer else 0
         if count == len(given[0]) and len(given) == 1:
             return
         fresh = given[1:] if count else given
         wanted = count + sum(map(len, fresh))
-        if len(self._room) < wanted:
+        if len(self._buffer) < wanted:
             width = fresh[0].shape[1]
             expected = min(int(_SPARE * times * len(given[-1])), _MOST // (8 * width))
             wider = np.empty((wanted + max(wanted, expected), width), np.int64)
             if count:
                 wider[:count] = given[0]
-            self._room = wider
+            self._buffer = wider
         for part in fresh:
-            self._room[count : count + len(part)] = part
+            self._buffer[count : count + len(part)] = part
             count += len(part)
-        given[:] = [self._room[:count]]
+        given[:] = [self._buffer[:count]]
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Free the buffer."""
-        self._room = _NOTHING
+        self._buffer = _NOTHING
 
 
 def pieces(count: int) -> Iterable[tuple[int, int]]:

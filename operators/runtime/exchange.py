@@ -61,7 +61,7 @@ class Single:
         return value
 
 
-class _Room:
+class _Shared:
     """The state that the `Threads` of one dataflow share: a slot per worker, and a barrier that a failure breaks for
     all."""
 
@@ -71,27 +71,27 @@ class _Room:
 
 
 class Threads:
-    """The exchange of worker threads in one process; created by `Threads.room(n)`."""
+    """The exchange of worker threads in one process; created by `Threads.connected(n)`."""
 
-    def __init__(self, room: _Room, workers: int, index: int) -> None:
-        self._room, self.workers, self.index = room, workers, index
+    def __init__(self, shared: _Shared, workers: int, index: int) -> None:
+        self._shared, self.workers, self.index = shared, workers, index
 
     @staticmethod
-    def room(workers: int) -> list[Threads]:
+    def connected(workers: int) -> list[Threads]:
         """One connected exchange for each of n threads."""
-        room = _Room(workers)
-        return [Threads(room, workers, index) for index in range(workers)]
+        shared = _Shared(workers)
+        return [Threads(shared, workers, index) for index in range(workers)]
 
     def abort(self) -> None:
         """Make the other workers fail instead of waiting for one that will not arrive."""
-        self._room.barrier.abort()
+        self._shared.barrier.abort()
 
     def _swap(self, value: object) -> list[object]:
         try:
-            self._room.slots[self.index] = value
-            self._room.barrier.wait()
-            taken = list(self._room.slots)
-            self._room.barrier.wait()
+            self._shared.slots[self.index] = value
+            self._shared.barrier.wait()
+            taken = list(self._shared.slots)
+            self._shared.barrier.wait()
         except threading.BrokenBarrierError:
             raise ExchangeBroken(index=self.index, workers=self.workers) from None
         return taken

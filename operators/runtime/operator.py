@@ -82,7 +82,7 @@ class Operator:
     def begin_slice(self) -> None:
         """Called after the slice's interval is set; traces then hold only earlier slices."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the output of the newest step after the slice. After a load it is as large as the data loaded."""
         self.out = self.keyed = None
         if self.given is not None:

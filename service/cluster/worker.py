@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from vernier.operators.engine.migrate import adopt
+from vernier.operators.engine.migrate import migrate
 from vernier.operators.engine.worker import EpochResult, Worker
 from vernier.operators.failures import EpochTooLarge
 from vernier.operators.planning.plan import Plan
@@ -240,7 +240,7 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
         state = base.state.fork()
     else:
         # The layers made here belong to this attempt, so `base` stays unchanged for another one.
-        state = adopt(plan, base.state, exchange, slice_updates=job.slice_updates, budget=process.budget)
+        state = migrate(plan, base.state, exchange, slice_updates=job.slice_updates, budget=process.budget)
         clock.end("adopt")
     worker = Worker(plan, exchange, state, slice_updates=job.slice_updates, budget=process.budget)
     if process.short:

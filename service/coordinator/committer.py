@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from vernier.operators.engine.migrate import plan_adoption
+from vernier.operators.engine.migrate import plan_migration
 from vernier.operators.failures import NeedsHistory
 from vernier.operators.planning.plan import Plan
 from vernier.service.cluster.messages import Report, Start
@@ -284,9 +284,9 @@ class Epochs:
         newest = self.newest
         if newest is not None and newest.program != plan.fingerprint:
             queues = [name for name in newest.held if ":" in name]  # source names contain no colon
-            adoption = plan_adoption(plan, {*newest.traces, *queues})
+            migration = plan_migration(plan, {*newest.traces, *queues})
             _log.info(
-                "kept: %d arrangements, new: %s, dropped: %s", len(adoption.kept), adoption.fresh, adoption.dropped
+                "kept: %d arrangements, new: %s, dropped: %s", len(migration.kept), migration.fresh, migration.dropped
             )
 
     def change(self, plan: Plan, door: DoorConfig) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import vernier as vn
 from vernier import col
 from vernier.operators.failures import TimeOverflow
-from vernier.operators.planning.ops import HoldOp
+from vernier.operators.planning.ops import TemporalBufferOp
 from vernier.operators.planning.planner import compile_app
 
 Update = tuple[tuple[Any, ...], int, int]
@@ -92,7 +92,7 @@ def test_steps_behind_a_hold_run_before_it() -> None:
         "v", stays.filter(col("guest") > 0).delay("1s").valid_between("start").select("guest").filter(col("guest") > 1)
     )
     plan = compile_app(app)
-    holds = [op for op in plan.ops if isinstance(op, HoldOp)]
+    holds = [op for op in plan.ops if isinstance(op, TemporalBufferOp)]
     assert [op.name for op in holds] == ["hold filter → delay → valid_between → select → filter"]
     assert list(plan.holds) == [holds[0].queue]
     assert holds[0].width == 1

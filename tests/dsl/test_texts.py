@@ -128,15 +128,15 @@ def test_answers_are_those_of_plain_python(changes: list[Change], workers: int, 
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_contents_travel_once_with_the_rows_that_need_them(workers: int) -> None:
-    rooms = Threads.room(workers)
-    heaps = [Heap() for _ in rooms]
+    threads = Threads.connected(workers)
+    heaps = [Heap() for _ in threads]
     texts = [b"a text of some length, number %d" % i for i in range(50)]
     rows = heaps[0].encode(Contents.of(texts))
     wide = rows.repeat(2, axis=0)
     with LocalEngine(compile_app(program()), workers) as engine:
         assert engine._pool is not None
         jobs = []
-        for i, room in enumerate(rooms):
+        for i, room in enumerate(threads):
             mine = [wide if i == 0 and to == 1 else wide[:0] for to in range(workers)]
             jobs.append(engine._pool.submit(swap_parcels, room, _wider(mine), (0,), heaps[i], (3, i + 1), 2))
         results = [job.result() for job in jobs]
@@ -212,7 +212,7 @@ def test_another_program_goes_on_with_the_texts_that_are_there(workers: int) -> 
                 for worker in engine.workers:
                     worker.state.heap.trim(0)
                 if lower == 0:
-                    engine.adopt(whole)
+                    engine.migrate(whole)
             for view in ("reach", "about"):
                 words = changes[view]
                 decoded = whole.views[view].schema.decode_rows(words.rows, engine.heap)

@@ -12,7 +12,7 @@ from tests.oracle.model import Change, collection_at
 from tests.programs.snapshots import graph
 from vernier import col
 from vernier.operators.engine.local import LocalEngine
-from vernier.operators.engine.migrate import plan_adoption
+from vernier.operators.engine.migrate import plan_migration
 from vernier.operators.failures import NeedsHistory
 from vernier.operators.language.collection.bundle import bundle
 from vernier.operators.planning.planner import compile_app
@@ -121,9 +121,9 @@ def check(before: vn.App, after: vn.App, seed: int, workers: int) -> None:
             lower = upper
             if upper == change:
                 old = engine.workers[0].state
-                engine.adopt(compile_app(after, keep_sources=True))
+                engine.migrate(compile_app(after, keep_sources=True))
                 app, found = after, {}
-                kept = set(plan_adoption(engine.plan, old.traces).kept)
+                kept = set(plan_migration(engine.plan, old.traces).kept)
                 assert all(worker.state.traces.keys() == engine.plan.arrangements.keys() for worker in engine.workers)
                 assert all(engine.workers[0].state.traces[name].layers == old.traces[name].layers for name in kept)
                 for name, view in engine.plan.views.items():
@@ -158,24 +158,24 @@ def test_answers_go_on(case: str, workers: int) -> None:
 def test_what_is_equal_is_kept_and_kept_once() -> None:
     alone = compile_app(reach(), keep_sources=True)
     both = compile_app(bundle([reach(), known()]), keep_sources=True)
-    adoption = plan_adoption(both, alone.arrangements)
-    assert set(adoption.kept) == set(alone.arrangements)
-    assert {trace for trace, _ in adoption.sources.values()} <= set(adoption.kept)
+    migration = plan_migration(both, alone.arrangements)
+    assert set(migration.kept) == set(alone.arrangements)
+    assert {trace for trace, _ in migration.sources.values()} <= set(migration.kept)
     twice = compile_app(bundle([reach(), reach("other", "reached")]), keep_sources=True)
     assert len(twice.arrangements) == len(alone.arrangements) + 1
-    assert plan_adoption(alone, both.arrangements).fresh == ()
+    assert plan_migration(alone, both.arrangements).fresh == ()
 
 
 def test_what_follows_from_the_past_needs_it() -> None:
     held = compile_app(reach(), keep_sources=True).arrangements
     for late in (delayed(), looked_up()):
         with pytest.raises(NeedsHistory, match="depends on when rows arrived"):
-            plan_adoption(compile_app(bundle([reach(), late])), held)
+            plan_migration(compile_app(bundle([reach(), late])), held)
     app, edges, roots = sources("other")
     app.view("ends", edges.filter(col("src") > 3).select("dst"))
     app.view("roots", roots)
     with pytest.raises(NeedsHistory, match="no kept arrangement holds all rows of source edges"):
-        plan_adoption(compile_app(app), [name for name in held if not name.startswith("arrange")])
+        plan_migration(compile_app(app), [name for name in held if not name.startswith("arrange")])
 
 
 def test_programs_of_one_bundle_agree() -> None:

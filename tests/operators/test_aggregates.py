@@ -17,7 +17,7 @@ import pytest
 import vernier as vn
 from vernier.operators.failures import AggregateOverflow, ListTooLong, UserCodeFailed
 from vernier.operators.physical import reduce_batched
-from vernier.operators.planning.ops import FollowOp, ReduceOp, ReductionOp, WaveOp
+from vernier.operators.planning.ops import AccumulableReduceOp, BatchedReduceOp, ReduceOp, ReductionOp
 from vernier.operators.planning.planner import compile_app
 
 LONG = ["long text with one prefix " + end for end in ("a", "b", "ab", "é", "")]
@@ -173,7 +173,7 @@ def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("like", VALUES)
-@pytest.mark.parametrize("kind_of_operator", [FollowOp, ReduceOp, WaveOp])
+@pytest.mark.parametrize("kind_of_operator", [AccumulableReduceOp, ReduceOp, BatchedReduceOp])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_aggregate_of_every_type(like: str, kind_of_operator: type[ReductionOp], seed: int) -> None:
     rng = random.Random(f"{like}{kind_of_operator.__name__}{seed}")
@@ -182,7 +182,11 @@ def test_every_aggregate_of_every_type(like: str, kind_of_operator: type[Reducti
         "Rows", (vn.Schema,), {"__annotations__": {"key": vn.Int64, "value": kind | None, "by": vn.Int64 | None}}
     )
     names = (
-        [*AGGREGATES] if kind_of_operator is WaveOp else [*FOLLOWING] if kind_of_operator is ReduceOp else [*SUMMING]
+        [*AGGREGATES]
+        if kind_of_operator is BatchedReduceOp
+        else [*FOLLOWING]
+        if kind_of_operator is ReduceOp
+        else [*SUMMING]
     )
     if like not in ("Int64", "Float64", "Decimal", "Wide"):
         names = [name for name in names if name not in ("total", "mean")]
@@ -244,7 +248,7 @@ def test_aggregates_of_the_program(workers: int) -> None:
     app = vn.App("own")
     rows = app.source("s", Sample)
     app.view("v", rows.group_by("key").agg(wide=vectorised("value"), top=compiled("value", "weight"), n=vn.count()))
-    (op,) = [op for op in compile_app(app).ops if isinstance(op, WaveOp)]
+    (op,) = [op for op in compile_app(app).ops if isinstance(op, BatchedReduceOp)]
     assert op.trace is not None
     with vn.testing.run(app, workers=workers) as t:
         t.update("s", [((1, 5, 0.5), 1, 1), ((1, 9, 0.25), 1, 2), ((2, 7, 1.0), 2, 3), ((1, 9, 0.25), 3, -2)])

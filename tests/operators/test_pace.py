@@ -32,7 +32,7 @@ def cut(times: list[list[int]], upper: int, paces: list[Pace], learned: list[lis
                 its.updates = later[i % len(later)]
         return slices
 
-    exchanges = Threads.room(len(times)) if len(times) > 1 else [Single()]
+    exchanges = Threads.connected(len(times)) if len(times) > 1 else [Single()]
     with ThreadPoolExecutor(len(times)) as pool:
         return list(pool.map(one, exchanges, times, paces, learned))
 
@@ -119,7 +119,7 @@ def test_a_worker_that_reads_nothing_wants_what_its_peers_want() -> None:
         return lengths
 
     with ThreadPoolExecutor(2) as pool:
-        one, other = pool.map(run, Threads.room(2), [list(range(1 << 16)), []], workers)
+        one, other = pool.map(run, Threads.connected(2), [list(range(1 << 16)), []], workers)
     assert one == other
     assert len(one) < 5
     assert [its.updates for its in workers] == [workers[0].updates] * 2
@@ -134,4 +134,4 @@ def test_small_epochs_of_several_workers_say_nothing() -> None:
         return any(its.wants(len(own)) for _ in cut_by_count(exchange, updates(own), 0, 100, its))
 
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(run, Threads.room(2), [list(range(50)), list(range(60))], workers)) == [False, False]
+        assert list(pool.map(run, Threads.connected(2), [list(range(50)), list(range(60))], workers)) == [False, False]

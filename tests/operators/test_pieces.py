@@ -49,18 +49,18 @@ def test_pieces_cover_all_keys() -> None:
 @pytest.mark.parametrize("again", [True, False])
 def test_what_pieces_give_is_gathered_as_concatenation_would(again: bool) -> None:
     rng = np.random.default_rng(2)
-    room = chunking.Gathered(again=again)
+    buffer = chunking.Gathered(again=again)
     for step in range(4):
-        room.begin()
+        buffer.begin()
         given: list[Ints] = []
         parts = [rng.integers(0, 9, (int(rng.integers(0, 50)), 3)) for _ in range(8)]
         for part in parts:
             given.append(part)
             if step % 2 or len(given) > 2:
-                room.gather(given, 2.0)
-        room.gather(given, 1.0)
-        room.gather(given, 1.0)
+                buffer.gather(given, 2.0)
+        buffer.gather(given, 1.0)
+        buffer.gather(given, 1.0)
         (whole,) = given
         assert np.array_equal(whole, np.concatenate(parts))
-    room.let_go()
+    buffer.release()
     assert np.array_equal(whole, np.concatenate(parts))

@@ -129,7 +129,7 @@ def test_another_program_takes_over(workers: int) -> None:
         engine.run_epoch(0, 10, {"items": encode(engine, log, 0)})
         app = program()
         app.view("dear", _dear(app), key=["id"])
-        engine.adopt(compile_app(app, upserts={"items": KEY}))
+        engine.migrate(compile_app(app, upserts={"items": KEY}))
         changes = engine.run_epoch(10, 20, {"items": encode(engine, [(("d", 1, "x", 1), 11, True)], 3)})
         width = changes["dear"].width
         rows = {(tuple(row[:width]), row[-1]) for row in changes["dear"].data.tolist()}
@@ -147,4 +147,4 @@ def test_a_source_with_rows_does_not_become_one_of_upserts() -> None:
     with LocalEngine(plain) as engine:
         engine.run_epoch(0, 10, {"items": Updates.empty(plain.sources["items"].width)})
         with pytest.raises(NeedsHistory, match="no kept arrangement holds all rows of source items"):
-            engine.adopt(compile_app(program(), upserts={"items": KEY}, keep_sources=True))
+            engine.migrate(compile_app(program(), upserts={"items": KEY}, keep_sources=True))

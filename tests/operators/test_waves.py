@@ -19,7 +19,7 @@ from vernier import col
 from vernier.operators.group_functions.rows import ReduceRows
 from vernier.operators.language.collection import grouping
 from vernier.operators.physical import reduce_batched
-from vernier.operators.planning.ops import WaveOp
+from vernier.operators.planning.ops import BatchedReduceOp
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.errors import CallerError
 
@@ -143,7 +143,7 @@ def test_user_code_keeps_what_it_said_and_is_not_asked_twice() -> None:
 
     app = vn.App("once")
     app.view("v", app.source("s", plans.Pair).reduce(one, keys=["a"], returns=returning("n")))
-    (op,) = [op for op in compile_app(app).ops if isinstance(op, WaveOp)]
+    (op,) = [op for op in compile_app(app).ops if isinstance(op, BatchedReduceOp)]
     assert op.trace is not None
     with vn.testing.run(app) as t:
         t.insert("s", (1, 1), at=1)

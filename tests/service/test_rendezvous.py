@@ -259,7 +259,7 @@ def together(work: list[Callable[[], Any]]) -> list[Any]:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_it_gives_what_threads_give(mailboxes: list[Mailbox], workers: int) -> None:
-    ours, model = joined(mailboxes[:workers], "a"), Threads.room(workers)
+    ours, model = joined(mailboxes[:workers], "a"), Threads.connected(workers)
     got = together([partial(calls, one, 7) for one in ours])
     wanted = together([partial(calls, one, 7) for one in model])
     assert got == wanted

@@ -88,7 +88,7 @@ def run_epoch(plan: Plan, path: Path, workers: int) -> int:
         admitted = Admitted({"notes": now}, shard.held, [], {"notes": Counter()}, (none, none))
         return report(shard, step, admitted, result, stored, {}, 0)
 
-    exchanges: list[Exchange] = list(Threads.room(workers)) if workers > 1 else [Single()]
+    exchanges: list[Exchange] = list(Threads.connected(workers)) if workers > 1 else [Single()]
     with ThreadPoolExecutor(workers) as pool:
         epochs.commit(list(pool.map(work, range(workers), exchanges)), {})
     epochs.close()

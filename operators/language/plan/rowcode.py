@@ -17,7 +17,7 @@ from vernier.operators.failures import UserCodeFailed
 from vernier.operators.language.expr.evaluate import Heap
 from vernier.operators.language.expr.functions import check_function, function_key, function_location, function_name
 from vernier.operators.language.expr.running_calls import Call, running
-from vernier.operators.language.plan.tables import Crowded, Expanded, Expansion, TableFunction, crowd
+from vernier.operators.language.plan.tables import Expanded, Expansion, TableFunction, TooManyRows, check_rows
 from vernier.operators.language.types.scalars import Words
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.location import NOWHERE, Location
@@ -76,8 +76,8 @@ class RowFunction(TableFunction):
                         taken = len(out)
                         out.extend(islice(rest, _BLOCK))
                         full = len(out) == taken + _BLOCK
-                        crowd(len(out))
-                except Crowded:
+                        check_rows(len(out))
+                except TooManyRows:
                     raise
                 except Exception as error:
                     raise self._failed(given, f"{type(error).__name__}: {error}") from error

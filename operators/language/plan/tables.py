@@ -41,7 +41,7 @@ class Expanded(NamedTuple):
 Expansion = Callable[[Words, Heap], Expanded]
 
 
-class Crowded(Exception):
+class TooManyRows(Exception):
     """A call would make more rows than `PIECE`; the caller repeats it with fewer input rows. rows: at least how
     many."""
 
@@ -71,10 +71,10 @@ def allow(rows: int) -> Iterator[None]:
         _allowed.rows = before
 
 
-def crowd(rows: int) -> None:
-    """Announce that a call is about to make `rows` rows. Raises Crowded if that is too many."""
+def check_rows(rows: int) -> None:
+    """Announce that a call is about to make `rows` rows. Raises TooManyRows if that is too many."""
     if rows > _allowed.rows:
-        raise Crowded(rows)
+        raise TooManyRows(rows)
 
 
 class TableFunction:
@@ -98,7 +98,7 @@ class TableFunction:
         raise NotImplementedError
 
     def compile(self, row: RowType) -> Expansion:
-        """A vectorised function of rows int64[n, width]. It raises Crowded where it would make too many rows at
+        """A vectorised function of rows int64[n, width]. It raises TooManyRows where it would make too many rows at
         once."""
         raise NotImplementedError
 
@@ -266,8 +266,8 @@ def _times(expr: Expr, row: RowType, missing: int) -> Callable[[Words, Heap], Wo
 
 def spread(counts: Words) -> tuple[Words, Words]:
     """For counts int64[n]: for each of the sum(counts) items its parent, and its position within the parent. Raises
-    Crowded."""
-    crowd(int(counts.sum()))
+    TooManyRows."""
+    check_rows(int(counts.sum()))
     parent = np.repeat(np.arange(len(counts)), counts)
     first = np.cumsum(counts) - counts
     return parent, np.arange(len(parent)) - first[parent]
