@@ -224,7 +224,7 @@ class Epochs:
             topics=dict(self.topics),
             cut_at=None if self.anew else _cut_at(newest, self.workers),
         )
-        self.directory.commit(manifest)
+        manifest = self.directory.commit(manifest)
         self._commit_seconds = time.perf_counter() - began
         self.newest, self.stats = manifest, stats
         self._counted = self._restarts

@@ -3,7 +3,8 @@
 It names the batches of every arrangement, the stashes (updates held back until their time), the source offsets
 consumed, the state of the sources (`door`), the views and this epoch's changes. A file is two lines of JSON: a head
 with the format version and the length and xxh3_64 of the body, and the body. One is written per epoch, so a reference
-to a batch is a short array instead of an object.
+to a batch is a short array instead of an object, and the body says only how the epoch's batches and totals differ from
+those of a rollup (rollup.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,8 @@ from vernier.storage.blob.segment import FOLDER, checksum
 from vernier.storage.errors import Damaged, UnknownFormat
 
 FORMAT = 3
-"""2: references to a part of a batch. 3: sources as entries instead of facts among the metrics."""
+"""2: references to a part of a batch. 3: sources as entries instead of facts among the metrics; a rollup, and
+the difference from it."""
 _READABLE = (1, 2, FORMAT)
 SUFFIX = ".json"
 EPOCH_DIGITS = 12
@@ -109,7 +111,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     read, by topic and partition. changes: this epoch's own change batches of all shards, by view. dead: dead letters of
     this epoch. stats: running totals for monitoring, a JSON object; nothing decides by it. topics: the ids of the
     topics that the offsets belong to, by name, if the brokers report them. cut_at: the frontier of the latest reshard;
-    batches from before it may overlap in time.
+    batches from before it may overlap in time. rollup: the rollup that this manifest was written with.
     """
 
     epoch: int
@@ -131,6 +133,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     stats: dict[str, Any] = {}
     topics: dict[str, str] = {}
     cut_at: int | None = None
+    rollup: LayerRef | None = None
     format: int = FORMAT
 
     def refs(self) -> Iterator[LayerRef]:
@@ -144,10 +147,33 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         for layers in self.changes.values():
             yield from layers
         yield from self.dead
+        if self.rollup is not None:
+            yield self.rollup
 
     def segments(self) -> frozenset[str]:
         """The names of all segments that this manifest needs."""
         return frozenset(ref.segment for ref in self.refs())
+
+
+class ShardDelta(msgspec.Struct, frozen=True, array_like=True):
+    """One shard of a trace. kept: for each run of batches that are the rollup's, three numbers: its place in this list,
+    its place in the rollup's list, its length. fresh: the other batches, in order."""
+
+    kept: list[int]
+    fresh: list[LayerRef]
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """How a manifest differs from its rollup. shards: by trace; stats: see `changes` (rollup.py)."""
+
+    shards: dict[str, list[ShardDelta]]
+    stats: Any
+
+
+class Written(Manifest, frozen=True, kw_only=True):
+    """A manifest as it is in its file. With a delta, its traces have no shards, and `stats` is empty."""
+
+    delta: Delta | None = None
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -158,7 +184,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_head = msgspec.json.Decoder(_Head).decode
-_decode_body = msgspec.json.Decoder(Manifest).decode
+_decode_body = msgspec.json.Decoder(Written).decode
 
 
 def manifest_file(epoch: int) -> str:
@@ -172,15 +198,16 @@ def manifest_epoch(name: str) -> int | None:
     return int(stem) if stem.isdecimal() and name == manifest_file(int(stem)) else None
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: Written) -> bytes:
     """The bytes of a manifest's file."""
     body = _encode(manifest)
     head = _Head(format=FORMAT, bytes=len(body), xxh3_64=f"{checksum(body):016x}")
     return b"\n".join((_encode(head), body, b""))
 
 
-def decode_manifest(name: str, data: bytes) -> Manifest:
-    """The manifest in a file's bytes. Raises UnknownFormat, and Damaged, which says what is wrong."""
+def decode_manifest(name: str, data: bytes) -> Written:
+    """The manifest in a file's bytes, without what its rollup has. Raises UnknownFormat, and Damaged, which says
+    what is wrong."""
     line, _, rest = data.partition(b"\n")
     try:
         head = _decode_head(line)
@@ -205,7 +232,7 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         raise Damaged(kind="manifest", name=name, problem=str(problem)) from problem
 
 
-def _upgraded(found: Manifest) -> Manifest:
+def _upgraded(found: Written) -> Written:
     """A manifest of an older release as this one has it. Raises ValidationError."""
     stats = dict(found.stats)
     facts = stats.pop("facts", {})

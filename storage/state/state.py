@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import msgspec
+
 from vernier.storage.blob import segment
 from vernier.storage.blob.blob import TEMPORARY, Blob, Held, Owner
 from vernier.storage.blob.location import Place
@@ -48,18 +50,20 @@ from vernier.storage.errors import (
     StorageError,
     UnknownFormat,
 )
-from vernier.storage.state import lease
+from vernier.storage.state import lease, rollup
 from vernier.storage.state.lease import Lease, Leases
 from vernier.storage.state.manifest import (
     EPOCH_DIGITS,
     NO_EPOCH,
     LayerRef,
     Manifest,
+    Written,
     decode_manifest,
     encode_manifest,
     manifest_epoch,
     manifest_file,
 )
+from vernier.storage.state.rollup import Rollup
 
 LOCK = "LOCK"
 HEAD = "HEAD"
@@ -70,6 +74,12 @@ LEAST_KEPT = 2
 ALONE = segment.LARGE
 """From this size in bytes on, an entry gets a segment of its own, so that its disk space is freed as soon as it is
 merged away."""
+
+ROLL_UP_EVERY = 32
+"""The least number of epochs from one rollup to the next."""
+
+_ROLLUPS = 3
+"""How many rollups are kept in memory: the newest, and those of epochs that readers are at."""
 
 _GOING = ".going"
 _DAMAGED = ".damaged"
@@ -116,6 +126,8 @@ class StateDirectory:
         self._leases = Leases(self._blob)
         self._lock: Held | None = None
         self._newest: Manifest | None = None
+        self._rollups: dict[LayerRef, Rollup] = {}
+        self._deltas = 0
         self._kept: dict[int, frozenset[str]] = {}
         self._uses: Counter[str] = Counter()
         self._garbage: set[str] = set()
@@ -175,11 +187,13 @@ class StateDirectory:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def commit(self, new: Manifest) -> None:
-        """Commit an epoch: it is durable when this returns, and is then shown to readers.
+    def commit(self, new: Manifest) -> Manifest:
+        """Commit an epoch: it is durable when this returns, and is then shown to readers. Returns its manifest, which
+        may name a rollup besides (rollup.py).
 
         new.epoch must be the newest epoch + 1 (1 in an empty directory). Segments that it names for the first time must
-        be written. A commit whose outcome is unknown may be repeated. Two syncs: the manifest and the folder. Raises
+        be written. A commit whose outcome is unknown may be repeated. Two syncs, the manifest and the folder, and
+        a third one if the epoch begins a rollup. Raises
         EpochConflict, SegmentsMissing and DiskFull (then nothing has happened), and SyncFailed (then it may have
         happened, and the directory refuses further commits until it is acquired again).
         """
@@ -189,11 +203,13 @@ class StateDirectory:
         latest = self._newest.epoch if self._newest else NO_EPOCH
         if new.epoch != latest + 1:
             raise EpochConflict(path=self.path, epoch=new.epoch, attempt=new.attempt, latest=latest)
+        written, delta_bytes = self._written(new)
+        new = msgspec.structs.replace(new, rollup=written.rollup)
         names = new.segments()
         lost = sorted(name for name in names if name not in self._uses and self._blob.size(segment_file(name)) is None)
         if lost:
             raise SegmentsMissing(path=self.path, epoch=new.epoch, segments=", ".join(lost))
-        data = encode_manifest(new)
+        data = encode_manifest(written)
         try:
             self._blob.create(manifest_file(new.epoch), data)
         except FileExists:
@@ -204,12 +220,15 @@ class StateDirectory:
             if problem.may_have_happened:
                 self._broken = problem
             raise
+        again = self._newest is not None and self._newest.rollup == new.rollup
+        self._deltas = (self._deltas if again else 0) + delta_bytes
         self._remember(new, names)
         try:
             self._show(new.epoch)
         except StorageError as problem:
             # The epoch exists nevertheless. Readers see it with the next commit or after the next start.
             _log.warning("epoch %d is committed but not shown to readers: %s", new.epoch, problem)
+        return new
 
     def gc(self, keep: int) -> Collected:
         """Delete the manifests of all but the newest `keep` epochs, and the segments that no remaining manifest needs.
@@ -327,7 +346,16 @@ class StateDirectory:
         found = decode_manifest(name, data)
         if found.epoch != epoch:
             raise Damaged(kind="manifest", name=name, problem=f"is of epoch {found.epoch}, expected {epoch}")
-        return found
+        if found.rollup is None or found.delta is None:
+            return rollup.plain(found)
+        try:
+            return self._rollup(found.rollup).whole(found, found.delta)
+        except FileMissing as missing:
+            if self._blob.size(name) is None:  # collected meanwhile
+                raise EpochGone(path=self.path, epoch=epoch, latest=self.head()) from None
+            raise Damaged(kind="manifest", name=name, problem=str(missing)) from missing
+        except (LookupError, ValueError, StopIteration, msgspec.DecodeError) as problem:
+            raise Damaged(kind="manifest", name=name, problem=f"does not fit its rollup: {problem}") from problem
 
     def lease(self, epoch: int | None = None) -> ReadLease:
         """Hold an epoch's files (by default the newest epoch's) until the lease is released or this process ends.
@@ -424,6 +452,40 @@ class StateDirectory:
                 raise
             except StorageError as problem:
                 raise Damaged(kind="manifest", name=manifest_file(found.epoch), problem=str(problem)) from problem
+
+    def _written(self, new: Manifest) -> tuple[Written, int]:
+        """What to write for a manifest, and the bytes of that which a rollup would have saved. Begins a rollup if that
+        costs less than what the manifests since the last one have repeated."""
+        base = None if self._newest is None or self._newest.rollup is None else self._rollup(self._newest.rollup)
+        begun = NO_EPOCH if base is None else int(base.ref.segment[:EPOCH_DIGITS])
+        if new.epoch - begun >= ROLL_UP_EVERY and (base is None or self._deltas >= base.nbytes):
+            base = self._roll_up(new)
+        if base is None:
+            return rollup.written(new, None), 0
+        delta = base.delta(new)
+        return rollup.written(msgspec.structs.replace(new, rollup=base.ref), delta), len(msgspec.json.encode(delta))
+
+    def _roll_up(self, new: Manifest) -> Rollup:
+        name = f"{new.epoch:0{EPOCH_DIGITS}d}-{new.attempt}-{rollup.LABEL}"
+        entry = Rollup.entry(new)
+        ref = _reference(name, entry)
+        if ref not in self._rollups:  # otherwise this commit is repeated
+            write_segment(self._blob, name, [entry])
+            self._cache(Rollup.open(ref, entry))
+        return self._rollups[ref]
+
+    def _rollup(self, ref: LayerRef) -> Rollup:
+        """A rollup, from memory if it is there."""
+        found = self._rollups.get(ref)
+        if found is None:
+            found = Rollup.open(ref, self.open(ref.segment).entry(ref.label))
+            self._cache(found)
+        return found
+
+    def _cache(self, found: Rollup) -> None:
+        # Replaced as a whole, because threads of readers may look at it.
+        newest = sorted({**self._rollups, found.ref: found}.items(), key=lambda item: item[0].segment)[-_ROLLUPS:]
+        self._rollups = dict(newest)
 
     def _complain(self, problem: StorageError) -> None:
         self.damaged.append(problem)

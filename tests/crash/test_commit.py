@@ -33,6 +33,12 @@ def _some_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "ALONE", 600)
 
 
+@pytest.fixture(autouse=True)
+def _some_rollups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin a rollup in every second epoch or so."""
+    monkeypatch.setattr(state_module, "ROLL_UP_EVERY", 2)
+
+
 def unbroken(machine: Machine) -> tuple[list[list[object]], int]:
     """What a run without faults ends with, and how many calls it makes."""
     process = machine.process()

@@ -12,6 +12,7 @@ import numpy as np
 
 from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.segment import Entry
+from vernier.storage.state import rollup
 from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace.batch import Layer, keyed_rows
@@ -98,8 +99,7 @@ class Service:
             traces={"rows": TraceEntry(1, 1, 0, [[layer.ref for layer in trace.layers]])},
             held={"source": [held]},
         )
-        self.state.commit(new)
-        self.newest, self.trace, self.held = new, trace, held
+        self.newest, self.trace, self.held = self.state.commit(new), trace, held
         self.state.gc(keep)
 
     def run(self, epochs: int = EPOCHS) -> None:
@@ -127,8 +127,10 @@ def rows_in(state: StateDirectory, found: Manifest) -> Rows:
 
 
 def shape(found: Manifest) -> list[list[object]]:
-    """A manifest's references without the segments' names, which differ from attempt to attempt."""
-    return [[ref.label, ref.updates, ref.nbytes, ref.lower, ref.upper, ref.since] for ref in found.refs()]
+    """A manifest's references without the segments' names, which differ from attempt to attempt, and without rollups,
+    whose sizes do."""
+    refs = [ref for ref in found.refs() if ref.label != rollup.LABEL]
+    return [[ref.label, ref.updates, ref.nbytes, ref.lower, ref.upper, ref.since] for ref in refs]
 
 
 def files(state: StateDirectory) -> list[str]:

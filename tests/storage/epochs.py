@@ -41,7 +41,8 @@ def commit(state: StateDirectory, epoch: int, kept: list[LayerRef] | None = None
 
 def numbers(state: StateDirectory, found: Manifest) -> list[int]:
     """What the layers of a manifest hold, verified."""
-    return [int(state.open(ref.segment).entry(ref.label).arrays["numbers"][0]) for ref in found.refs()]
+    refs = [ref for trace in found.traces.values() for shard in trace.shards for ref in shard]
+    return [int(state.open(ref.segment).entry(ref.label).arrays["numbers"][0]) for ref in refs]
 
 
 def names(path: Path, folder: str) -> list[str]:
