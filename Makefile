@@ -55,7 +55,7 @@ docs: setup ## the documentation as pages, in build/docs
 	@$(PY) -m mkdocs build --strict --site-dir build/docs && echo "docs: build/docs/index.html"
 
 golden: setup ## rewrite the golden files from what the code says now; review the diff
-	@$(ENV) exec $(PY) -m pytest tests/golden tests/examples/test_output.py tests/docs/test_reference.py tests/docs/test_rooms.py --update-golden $(ARGS)
+	@$(ENV) exec $(PY) -m pytest tests/golden tests/examples/test_output.py tests/docs/test_reference.py tests/docs/test_rooms.py tests/docs/test_notebook.py --update-golden $(ARGS)
 
 kernels: setup ## compile the numba kernels again, from nothing
 	@$(PY) -m vernier.service.toolchain.setup kernels --force

@@ -11,9 +11,9 @@
     edges = app.source("edges", Edge)
     app.view("out_degree", edges.group_by("src").agg(n=vn.count()), key=["src"])
 
-The public names are those of `operators/language/public.py`, `connect` and `testing`. They are loaded at first use, so
-that a process which needs one room of the package does not load the language. `service`, `operators` and `storage` lie
-beside this file in a checkout and inside the package when it is installed (setup.py); both import them as
+The public names are those of `operators/language/public.py`, `connect`, `local` and `testing`. They are loaded at
+first use, so that a process which needs one room of the package does not load the language. `service`, `operators` and
+`storage` lie beside this file in a checkout and inside the package when it is installed (setup.py); both import them as
 `vernier.service`, `vernier.operators` and `vernier.storage`.
 """
 
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from vernier.operators import testing as testing
     from vernier.operators.language.public import *  # noqa: F403
     from vernier.service.client import connect as connect
+    from vernier.service.local import local as local
 
 _ALSO: dict[str, Callable[[], Any]] = {
     "connect": lambda: import_module("vernier.service.client").connect,  # brings an HTTP library
+    "local": lambda: import_module("vernier.service.local").local,  # loads the engine's kernels
     "testing": lambda: import_module("vernier.operators.testing"),  # loads the engine's kernels
 }
 """Public names that are no part of the language."""

@@ -10,6 +10,7 @@
 * ingest: Kafka messages become updates with data times
 * kafka: the service's own Kafka clients, dead-letter queues, the embedded broker
 * kernels: compiled loops over bytes
+* local: a program in a notebook's own process
 * observability: logs, metrics, progress of long work
 * replay: runs a program on files instead of on a service
 * sidecar: the HTTP server, a process that only reads state

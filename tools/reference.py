@@ -23,6 +23,7 @@ from vernier.operators.language.expr.expression import Case, Expr, ExprLike  # n
 from vernier.operators.language.expr.methods import NumberMethods, PartMethods, TextMethods, TimeMethods  # noqa: E402
 from vernier.service.client.client import Client  # noqa: E402
 from vernier.service.config.reference import sections, settings_reference  # noqa: E402
+from vernier.service.local.session import Session  # noqa: E402
 
 HIDDEN = frozenset({"require", "children", "walk", "key", "text", "columns", "request"})
 """Public methods that are no business of programs."""
@@ -82,6 +83,8 @@ def api_page() -> str:
     lines += _class("vn.Variable", vn.Variable)
     lines += ["", "## Tests: `vn.testing`", *_functions("vn.testing.", [("run", testing.run)])]
     lines += _class("What `vn.testing.run` gives", testing.Run)
+    lines += ["", "## Notebooks: `vn.local`", *_functions("vn.", [("local", vn.local)])]
+    lines += _class("What `vn.local` gives", Session)
     lines += ["", "## Clients: `vn.connect`", *_functions("vn.", [("connect", vn.connect)])]
     lines += _class("What `vn.connect` gives", Client)
     return "\n".join(lines) + "\n"
