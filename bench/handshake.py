@@ -81,7 +81,7 @@ class OurWorker:
     def __init__(self, side: Ours) -> None:
         self._side = side
         self._link = Link(side.rendezvous.address, side.rendezvous.keys)
-        self._link.introduce("tcp://nobody")
+        self._link.introduce("tcp://worker")
         self.begin()
 
     def begin(self) -> None:
@@ -128,7 +128,7 @@ class SocketWorker:
     def __init__(self, side: Sockets) -> None:
         self._side = side
         self._socket = side.dealer()
-        self._socket.send(_encode(Hello(side.keys.token, "host", 1, "tcp://nobody")))
+        self._socket.send(_encode(Hello(side.keys.token, "host", 1, "tcp://worker")))
         self.begin()
 
     def begin(self) -> None:
@@ -225,7 +225,7 @@ class Sockets:
         if isinstance(message, Hello) and secrets.compare_digest(message.token, self.keys.token):
             self._known[name.bytes] = int(frame.get(zmq.SRCFD))
         elif name.bytes in self._known and isinstance(message, Open):
-            self._router.send_multipart([name.bytes, _encode(Assign(message.attempt, 0, ["tcp://nobody"], START))])
+            self._router.send_multipart([name.bytes, _encode(Assign(message.attempt, 0, ["tcp://worker"], START))])
         elif name.bytes in self._known and isinstance(message, Report):
             self.arrived.set()
 
