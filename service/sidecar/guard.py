@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -78,7 +78,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         method, path = scope["method"], scope["path"]
         wanted = needed(method, path, open_metrics=self.open_metrics)
-        token = _bearer(scope["headers"])
+        token = _bearer(Headers(scope=scope).get("authorization"))
         given = self.access.scope(token)
         scope[GIVEN] = given or "none"
         if wanted == "none":
@@ -99,14 +99,14 @@ class Guard:
         """Refuse requests that a browser on this machine sends for pages of other sites (foreign Host or Origin
         header).
         """
-        host = _header(scope["headers"], b"host")
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host"), headers.get("origin")
         if self.access.local and host is not None and not is_loopback(_name(host)):
             detail = (
                 f"this sidecar serves only its own machine, and {host} is not a name of that machine; set "
                 f"tokens to allow other clients"
             )
             return problem_response(403, "foreign_host", detail)
-        origin = _header(scope["headers"], b"origin")
         if origin is not None and scope["method"] not in _SAFE and urlsplit(origin).netloc != host:
             return problem_response(403, "foreign_origin", f"pages from {origin} may not send requests here")
         return None
@@ -115,7 +115,7 @@ class Guard:
 
     async def _body(self, scope: Scope, receive: Receive) -> list[Message] | Response | None:
         """The whole body as received, or a refusal; None if the client disconnected before the end."""
-        declared = _header(scope["headers"], b"content-length")
+        declared = Headers(scope=scope).get("content-length")
         if declared is not None and declared.isdecimal() and int(declared) > self.max_body_bytes:
             return self._too_large(int(declared))
         messages: list[Message] = []
@@ -159,20 +159,13 @@ def _unauthenticated(code: str, detail: str, error: str = "") -> Response:
     return problem_response(401, code, detail, headers={"www-authenticate": challenge})
 
 
-def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    given = _header(headers, b"authorization")
+def _bearer(given: str | None) -> str | None:
+    """The token of an Authorization header."""
     if given is None:
         return None
     kind, _, token = given.partition(" ")
     # Credentials of another kind are unknown credentials; they must not be treated as missing ones.
     return token.strip() if kind.lower() == "bearer" else given
-
-
-def _header(headers: Iterable[tuple[Any, Any]], name: bytes) -> str | None:
-    for key, value in headers:
-        if key == name:
-            return str(value.decode("latin-1"))
-    return None
 
 
 def _name(host: str) -> str:
