@@ -37,8 +37,7 @@ class Arrangement:
 class Survey:
     """A state directory at one epoch.
 
-    bytes: size of the segments that the epoch needs. live_bytes: the bytes in them that it needs; the rest is padding,
-    directories, and merged-away batches that share a segment with live ones. epochs: all epochs that are kept.
+    bytes: size of the segments that the epoch needs. epochs: all epochs that are kept.
     """
 
     path: str
@@ -56,7 +55,6 @@ class Survey:
     held_updates: int
     segments: int
     bytes: int
-    live_bytes: int
 
 
 def survey(state: StateDirectory, epoch: int | None = None) -> Survey:
@@ -87,7 +85,6 @@ def survey(state: StateDirectory, epoch: int | None = None) -> Survey:
             held_updates=sum(ref.updates for ref in held),
             segments=len(segments),
             bytes=sum(segment.nbytes for segment in segments.values()),
-            live_bytes=sum(ref.nbytes for ref in set(found.refs())),
         )
 
 

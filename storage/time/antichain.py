@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vernier.storage.errors import CountUnderflow, DepthMismatch
-from vernier.storage.time.lattice import Flags, Times, advance_by, join, lower_bound, minimal, reached
+from vernier.storage.time.lattice import Flags, Times, join, lower_bound, minimal, reached
 
 Time = tuple[int, ...]
 
@@ -46,10 +46,6 @@ class Antichain:
     def less_equal(self, times: Times) -> Flags:
         """Which of times[n, d] the frontier still allows: those at or after one of its elements. bool[n]."""
         return reached(times, self.elements)
-
-    def advance(self, times: Times) -> Times:
-        """times[n, d] advanced for readers that see only what this frontier allows; see `advance_by`."""
-        return advance_by(times, self.elements)
 
     def before(self, other: "Antichain") -> bool:
         """Whether this frontier allows every time that the other allows (true of itself and of the empty frontier)."""

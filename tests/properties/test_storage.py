@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.merging import merge_layers
 from vernier.storage.errors import DiffOverflow
 from vernier.storage.kernels.hashing import key_rows, mix, owner, partition_rows, unmix
 from vernier.storage.kernels.placing import split_rows
 from vernier.storage.trace.batch import Layer, keyed_rows
-from vernier.storage.trace.merge import merge_layers
 from vernier.storage.trace.spine import SMALL_LAYERS, Trace
 from vernier.storage.updates import MIN_TIME, Ints, Updates
 

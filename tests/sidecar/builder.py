@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.storage.merging import merge_layers
 from vernier.operators.language.types.scalars import parse
 from vernier.operators.language.types.schema import RowType
 from vernier.service.observability.metrics import Stats
@@ -17,7 +18,6 @@ from vernier.storage.state.manifest import LayerRef, Manifest, SourceEntry, Trac
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace.batch import Layer
-from vernier.storage.trace.merge import merge_layers
 from vernier.storage.updates import MIN_TIME, Updates
 
 Change = tuple[tuple[Any, ...], int, int]

@@ -1,9 +1,7 @@
-"""Readers' holds: since and merges stop for them and move on when they go; compaction to any frontier is exact."""
+"""Readers' holds: since and merges stop for them and move on when they go."""
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections import Counter
 
 import numpy as np
@@ -11,10 +9,8 @@ import pytest
 
 from vernier.storage.errors import CutLost, HoldTooEarly, HoldWentBack
 from vernier.storage.time.antichain import Antichain
-from vernier.storage.time.lattice import less_equal
 from vernier.storage.trace import spine as trace_module
-from vernier.storage.trace.batch import Layer, keyed_rows
-from vernier.storage.trace.compaction import compact
+from vernier.storage.trace.batch import keyed_rows
 from vernier.storage.trace.holds import Holds
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import MIN_TIME, Updates
@@ -109,41 +105,3 @@ def test_no_merge_crosses_a_cut_that_is_held() -> None:
         with pytest.raises(CutLost):
             trace.cursor_through(40)
     assert len(trace.cursor_through(MIN_TIME).layers) == 0
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("seed", range(4))
-def test_compaction_to_any_frontier_keeps_every_sum_that_can_still_be_asked_for(seed: int, depth: int) -> None:
-    choose, side = random.Random(seed), 4
-    grid = list(itertools.product(range(side), repeat=1 + depth))
-    points = np.array(grid)
-    for _ in range(25):
-        n = choose.randrange(1, 30)
-        times = np.array([choose.choice(grid) for _ in range(n)])
-        rows = np.array([[choose.randrange(2), choose.randrange(2)] for _ in range(n)])
-        diffs = np.array([choose.choice((-1, 1)) for _ in range(n)])
-        layer = Layer.build(Updates.of(rows, times[:, 0], diffs, times[:, 1:]), 1, 0, side, 0)
-        frontier = Antichain([choose.choice(grid) for _ in range(choose.randrange(1, 4))])
-        small = compact(layer, frontier)
-        assert small.updates <= layer.updates
-        assert compact(small, frontier).to_updates().data.tolist() == small.to_updates().data.tolist()
-        for asked in points[frontier.less_equal(points)]:
-            assert sums(small, asked) == sums(layer, asked)
-        # Optimal: of two times that are left of one row, some time that can still be asked for sees one alone.
-        left: dict[tuple[int, ...], list[np.ndarray]] = {}
-        for one in small.to_updates().data:
-            left.setdefault(tuple(one[:2].tolist()), []).append(one[2:-1])
-        future = points[frontier.less_equal(points)]
-        for stamps in left.values():
-            for one, two in itertools.combinations(stamps, 2):
-                assert (less_equal(one, future) != less_equal(two, future)).any()
-    assert compact(layer, Antichain((), 1 + depth)).updates == 0
-
-
-def sums(layer: Layer, asked: np.ndarray) -> dict[tuple[int, ...], int]:
-    """What a layer's updates at or before a time add up to."""
-    total: Counter[tuple[int, ...]] = Counter()
-    data = layer.to_updates().data
-    for one, seen in zip(data.tolist(), less_equal(data[:, 2:-1], asked), strict=True):
-        total[tuple(one[:2])] += one[-1] * int(seen)
-    return {row: count for row, count in total.items() if count}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.profiles import examples
+from tests.storage.merging import merge_layers
 from vernier.storage.blob.segment import Entry
 from vernier.storage.kernels.hashing import owner
 from vernier.storage.state.audit import audit, layer_problems
@@ -17,7 +18,6 @@ from vernier.storage.state.manifest import HIGHEST, LOWEST, LayerRef, Manifest, 
 from vernier.storage.state.reshard import NotThatLayer, hash_range, open_layer, recut
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace.batch import Layer
-from vernier.storage.trace.merge import merge_layers
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Updates
 

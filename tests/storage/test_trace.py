@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.merging import merge_layers
 from vernier.storage.kernels.hashing import key_rows
 from vernier.storage.trace import spine as trace_module
 from vernier.storage.trace.batch import Layer, keyed_rows
-from vernier.storage.trace.merge import Merge, merge_layers
+from vernier.storage.trace.merge import Merge
 from vernier.storage.trace.spine import FUEL, SMALL, Trace
 from vernier.storage.updates import Updates
 

@@ -75,11 +75,6 @@ class Exchange:
         if link is not None:
             self._poller.register(link.fileno(), zmq.POLLIN)
 
-    @property
-    def calls(self) -> int:
-        """The number of calls so far."""
-        return self._call
-
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
         """Send parts[i], int64[n, c], to worker i; returns what came from each worker. One message to each peer."""
         for i in self._out:
