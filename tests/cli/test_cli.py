@@ -6,9 +6,11 @@ import pty
 import signal
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli import graphs
 from tests.cli.command import PATIENCE, ROOT, VERNIER, environment, start, vernier
@@ -118,12 +120,13 @@ def test_settings_are_shown_with_where_they_come_from(tmp_path: Path) -> None:
     assert ["http.host", "=", "127.0.0.1", "#", "default"] in lines
 
 
-def test_new_programs_run_at_once(tmp_path: Path) -> None:
+def test_new_projects_run_at_once(tmp_path: Path) -> None:
     made = vernier("new", "my-sales", cwd=tmp_path)
-    command = next(line for line in made.out.splitlines() if "vernier replay" in line)
+    folder, command = (line.strip() for line in made.out.splitlines()[2:4])
+    assert folder == "cd my-sales"
     done = subprocess.run(
         command.replace("vernier", " ".join(VERNIER), 1),
-        cwd=tmp_path,
+        cwd=tmp_path / "my-sales",
         env=environment(),
         shell=True,
         capture_output=True,
@@ -133,3 +136,32 @@ def test_new_programs_run_at_once(tmp_path: Path) -> None:
     assert done.stdout.count('"view":"totals"') == 6
     again = vernier("new", "my-sales", cwd=tmp_path)
     assert (again.status, again.err.count("\n")) == (1, 1)
+
+
+def test_the_test_of_a_new_project_passes_with_pytest(tmp_path: Path) -> None:
+    vernier("new", "my-sales", cwd=tmp_path)
+    known = [entry.name for entry in entry_points(group="pytest11")]
+    plugin = [] if "vernier" in known else ["-p", "vernier.operators.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin]
+    folder = tmp_path / "my-sales"
+    ran = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=250)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout
+
+
+def test_the_settings_and_the_compose_file_of_a_new_project_are_valid(tmp_path: Path, root: Path) -> None:
+    vernier("new", "my-sales", cwd=tmp_path)
+    folder = tmp_path / "my-sales"
+    shown = vernier("up", "my-sales.py", "--config", "settings.yaml", "--print-config", cwd=folder)
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert ["kafka.embedded", "=", "true", "#", "settings.yaml"] in lines
+    assert ["sources.sales.topic", "=", "sales", "#", "settings.yaml"] in lines
+    mine = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))
+    ours = yaml.safe_load((root / "docker" / "compose.yaml").read_text("utf-8"))["services"]
+    assert mine["name"] == "my-sales"
+    assert mine["services"]["kafka"] == ours["kafka"]
+    service = mine["services"]["vernier"]
+    assert service["command"] == ["up", "/project/my-sales.py", "--config", "/project/settings.yaml"]
+    for key in ("image", "restart", "depends_on", "environment", "ports", "stop_grace_period"):
+        assert service[key] == ours["vernier"][key], key
+    assert set(service["volumes"]) == {".:/project:ro", *ours["vernier"]["volumes"]}

@@ -88,6 +88,11 @@ def test_the_wheel_runs_without_the_checkout(installed: Path, environment: dict[
     assert (site / "vernier" / "py.typed").exists()
 
     run([vernier, "new", "totals"], cwd=work, env=environment)
+    work = work / "totals"
+    tested = run(
+        [str(installed / "bin" / "python"), "-m", "pytest", "-p", "no:cacheprovider"], cwd=work, env=environment
+    )
+    assert "2 passed" in tested
     replay = [vernier, "replay", "totals.py", "--updates", "totals.jsonl", "--out", "changes.jsonl"]
     run(replay, cwd=work, env=environment)
     changes = [json.loads(line) for line in (work / "changes.jsonl").read_text(encoding="utf-8").splitlines()]

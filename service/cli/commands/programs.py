@@ -108,10 +108,13 @@ def explain(program: Path, form: str) -> None:
 @click.command(cls=Command)
 @click.argument("name")
 def new(name: str) -> None:
-    """Write a first program, NAME.py, and updates for it."""
-    from vernier.service.cli.scaffold import new_program
+    """Make a project: a folder NAME with a program, updates for it, a test, settings and a compose file."""
+    from vernier.service.cli.scaffold import new_project
 
-    program, updates = new_program(name)
-    changes = updates.with_suffix(".changes.jsonl")
-    click.echo(f"wrote {program} and {updates}; now try\n")
-    click.echo(f"  vernier replay {program} --updates {updates} --out {changes} && cat {changes}")
+    program, updates, *others = new_project(name)
+    folder = program.parent
+    click.echo(f"made {folder} with {', '.join(file.name for file in (program, updates, *others))}; now try\n")
+    click.echo(f"  cd {folder}")
+    click.echo(f"  vernier replay {program.name} --updates {updates.name} --out changes.jsonl && cat changes.jsonl")
+    click.echo("  pytest")
+    click.echo(f"  vernier up {program.name} --config settings.yaml")
