@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from markdown.extensions.toc import slugify
 
 import vernier as vn
 
@@ -45,8 +46,16 @@ def test_the_example_of_a_test_holds(root: Path) -> None:
     exec(compile(next(block for block in blocks if "vn.testing" in block), "README.md", "exec"), names)
 
 
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as mkdocs and most hosts of repositories make them."""
+    return {slugify(heading, "-") for heading in re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)}
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_links_lead_to_files(root: Path, page: str) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", (root / page).read_text("utf-8"))
-    assert [link for link in links if not (root / link).exists()] == []
+def test_links_lead_somewhere(root: Path, page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", (root / page).read_text("utf-8"))
     assert links
+    assert [file for file, _ in links if not (root / file).exists()] == []
+    assert [
+        f"{file}#{anchor}" for file, anchor in links if anchor and anchor not in _anchors(root / (file or page))
+    ] == []
