@@ -45,3 +45,12 @@ def test_formats_and_releases(root: Path) -> None:
     assert "[seven formats]" in page
     assert f"exactly PySpark {pyspark.__version__}" in page
     assert not hasattr(vn.App("a"), "sql"), "the page says that there is no SQL"
+
+
+def test_measured_numbers_are_those_of_the_page_on_performance(root: Path) -> None:
+    section = (root / "docs/limits.md").read_text("utf-8").partition("## Speed\n")[2].partition("\n## ")[0]
+    measured = set(re.findall(r"\d[\d,.]*", (root / "docs/performance.md").read_text("utf-8")))
+    words = re.sub(r"99th percentile|one update|one machine|two \w+", "", section)
+    numbers = {number.rstrip(".,") for number in re.findall(r"\d[\d,.]*", words)}
+    assert len(numbers) > 8
+    assert numbers - {number.rstrip(".,") for number in measured} == set()
