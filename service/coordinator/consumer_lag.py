@@ -50,8 +50,8 @@ def ends(client: Mapping[str, Any], partitions: Mapping[str, int]) -> dict[str, 
 
 class Lag:
     """Polls the first and end offsets of partitions, in a thread of `threads`. client: Kafka client settings;
-    partitions: the number of partitions of each topic. watch: called at each poll, for anything else that must be
-    polled; it may raise LagUnknown."""
+    partitions: the number of partitions of each topic; see `follow`. watch: called at each poll, for anything else that
+    must be polled; it may raise LagUnknown."""
 
     def __init__(
         self,
@@ -61,9 +61,14 @@ class Lag:
         watch: Callable[[], None] = lambda: None,
     ) -> None:
         self._client, self._watch = client, watch
-        self._where = [TopicPartition(topic, one) for topic, count in partitions.items() for one in range(count)]
+        self._where: list[TopicPartition] = []
         self._bounds: dict[tuple[str, int], tuple[int, int]] = {}
+        self.follow(partitions)
         self._loop = threads.start("lag", self._run)
+
+    def follow(self, partitions: Mapping[str, int]) -> None:
+        """Poll these partitions from now on."""
+        self._where = [TopicPartition(topic, one) for topic, count in partitions.items() for one in range(count)]
 
     def unread(self, topic: str, read: Offsets) -> dict[int, int]:
         """The number of unread messages by partition, given the next offset to read. Partitions for which the brokers
@@ -86,11 +91,10 @@ class Lag:
                 try:
                     if consumer is None:
                         consumer = KafkaConsumer(**self._client, group_id=None)
-                    first, end = consumer.beginning_offsets(self._where), consumer.end_offsets(self._where)
+                    where = self._where
+                    first, end = consumer.beginning_offsets(where), consumer.end_offsets(where)
                     # A single assignment, so a reader on another thread never sees a mix of two answers.
-                    self._bounds = {
-                        (one.topic, one.partition): (first[one], end[one]) for one in self._where if one in end
-                    }
+                    self._bounds = {(one.topic, one.partition): (first[one], end[one]) for one in where if one in end}
                     self._watch()
                 except (KafkaError, LagUnknown) as error:
                     # The brokers are unreachable. The lag is unknown, so no lag is reported.

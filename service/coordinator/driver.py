@@ -93,6 +93,13 @@ class Driver:
         self.spark: SparkSession | None = None
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         self.door = self._prepare_topics()
+        self.topics = self._read_topics()
+        self._found: dict[str, Found] | None = None
+        self.lag = Lag(settings.kafka_client(), self.door.partitions, self.threads, self._look_at_topics)
+        wanted = settings.epoch.target_ms
+        self.admission = Admission(
+            None if wanted is None else wanted / 1000, settings.epoch.min_messages, settings.epoch.max_messages
+        )
         self.epochs = Epochs(
             StateDirectory(settings.state.place),
             self.plan,
@@ -103,9 +110,9 @@ class Driver:
             collect_beside=settings.state.place.folder is None,
             hold=settings.publish.hold_epochs if settings.publish.views != "none" else 0,
             threads=self.threads,
+            lag=self.lag,
+            limiter=self.admission,
         )
-        self.topics = self._read_topics()
-        self._found: dict[str, Found] | None = None
         if settings.state.rebuild and not self.epochs.anew:
             self._rebuild_replaced()
         if settings.state.discard_after is not None:
@@ -114,7 +121,6 @@ class Driver:
             topics = {settings.topic(source) for source in self.app.sources}
             check_whole(settings.kafka_client(), topics, self.door.partitions)
         self.steering = Steering(self.epochs.directory.blob, self._ends)
-        self.lag = self._follow_lag()
         self.letters = Letters(settings, self.app.name, self.epochs.directory)
         self.letters.recover(self.epochs.newest)
         self.letters.anew = self.epochs.anew and self.epochs.newest is not None
@@ -128,11 +134,6 @@ class Driver:
             self.scrub = Scrub(self.epochs.directory, lambda: self.epochs.newest, rate, self.threads)
             self.runner.check_files = lambda anew, scrub=self.scrub: scrub.require(anew=anew)  # type: ignore[misc]
         self.runner.log.spans = Spans.of(settings.otel, self.app.name)
-        wanted = settings.epoch.target_ms
-        self.admission = Admission(
-            None if wanted is None else wanted / 1000, settings.epoch.min_messages, settings.epoch.max_messages
-        )
-        self.epochs.limit = self.admission.limit
         self._running: Query | None = None
 
     def stop(self) -> None:
@@ -155,7 +156,7 @@ class Driver:
         except STANDING as error:
             raise self._stopped(error) from error
         spark = self._session.result()
-        failures, reached = 0, self._reached()
+        failures, reached = 0, self.epochs.reached
         self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         began_ns = 0
         while not self._stop.is_set():
@@ -167,8 +168,8 @@ class Driver:
             except (VernierError, PySparkException) as error:
                 if self._stop.is_set():
                     return
-                failures = 1 if self._reached() > reached else failures + 1
-                reached = self._reached()
+                failures = 1 if self.epochs.reached > reached else failures + 1
+                reached = self.epochs.reached
                 cause = self.runner.failure or error
                 if isinstance(cause, STANDING):
                     raise self._stopped(cause) from error
@@ -229,9 +230,6 @@ class Driver:
         wake_workers(spark, self.settings.workers)
         return spark
 
-    def _reached(self) -> int:
-        return self.epochs.newest.epoch if self.epochs.newest else 0
-
     def _query(self, spark: SparkSession) -> None:
         """Run one query from the newest manifest until it fails, the service stops, or something requires another
         query."""
@@ -267,7 +265,6 @@ class Driver:
             return
         _log.info("an epoch may take %d messages (%d took %.1f s)", limit, messages, seconds)
         query.limit_to(limit)
-        self.epochs.limit = limit
 
     def _wanted(self, query: Query | None = None) -> bool:
         """Whether the desired state lets epochs run. query: the running query, or None if there is none."""
@@ -329,10 +326,9 @@ class Driver:
         self.programs, self.app, self.plan = bundled
         self.door = self._prepare_topics()
         self.epochs.change(self.plan, self.door)
-        self.topics.close()
-        self.topics = self._read_topics()
-        self.lag.close()
-        self.lag = self._follow_lag()
+        before, self.topics = self.topics, self._read_topics()
+        before.close()
+        self.lag.follow(self.door.partitions)
         self.runner.attach(Stage(spark, self._job(), self.settings.workers))
         self.runner.go_on()
         _log.info("programs: %s", ", ".join(program.name for program in self.programs))
@@ -348,12 +344,8 @@ class Driver:
             choices.append(Choice(name, topic, about.on_new_topic == "restart", about.on_lost == "skip"))
         return Topics(self.settings.kafka_client(), choices)
 
-    def _follow_lag(self) -> Lag:
-        def look() -> None:
-            self._found = self.topics.look()
-
-        self.epochs.lag = Lag(self.settings.kafka_client(), self.door.partitions, self.threads, look)
-        return self.epochs.lag
+    def _look_at_topics(self) -> None:
+        self._found = self.topics.look()
 
     def _rebuild_replaced(self) -> None:
         """Start from an empty state if a topic is not the one that the state was built from, as the settings
@@ -383,8 +375,7 @@ class Driver:
             return False
         self.door = self.settings.door(self.app, partitions)
         self.epochs.change(self.plan, self.door)
-        self.lag.close()
-        self.lag = self._follow_lag()
+        self.lag.follow(self.door.partitions)
         _log.info("partitions of topics: %s", ", ".join(f"{topic} {count}" for topic, count in sorted(counts.items())))
         return True
 
@@ -410,7 +401,7 @@ class Driver:
             return SparkFailed(problem=f"{cause}; state.rebuild is set: the next start begins with nothing")
         self.runner.troubles.tell(
             Trouble(
-                epoch=self._reached() + 1,
+                epoch=self.epochs.reached + 1,
                 reason=str(cause),
                 program=False,
                 tries=1,

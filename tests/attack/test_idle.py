@@ -7,7 +7,7 @@ import httpx
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served, builder, serve  # noqa: F401
 from vernier.service.cli.display import status_text
-from vernier.service.coordinator.committer import partition_entry
+from vernier.service.coordinator.source_entries import partition_entry
 from vernier.storage.state.manifest import PartitionEntry, sources_of
 from vernier.storage.updates import MIN_TIME
 

@@ -95,7 +95,7 @@ def test_views_come_and_go_with_other_numbers_of_workers() -> None:
 
 
 def test_collection_may_run_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vernier.service.coordinator.committer.GC_EVERY", 2)
+    monkeypatch.setattr("vernier.service.coordinator.collector.GC_EVERY", 2)
     world = World()
     world.start("s", collect_beside=True)
     for until in range(5, 60, 5):

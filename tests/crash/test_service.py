@@ -17,7 +17,7 @@ from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
 from tests.crash.simservice import DELAY, NAME, PARTITIONS, TOPIC, Log, SimService, program
 from tests.profiles import shorter
 from vernier.service.cluster import shard
-from vernier.service.coordinator import committer as epochs_module
+from vernier.service.coordinator import collector
 from vernier.service.errors import EpochFailed
 from vernier.service.ingest import records
 from vernier.service.ingest.stash import Held
@@ -46,7 +46,7 @@ def _slow_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_module, "SMALL", 1)
     monkeypatch.setattr(trace_module, "FUEL", 1)
     monkeypatch.setattr(merge_module, "APART", 8)
-    monkeypatch.setattr(epochs_module, "GC_EVERY", 2)
+    monkeypatch.setattr(collector, "GC_EVERY", 2)
 
 
 class Simulation:

@@ -1,0 +1,57 @@
+"""Opening a state: its lock, and whether a plan can continue from what it contains."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+
+from vernier.operators.engine.migrate import plan_migration
+from vernier.operators.planning.plan import Plan
+from vernier.service.errors import WrongState
+from vernier.storage.errors import StateInUse
+from vernier.storage.state.manifest import Manifest
+from vernier.storage.state.state import StateDirectory
+
+PLAN_FILE = "plan.json"
+
+_LOOK_AGAIN_MS = 1_000
+
+_log = logging.getLogger("vernier.epochs")
+
+
+def acquire(directory: StateDirectory) -> Manifest | None:
+    """Acquire the directory; returns its newest commit. If its lock expires by itself and is not being renewed, the
+    holder has died: wait for expiry. Raises StateInUse, NoIntactManifest and other StorageErrors."""
+    least: int | None = None
+    while True:
+        try:
+            return directory.acquire()
+        except StateInUse as error:
+            left = error.left_ms
+            if left is None or (least is not None and left >= least):
+                raise
+            least = left
+            time.sleep(min(left, _LOOK_AGAIN_MS) / 1000)
+
+
+def check_app(directory: StateDirectory, newest: Manifest, plan: Plan) -> None:
+    """Raises WrongState if the state is that of another app."""
+    if newest.app != plan.app:
+        found, wanted = f"app {newest.app!r}", f"app {plan.app!r}"
+        raise WrongState(path=directory.path, found=found, wanted=wanted)
+
+
+def check_plan(newest: Manifest | None, plan: Plan) -> None:
+    """Check that a plan can continue from a commit. Raises NeedsHistory."""
+    if newest is not None and newest.program != plan.fingerprint:
+        queues = [name for name in newest.held if ":" in name]  # source names contain no colon
+        migration = plan_migration(plan, {*newest.traces, *queues})
+        _log.info(
+            "kept: %d arrangements, new: %s, dropped: %s", len(migration.kept), migration.fresh, migration.dropped
+        )
+
+
+def show_plan(directory: StateDirectory, plan: Plan) -> None:
+    """Write a plan to a file in the state directory, where readers find it."""
+    directory.blob.put(PLAN_FILE, [json.dumps(plan.explain()).encode()])
