@@ -22,10 +22,11 @@ from kafka.partitioner.default import murmur2
 
 from vernier.operators.language.types.schema import RowType
 from vernier.service.codec.arrowjson import joined, json_texts
+from vernier.service.codec.native import progress_message, updates_message
 from vernier.service.sinks.history import Step
 from vernier.storage.errors import CallerError
 from vernier.storage.kernels.hashing import key_rows, partition_rows
-from vernier.storage.updates import CLOSED, Ints
+from vernier.storage.updates import Ints
 
 Kind = Literal["updates", "progress", "snapshot"]
 MESSAGE_BYTES = 256 << 10
@@ -106,16 +107,15 @@ def _vernier(sink: Outgoing, step: Step) -> Iterator[Message]:
         own = _owners(step, sink.partitions)
     rows = _array(_columns(step, step.view.schema.names))
     texts = joined("[", *rows, ',"', _integers(whole.time), '",', _integers(whole.diff), "]")
-    # This snapshot replaces the earlier rows instead of adding to them; the flag tells sources not to sum them.
-    instead = ',"restarts":true' if step.restarts else ""
     kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
     for partition in range(sink.partitions):
         mine = np.flatnonzero(own == partition)
         time = whole.time[mine]
         for start, stop in _cuts(texts.take(pa.array(mine))):
-            updates = ",".join(texts.take(pa.array(mine[start:stop])).to_pylist())
-            value = f'{{"v":1,"t":"{time[start]}"{instead},"u":[{updates}]}}'
-            yield Message(partition, kind, None, value.encode())
+            updates = texts.take(pa.array(mine[start:stop])).cast(pa.large_binary()).to_pylist()
+            # A snapshot that restarts replaces the earlier rows instead of adding to them, so sources must not sum them.
+            value = updates_message(int(time[start]), updates, restarts=step.restarts)
+            yield Message(partition, kind, None, value)
         if sink.progress:
             for stated in _statements(step.lower, step.upper, time):
                 yield Message(partition, "progress", None, stated)
@@ -126,14 +126,8 @@ def _statements(lower: int, upper: int, time: Ints) -> Iterator[bytes]:
     times, counts = np.unique(time, return_counts=True)
     for start in range(0, max(len(times), 1), COUNTS):
         end = upper if start + COUNTS >= len(times) else int(times[start + COUNTS])
-        named = [
-            [str(at), count]
-            for at, count in zip(
-                times[start : start + COUNTS].tolist(), counts[start : start + COUNTS].tolist(), strict=True
-            )
-        ]
-        said = {"lower": [str(lower)], "upper": [] if end == CLOSED else [str(end)], "counts": named}
-        yield json.dumps({"v": 1, "p": said}, separators=(",", ":")).encode()
+        some = slice(start, start + COUNTS)
+        yield progress_message(end, lower, list(zip(times[some].tolist(), counts[some].tolist(), strict=True)))
         lower = end
 
 

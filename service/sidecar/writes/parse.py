@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from vernier.operators.errors import BadValue
 from vernier.operators.language.types.schema import RowType
+from vernier.service.codec.native import progress_message, update, updates_message
 from vernier.service.files.updatefiles.columns import first_bad
 from vernier.service.files.updatefiles.lines import split_lines
 from vernier.service.files.updatefiles.marks import without_mark
@@ -189,10 +190,10 @@ class Submission:
         for place, own in waiting.items():
             yield place, self._message(own, now_ns)
         for upper in self.resolved:
-            native = {"v": 1, "p": {"upper": [str(upper)]}}
-            told = {"resolved": str(upper)} if self.target.format == "json" else native
+            json = self.target.format == "json"
+            told = msgspec.json.encode({"resolved": str(upper)}) if json else progress_message(upper)
             for place in range(partitions):
-                yield place, msgspec.json.encode(told)
+                yield place, told
 
     @property
     def _most(self) -> int:
@@ -207,7 +208,7 @@ class Submission:
                 time, diff, values = int(self.time[i]), int(self.diff[i]), list(row.values())
                 if self.target.format == "vernier":
                     at = now_ns if time == NO_TIME else time
-                    yield i, msgspec.json.encode([values, str(at), diff])
+                    yield i, update(msgspec.json.encode(values), at, diff)
                 else:
                     own = {} if time == NO_TIME else {"time": str(time)}
                     yield i, msgspec.json.encode({"input": self.target.name, "data": values, **own, "diff": diff})
@@ -217,8 +218,7 @@ class Submission:
             return updates[0][1]
         times = self.time[[i for i, _ in updates]]
         least = int(np.where(times == NO_TIME, now_ns, times).min())
-        head = msgspec.json.encode({"v": 1, "t": str(least), "input": self.target.name})
-        return head[:-1] + b',"u":[' + b",".join(text for _, text in updates) + b"]}"
+        return updates_message(least, (text for _, text in updates), self.target.name)
 
 
 def read_body(kind: str, body: bytes, target: Target) -> Submission:
