@@ -11,10 +11,10 @@
     edges = app.source("edges", Edge)
     app.view("out_degree", edges.group_by("src").agg(n=vn.count()), key=["src"])
 
-The public names are those of `operators/language/public.py`, `connect`, `local` and `testing`. They are loaded at
-first use, so that a process which needs one room of the package does not load the language. `service`, `operators` and
-`storage` lie beside this file in a checkout and inside the package when it is installed (setup.py); both import them as
-`vernier.service`, `vernier.operators` and `vernier.storage`.
+The public names are those of `operators/language/public.py`, and `connect`, `local`, `Producer`, `records` and
+`testing`. They are loaded at first use, so that a process which needs one room of the package does not load the
+language. `service`, `operators` and `storage` lie beside this file in a checkout and inside the package when it is
+installed (setup.py); both import them as `vernier.service`, `vernier.operators` and `vernier.storage`.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,20 @@ if TYPE_CHECKING:
     from vernier.operators import testing as testing
     from vernier.operators.language.public import *  # noqa: F403
     from vernier.service.client import connect as connect
+    from vernier.service.kafka.producer.policy import records as records
+    from vernier.service.kafka.producer.producer import Producer as Producer
     from vernier.service.local import local as local
 
 _ALSO: dict[str, Callable[[], Any]] = {
+    "Producer": lambda: import_module("vernier.service.kafka.producer.producer").Producer,  # brings a Kafka client
+    "records": lambda: import_module("vernier.service.kafka.producer.policy").records,
     "connect": lambda: import_module("vernier.service.client").connect,  # brings an HTTP library
     "local": lambda: import_module("vernier.service.local").local,  # loads the engine's kernels
     "testing": lambda: import_module("vernier.operators.testing"),  # loads the engine's kernels
 }
 """Public names that are no part of the language."""
+_LISTED = ("Producer", "records")
+"""Of these, what `__all__` has, so that `from vernier import *` gives a program all that it writes with."""
 
 
 def __getattr__(name: str) -> Any:
@@ -51,6 +57,8 @@ def __getattr__(name: str) -> Any:
 
             raise no_function(name, [*public.__all__, *_ALSO], public.Collection._methods())
         found = getattr(public, name)
+        if name == "__all__":
+            found = sorted([*found, *_LISTED])
     globals()[name] = found
     return found
 

@@ -87,6 +87,7 @@ def api_page() -> str:
     lines += _class("What `vn.local` gives", Session)
     lines += ["", "## Clients: `vn.connect`", *_functions("vn.", [("connect", vn.connect)])]
     lines += _class("What `vn.connect` gives", Client)
+    lines += _class("vn.Producer", vn.Producer)
     return "\n".join(lines) + "\n"
 
 
@@ -116,7 +117,7 @@ def _functions(prefix: str, found: Iterable[tuple[str, Any]]) -> list[str]:
 def _arguments(function: Any) -> str:
     """The signature as a call has it, without self and without the types' modules."""
     signature = inspect.signature(function)
-    kept = [one for name, one in signature.parameters.items() if name != "self"]
+    kept = [one for name, one in signature.parameters.items() if name != "self" and name[0] != "_"]
     text = str(signature.replace(parameters=kept, return_annotation=inspect.Signature.empty))
     text = text.replace(str(ExprLike), "ExprLike")
     text = re.sub(r": '([^']*)'", r": \1", text)

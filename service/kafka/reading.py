@@ -63,6 +63,25 @@ class CommittedReader:
                 if got:
                     yield got
 
+    def bounds(self, part: TopicPartition) -> tuple[int, int]:
+        """The first offset of a partition, and the one after its last record, committed or not."""
+        return self._all.beginning_offsets([part])[part], self._all.end_offsets([part])[part]
+
+    def between(self, part: TopicPartition, start: int, stop: int) -> list[Any]:
+        """The committed records of a partition with offsets in [start, stop)."""
+        self.consumer.assign([part])
+        self.consumer.seek(part, start)
+        found: list[Any] = []
+        heard = time.monotonic()
+        while self.consumer.position(part) < stop:
+            polled = self.consumer.poll(timeout_ms=500).get(part, ())
+            if polled:
+                heard = time.monotonic()
+                found += [record for record in polled if record.offset < stop]
+            elif time.monotonic() - heard > SILENT_SECONDS:
+                raise KafkaTimeoutError(f"{part} was not read to {stop}: nothing came for {SILENT_SECONDS:g} s")
+        return found
+
     def close(self) -> None:
         """Close the connections."""
         self.consumer.close(autocommit=False)

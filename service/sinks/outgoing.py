@@ -113,7 +113,7 @@ def _vernier(sink: Outgoing, step: Step) -> Iterator[Message]:
         time = whole.time[mine]
         for start, stop in _cuts(texts.take(pa.array(mine))):
             updates = texts.take(pa.array(mine[start:stop])).cast(pa.large_binary()).to_pylist()
-            # A snapshot that restarts replaces the earlier rows instead of adding to them, so sources must not sum them.
+            # A snapshot that restarts replaces the earlier rows; the flag tells sources not to add it to them.
             value = updates_message(int(time[start]), updates, restarts=step.restarts)
             yield Message(partition, kind, None, value)
         if sink.progress:
