@@ -67,7 +67,7 @@ class ArithmeticOverflow(CallerError):
 class DecimalOverflow(CallerError):
     """A decimal result has more digits than its type. Results are never truncated or replaced by null."""
 
-    message = "decimal overflow in {expression}: of {sample} comes more than {type} holds; cast to a wider type first"
+    message = "decimal overflow in {expression}: {sample} does not fit {type}; cast to a wider type first"
     expression: str
     sample: str
     type: str

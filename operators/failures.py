@@ -49,8 +49,8 @@ class TooManyCopies(CallerError):
     """A group has more copies than may become one row each."""
 
     message = (
-        "{operator}: {copies} copies in the group {key} would be a row each, {most} at most; "
-        "make equal rows one by distinct() or group_by() first"
+        "{operator}: {copies} copies in the group {key} would become a row each, but at most {most} may; "
+        "combine equal rows with distinct() or group_by() first"
     )
     operator: str
     key: str
@@ -153,7 +153,7 @@ class DelayedCycleDidNotSettle(CallerError):
 
     message = (
         "the delayed variables {variables} did not settle: they still change at {time}, after {steps} steps in which "
-        "nothing else did, for example {sample}; raise max_steps, or let what goes round come to an end"
+        "nothing else did, for example {sample}; raise max_steps, or change the program so that the feedback ends"
     )
     variables: str
     steps: int
@@ -165,7 +165,7 @@ class HeldTooLate(InvariantError):
     """An operator emitted an update inside the running slice, not after it: the slice is wider than a variable's
     delay."""
 
-    message = "{operator} gave an update at {time}, inside the running slice, which ends at {upper}"
+    message = "{operator} emitted an update at {time}, inside the running slice, which ends at {upper}"
     operator: str
     time: int
     upper: int
@@ -181,12 +181,12 @@ class NotEmpty(CallerError):
 
 
 class NeedsHistory(CallerError):
-    """A plan cannot take over a state, because a new part of it depends on data that no trace holds any more."""
+    """A plan cannot take over a state, because a new part of it depends on data that no trace keeps any longer."""
 
     message = (
-        "the state cannot be carried over to this program: {why}, which {what} follows from; "
-        "start with an empty state, which reads the sources from their beginning (state.keep_sources keeps what a "
-        "program that joins later may need)"
+        "the state cannot be carried over to this program: {what} depends on data that is gone: {why}; start with an "
+        "empty state, which reads the sources from their beginning (with state.keep_sources the service keeps the rows "
+        "that a program added later may need)"
     )
     what: str
     why: str
@@ -201,9 +201,9 @@ class VisitLeft(InvariantError):
 
 
 class RoundRepeated(InvariantError):
-    """A loop was asked for a round that it has already passed: an invariant of the loops is broken."""
+    """A loop was about to run a round that it has already passed: an invariant of the loops is broken."""
 
-    message = "loop {loop} is asked for round {round} again; rounds of one run strictly increase"
+    message = "loop {loop} was about to run round {round} again; rounds of one run strictly increase"
     loop: str
     round: str
 

@@ -72,7 +72,9 @@ class Run:
         times = [time for _, time, _ in changes]
         for time in times:
             if not MIN_TIME <= time < CLOSED:
-                raise BadValue(column="time", problem=f"{time} is no data time: it must be in [{MIN_TIME}, {CLOSED})")
+                raise BadValue(
+                    column="time", problem=f"{time} is not a data time: it must be in [{MIN_TIME}, {CLOSED})"
+                )
             if time < self.frontier and self.app.on_late != "advance":
                 raise ProgramError(problem=f"an update at {time} is late: the frontier is {self.frontier} already")
         if changes:

@@ -55,11 +55,11 @@ class Caller:
                 given = self._call(columns, counts, offsets)
             values = given if isinstance(given, (pa.Array, pa.ChunkedArray)) else _array(given)
             if len(values) != len(full):
-                raise ValueError(f"it gave {len(values)} values for {len(full)} groups")
+                raise ValueError(f"it returned {len(values)} values for {len(full)} groups")
             result = self.result.encode(values, heap)
         except BadValue as error:
             kind = spell(self.user.returns, self.user.nullable)
-            raise self._failed(columns, f"what it gave is not {kind}: {error.problem}") from error
+            raise self._failed(columns, f"what it returned is not {kind}: {error.problem}") from error
         except Exception as error:
             raise self._failed(columns, f"{type(error).__name__}: {error}") from error
         words[full] = result[:, int(self.user.nullable) :]

@@ -43,8 +43,8 @@ class Multiplicities(LogicSpec):
                 with running(Call("threshold", where, name), groups.counts[:_SAMPLE].tolist()):
                     made = np.asarray(self.function(groups.counts.copy()))
                 if made.shape != groups.counts.shape or made.dtype.kind not in "iub":
-                    problem = f"an array of {made.dtype} of the shape {made.shape} for {len(groups)} multiplicities"
-                    raise TypeError(f"it gave {problem}; it must give as many integers")
+                    problem = f"an array of {made.dtype} with shape {made.shape} for {len(groups)} multiplicities"
+                    raise TypeError(f"it returned {problem}; it must return one integer for each")
             except Exception as error:
                 raise UserCodeFailed(
                     operator="threshold",

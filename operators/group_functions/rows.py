@@ -105,5 +105,5 @@ def _pair(one: Any, width: int) -> tuple[tuple[Any, ...], int]:
         if isinstance(count, (int, np.integer)) and not isinstance(count, bool) and len(row) == width:
             return row, int(count)
     if not isinstance(one, tuple):
-        raise TypeError(f"it must give tuples, not {one!r}")
+        raise TypeError(f"it must return tuples, not {one!r}")
     return one, 1

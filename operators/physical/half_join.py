@@ -33,7 +33,7 @@ class HalfJoin(Operator):
 
     def __init__(self, op: HalfJoinOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
-        self.lookup = op
+        self.half_join = op
         self.given: Yield = Yield(scope.budget, sort_columns(0, op.width, 0), op)
         self.left = scope.operator(op.left)
         self.right = cast(Arranged, scope.operator(op.right))
@@ -79,7 +79,7 @@ class HalfJoin(Operator):
         """For messages: the key that finds the most rows, how many rows look it up, and how many changes it has."""
         left, right = np.diff(runs), np.diff(found.spans[:, :2], axis=1)[:, 0]
         worst = int(np.argmax(left.astype(np.float64) * right))
-        named = shown_key(self.lookup.by, keys[worst : worst + 1], self.scope.heap)
+        named = shown_key(self.half_join.by, keys[worst : worst + 1], self.scope.heap)
         return f"{left[worst]:,} rows of the key {named} look at {right[worst]:,} changes"
 
 

@@ -92,7 +92,7 @@ class BatchedReduce(Reduction):
 
     def _sizes(self, keys: Ints, wave: Ints, parts: list[Ints]) -> str:
         rows = sum(map(len, parts))
-        return f"the groups of a step have given {rows:,} rows so far, now that of {self.key_of(keys, wave[-1, 0])}"
+        return f"the groups of a step have emitted {rows:,} rows so far, the newest is {self.key_of(keys, wave[-1, 0])}"
 
     def _check(self, status: int, keys: Ints, fault: int) -> None:
         if status != 0:

@@ -89,7 +89,7 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
         def sizes(data: Ints, rows: int) -> str:
             step = parts[place]
             what, shown = (step.name, step.shown(data)) if isinstance(step, _Expansion) else ("a step", "a row")
-            return f"{what} makes some {rows:,} rows of {len(data):,}, for example of {shown}"
+            return f"{what} makes about {rows:,} rows from {len(data):,}, for example from {shown}"
 
         go_on(data, rows)
         return together(given) if given else data[:0]

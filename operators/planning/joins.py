@@ -116,7 +116,7 @@ def on_keys(node: logical.JoinNode) -> str:
     return ", ".join(a if a == b else f"{a} = {b}" for a, b in zip(node.left_on, node.right_on, strict=True))
 
 
-def build_lookup(planner: Planner, node: HalfJoinNode) -> int:
+def build_half_join(planner: Planner, node: HalfJoinNode) -> int:
     """A half join: the right side is arranged; left rows are sent to the owners of their keys and are not kept."""
     pairs = node.pairs
     keys, vals, columns = pair_columns(pairs)
@@ -133,5 +133,5 @@ def build_lookup(planner: Planner, node: HalfJoinNode) -> int:
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     logical.JoinNode: build_join,
-    HalfJoinNode: build_lookup,
+    HalfJoinNode: build_half_join,
 }

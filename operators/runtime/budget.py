@@ -56,8 +56,8 @@ class Budget:
         self.limit = int(SHARE * _usable()) if limit is None else limit
         self._held, self._left = held, left
 
-    def check(self, more: int, who: Any, sizes: Callable[[], str]) -> None:
-        """Raises EpochTooLarge or MachineFull if `more` bytes exceed what is left. who: the plan's operator that needs
+    def check(self, more: int, op: Any, sizes: Callable[[], str]) -> None:
+        """Raises EpochTooLarge or MachineFull if `more` bytes exceed what is left. op: the plan's operator that needs
         them; sizes: describes its current work for the error message. Takes about ten microseconds, a hundred near the
         limit.
         """
@@ -69,15 +69,15 @@ class Budget:
         held = self._held()
         if held + more > self.limit:
             raise EpochTooLarge(
-                operator=who.name, line=who.line, sizes=sizes(), more=more, held=held, limit=self.limit
+                operator=op.name, line=op.line, sizes=sizes(), more=more, held=held, limit=self.limit
             )  # fmt: skip
         if self._scarce(more):
-            raise MachineFull(operator=who.name, line=who.line, sizes=sizes(), more=more, held=held)
+            raise MachineFull(operator=op.name, line=op.line, sizes=sizes(), more=more, held=held)
 
-    def refused(self, who: Any) -> EpochTooLarge:
+    def refused(self, op: Any) -> EpochTooLarge:
         """The error for an operator to which the system refused memory, for example because of an rlimit."""
-        sizes, held = "the system gives the process no more", self._held()
-        return EpochTooLarge(operator=who.name, line=who.line, sizes=sizes, more=0, held=held, limit=self.limit)
+        sizes, held = "the system refused to give the process more", self._held()
+        return EpochTooLarge(operator=op.name, line=op.line, sizes=sizes, more=0, held=held, limit=self.limit)
 
     def _scarce(self, more: int) -> bool:
         """Whether the machine itself has too little memory for `more` additional bytes."""
@@ -88,12 +88,12 @@ class Budget:
 class Yield:
     """Keeps the parts of a step's output small: consolidates rows that add up as they arrive, and counts the rest.
 
-    columns: the columns that decide whether rows are equal; who: the plan's operator. Steps of less than a piece cost
+    columns: the columns that decide whether rows are equal; op: the plan's operator. Steps of less than a piece cost
     nothing.
     """
 
-    def __init__(self, budget: Budget, columns: Ints, who: Any) -> None:
-        self._budget, self._columns, self._who = budget, columns, who
+    def __init__(self, budget: Budget, columns: Ints, op: Any) -> None:
+        self._budget, self._columns, self._op = budget, columns, op
         self._rows = self._largest = 0
         self._look_at = PIECE
         self.sizes: Callable[[], str] | None = None
@@ -131,7 +131,7 @@ class Yield:
     def check(self, row_bytes: int, sizes: Callable[[], str]) -> None:
         """Check the rows held against the budget."""
         rows = self._rows
-        self._budget.check(DOWNSTREAM * rows * row_bytes, self._who, lambda: f"{sizes()}, {rows:,} rows so far")
+        self._budget.check(DOWNSTREAM * rows * row_bytes, self._op, lambda: f"{sizes()}, {rows:,} rows so far")
 
 
 def _adds_up(part: Ints, columns: Ints) -> bool:

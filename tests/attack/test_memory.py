@@ -113,7 +113,7 @@ def test_rows_that_many_rows_look_up() -> None:
 def test_windows_that_many_rows_are_in() -> None:
     app, a, _ = sides()
     app.view("windows", a.window("value", hop=10_000, every=1))
-    with pytest.raises(EpochTooLarge, match=r"window makes some [0-9,]+ rows of [0-9,]+, for example of \(7, "):
+    with pytest.raises(EpochTooLarge, match=r"window makes about [0-9,]+ rows from [0-9,]+, for example from \(7, "):
         answer(app, crowded())
 
 
@@ -129,7 +129,7 @@ def test_one_row_that_makes_very_many() -> None:
     app.view("series", a.flat_map(vn.generate_series("key", col("key") + 40_000_000, name="n")))
     inputs = {"a": Updates.of([[1, 2]], [0], [1])}
     with pytest.raises(
-        EpochTooLarge, match=r"generate_series makes some 40,000,001 rows of 1, for example of \(1, 2\)"
+        EpochTooLarge, match=r"generate_series makes about 40,000,001 rows from 1, for example from \(1, 2\)"
     ):
         answer(app, inputs)
 
@@ -142,7 +142,7 @@ def endless(row: Any) -> Iterator[tuple[int]]:
 def test_a_function_that_gives_rows_without_end() -> None:
     app, a, _ = sides()
     app.view("rows", a.flat_map(endless, returns=Value))
-    with pytest.raises(EpochTooLarge, match=r"flat_map makes some .* rows of 1, for example of \(1, 2\)"):
+    with pytest.raises(EpochTooLarge, match=r"flat_map makes about .* rows from 1, for example from \(1, 2\)"):
         answer(app, {"a": Updates.of([[1, 2]], [0], [1])})
 
 
@@ -173,7 +173,7 @@ def test_memory_that_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch
         raise MemoryError
 
     monkeypatch.setattr(join, "pair_rows", refuse)
-    with pytest.raises(EpochTooLarge, match=r"join on key.*the system gives the process no more"):
+    with pytest.raises(EpochTooLarge, match=r"join on key.*the system refused to give the process more"):
         answer(app, crowded())
 
 

@@ -97,7 +97,7 @@ def test_chance_and_clocks_are_refused(function: Callable[..., Any], named: str)
     with pytest.raises(NotDeterministic) as caught:
         check_function(function, "select")
     assert named in str(caught.value)
-    assert "at the door" in str(caught.value)
+    assert "before the row is sent" in str(caught.value)
     check_function(function, "select", deterministic=True)
 
 

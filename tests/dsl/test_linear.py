@@ -132,8 +132,8 @@ def _texts(row: Any) -> list[Any]:
     ("function", "said"),
     [
         (_breaks, r"test_linear.py:\d+: the function _breaks failed: ZeroDivisionError.*Row\(low=0, high=None\)"),
-        (_texts, r"_texts failed: it gave \('a', 1\): column key.*example, \(0, None\)"),
-        (lambda row: [5], "it gave 5, but each row must be a tuple or a dict"),
+        (_texts, r"_texts failed: it returned \('a', 1\): column key.*example, \(0, None\)"),
+        (lambda row: [5], "it returned 5, but each row must be a tuple or a dict"),
         (lambda row: [{"key": 1}], "without 'part'"),
     ],
 )

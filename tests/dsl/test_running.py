@@ -79,7 +79,7 @@ def test_the_tool_refuses_what_makes_no_sense() -> None:
             (lambda: t.insert("edges", (1, 2), at=9), ProgramError, "late: the frontier is 10"),
             (lambda: t.insert("edges", (1,), at=11), BadValue, "has 1 values"),
             (lambda: t.insert("edges", (1, None), at=11), BadValue, "column dst: null"),
-            (lambda: t.insert("edges", (1, 2), at=2**63 - 1), BadValue, "no data time"),
+            (lambda: t.insert("edges", (1, 2), at=2**63 - 1), BadValue, "is not a data time"),
             (lambda: t.advance(9), ProgramError, "cannot go back from 10 to 9"),
             (lambda: t.rows("reach", at=10), ProgramError, "time 10 is not final"),
         ]

@@ -191,7 +191,7 @@ def test_the_ends_of_64_bits_are_as_near_as_any() -> None:
         ("as_of_join", {"on": "sym", "left_time": "at", "right_time": "sen"}, "did you mean 'seen'"),
         ("as_of_join", {"on": "sym", "left_time": "at", "right_time": "seen", "how": "full"}, "it has inner, left"),
         ("as_of_join", {"on": "sym", "left_time": "at", "right_time": "seen", "direction": "back"}, '"backward" or'),
-        ("as_of_join", {"on": "sym", "left_time": "sym", "right_time": "seen"}, "the times themselves are no keys"),
+        ("as_of_join", {"on": "sym", "left_time": "sym", "right_time": "seen"}, "the times themselves cannot be keys"),
         ("as_of_join", {"on": "sym", "left_time": "at", "right_time": "seen", "tolerance": -1}, "tolerance must be"),
         ("interval_join", {"left_time": "at", "right_time": "seen", "lower": 3, "upper": 1}, "nothing would match"),
         ("interval_join", {"left_time": "at", "right_time": "seen", "lower": 0, "upper": 1}, "both sides of the join"),

@@ -144,7 +144,7 @@ def test_arrow_columns_of_other_widths_are_taken_when_nothing_is_lost() -> None:
         (vn.String(), "\ud800", "not String: 'utf-8' codec can't encode"),
         (vn.String(), None, "null, but its type has no"),
         (vn.Binary(), "x", "not Binary: 'x'"),
-        (vn.Binary(), b"x" * (16 << 20) + b"y", "a text of 16777217 bytes; the longest may have 16777216"),
+        (vn.Binary(), b"x" * (16 << 20) + b"y", "a text of 16777217 bytes; the most is 16777216"),
         (vn.Decimal(4, 2), decimal.Decimal("1.001"), "not Decimal(4, 2): it has more than 2 digits behind the point"),
         (vn.Decimal(4, 2), decimal.Decimal(100), "not Decimal(4, 2)"),
         (vn.Decimal(4, 2), 1.5, "1.5 is neither a finite decimal.Decimal nor an integer"),
@@ -153,7 +153,7 @@ def test_arrow_columns_of_other_widths_are_taken_when_nothing_is_lost() -> None:
         (vn.List(vn.Int64), (1, None), "null in Int64, which has no `| None`"),
         (vn.List(vn.Int64), "ab", "not List(Int64): 'ab'"),
         (vn.List(vn.Int64), [1.5], "double are not Int64"),
-        (vn.Struct(a=vn.Int64), {"b": 1}, "{'b': 1} is no dict with the keys a"),
+        (vn.Struct(a=vn.Int64), {"b": 1}, "{'b': 1} is not a dict with the keys a"),
         (vn.Struct(a=vn.Int64), {"a": None}, "field a: null in Int64"),
     ],
 )

@@ -108,7 +108,7 @@ NO_TEXT = (pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
     ("returns", "result", "said"),
     [
         (vn.Int64, lambda a: 1 // (a - a), None),
-        (vn.Int64, lambda a: a[1:], "it gave 0 values for 1 rows"),
+        (vn.Int64, lambda a: a[1:], "it returned 0 values for 1 rows"),
         (vn.Int64, lambda a: "5", "not an array of 1 values"),
         (vn.Int64, lambda a: np.array([[5]]), "not an array of 1 values"),
         (vn.Int64, lambda a: 5, "not an array of 1 values"),
@@ -189,7 +189,7 @@ def test_a_changed_function_is_a_changed_expression() -> None:
 
 
 def test_what_cannot_be_used() -> None:
-    with pytest.raises(NotDeterministic, match="at the door"):
+    with pytest.raises(NotDeterministic, match="before the row is sent"):
         vn.udf(lambda x: x + random.random(), returns=vn.Float64)
     with pytest.raises(NotDeterministic, match="declared deterministic=False"):
         vn.udf(lambda x: x, returns=vn.Float64, deterministic=False)

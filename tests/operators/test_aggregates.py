@@ -265,8 +265,8 @@ def test_aggregates_of_the_program(workers: int) -> None:
     ("function", "said"),
     [
         (lambda values, counts, offsets: values / "x", "UFuncTypeError|TypeError"),
-        (lambda values, counts, offsets: values[:0], "it gave 0 values for 1 groups"),
-        (lambda values, counts, offsets: ["text"], "what it gave is not Int64"),
+        (lambda values, counts, offsets: values[:0], "it returned 0 values for 1 groups"),
+        (lambda values, counts, offsets: ["text"], "what it returned is not Int64"),
     ],
 )
 def test_failures_of_the_programs_aggregates(function: Any, said: str) -> None:

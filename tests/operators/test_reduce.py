@@ -91,5 +91,5 @@ def test_wrong_thresholds() -> None:
     app.view("v", app.source("s", Pair).threshold(lambda counts: counts / 2))
     with vn.testing.run(app) as t:
         t.insert("s", (1, 2), at=1)
-        with pytest.raises(UserCodeFailed, match=r"threshold at .*test_reduce\.py.*as many integers.*\[1\]"):
+        with pytest.raises(UserCodeFailed, match=r"threshold at .*test_reduce\.py.*one integer for each.*\[1\]"):
             t.finish()

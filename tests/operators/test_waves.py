@@ -159,7 +159,7 @@ def test_user_code_keeps_what_it_said_and_is_not_asked_twice() -> None:
     [
         (lambda key, rows: 1 / 0, "ZeroDivisionError"),
         (lambda key, rows: [("text",)], "what it returned is not (n: Int64)"),
-        (lambda key, rows: [7], "it must give tuples, not 7"),
+        (lambda key, rows: [7], "it must return tuples, not 7"),
     ],
 )
 def test_failures_of_user_code_name_the_line_and_a_sample(function: Any, said: str) -> None:

@@ -178,5 +178,7 @@ def _run(source: str, file: str, folder: str, module: types.ModuleType) -> None:
 
 def _checked_name(name: object, what: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise WrongType(problem=f"{name!r} is no name for {what}; use letters, digits, _ and -, a letter first")
+        raise WrongType(
+            problem=f"{name!r} is not a valid name for {what}; use letters, digits, _ and -, a letter first"
+        )
     return name

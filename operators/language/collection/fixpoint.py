@@ -50,7 +50,7 @@ class Fixpoint:
             if parameter.kind in _POSITIONAL and parameter.default is not inspect.Parameter.empty:
                 raise BadLoop(
                     problem=f"the variable {parameter.name!r} of fixpoint {self.name!r} cannot have a default; "
-                    "put parameters that are no variables behind a *"
+                    "put parameters that are not variables after a *"
                 )
         if not self.variables:
             raise BadLoop(problem=f"fixpoint {self.name!r} needs a positional parameter: the variable of the loop")
@@ -106,7 +106,7 @@ class Fixpoint:
             if not isinstance(result, Collection):
                 hint = "; is a `return` missing?" if result is None else ""
                 raise BadLoop(
-                    problem=f"the body of fixpoint {self.name!r} returned {result!r}, no collection{hint}", where=at
+                    problem=f"the body of fixpoint {self.name!r} returned {result!r}, not a collection{hint}", where=at
                 )
         if len(results) != len(starts):
             never = self.variables[len(results) :]
@@ -133,7 +133,7 @@ class Fixpoint:
         if node.scope not in scope.chain():
             raise BadLoop(
                 problem=f"fixpoint {self.name!r}: {what} comes from inside the body of fixpoint {node.scope.name!r}, "
-                "which is over; use what that fixpoint returned"
+                "which has ended; use what that fixpoint returned"
             )
 
 

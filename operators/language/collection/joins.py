@@ -45,7 +45,7 @@ def join(
     check_collection(other, "join")
     if how not in HOW:
         hint = f"; did you mean {JOIN_SPELLINGS[how]!r}?" if how in JOIN_SPELLINGS else meant(str(how), HOW)
-        raise WrongType(problem=f"join knows no how={how!r}{hint} (it has {listed(HOW)})")
+        raise WrongType(problem=f"join has no how={how!r}{hint} (it has {listed(HOW)})")
     left_keys, right_keys = join_keys(on, left_on, right_on, "join")
     self._check_columns(left_keys, "the left side of the join")
     other._check_columns(right_keys, "the right side of the join")
@@ -96,7 +96,8 @@ def join_keys(
     right = _key_names(on if on is not None else right_on, what)
     if len(left) != len(right):
         raise ProgramError(
-            problem=f"{what} pairs left_on ({listed(left)}) with right_on ({listed(right)}): as many on each side"
+            problem=f"{what} pairs left_on ({listed(left)}) with right_on ({listed(right)}); both need the same number "
+            "of keys"
         )
     return left, right
 

@@ -97,7 +97,7 @@ def flat_map(
     row = returns if isinstance(returns, RowType) else getattr(returns, "row_type", None)
     if not isinstance(row, RowType) or not row.fields:
         raise WrongType(
-            problem="flat_map(function, returns=...) needs the schema of the rows that the function gives: "
+            problem="flat_map(function, returns=...) needs the schema of the rows that the function returns: "
             f"a subclass of vn.Schema, not {returns!r}"
         )
     return self._of(ExpandNode(self.node, RowFunction(function, row, here())))

@@ -59,7 +59,7 @@ def lookup(
         if node.scope is not ROOT:
             raise BadLoop(
                 problem=f"lookup inside the body of fixpoint {node.scope.name!r}: a loop is taken to its limit at "
-                "each data time afresh, which a lookup would not follow; use join"
+                "each data time afresh, but lookup never revises its results; use join"
             )
     pairs = JoinNode(without_nulls(self.node, left_keys), without_nulls(other.node, right_keys), left_keys, right_keys)
     return self._of(HalfJoinNode(pairs))

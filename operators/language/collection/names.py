@@ -59,7 +59,7 @@ METHOD_SPELLINGS = {
     "minus": "except_all",
     "merge": "join",
 }
-_ORDER = "collections have no order; the reader of a view asks for one, and top_k, rank, lag and others take by="
+_ORDER = "collections have no order; order rows when you read the view; top_k, rank, lag and others take by="
 _FIRST = 'the first rows of an order are .top_k(10, by="column")'
 METHODS_ELSEWHERE = {
     "agg": 'aggregates follow group_by: .group_by("key").agg(n=vn.count())',

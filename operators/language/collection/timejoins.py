@@ -69,7 +69,7 @@ def as_of_join(
     pairs = pair_type(left.schema, right.schema, left_keys, right_keys)
     merged = left_keys == right_keys
     if merged and (times[0] in left_keys or times[1] in right_keys):
-        raise WrongType(problem="as_of_join looks along time within equal keys; the times themselves are no keys")
+        raise WrongType(problem="as_of_join looks along time within equal keys; the times themselves cannot be keys")
     rows = [row.take([n for n in row.names if not (merged and n in left_keys)]) for row in (left.schema, right.schema)]
     keys = left_keys if merged else tuple(f"key {name}" for name in left_keys)
     alone = [name for name in left_keys if self.schema.field(name).nullable]
@@ -161,7 +161,7 @@ def _time_join(
     """Check the arguments that both joins have in common; returns the key columns of both sides."""
     check_collection(other, what)
     if how not in known:
-        raise WrongType(problem=f"{what} knows no how={how!r}{meant(str(how), known)} (it has {listed(known)})")
+        raise WrongType(problem=f"{what} has no how={how!r}{meant(str(how), known)} (it has {listed(known)})")
     keys = join_keys(on, left_on, right_on, what, needed=False)
     rows._check_columns(keys[0], f"the left side of {what}")
     other._check_columns(keys[1], f"the right side of {what}")

@@ -114,7 +114,7 @@ def bind(expr: Expr, row: RowType) -> Bound:
             return call(expr, [bind(part, row) for part in expr.arguments])
         case UserCall():
             return user_call(expr, [bind(part, row) for part in expr.arguments])
-    raise WrongType(problem=f"{expr!r} is no expression that can be computed")
+    raise WrongType(problem=f"{expr!r} is not an expression that can be computed")
 
 
 def _take(row: RowType, name: str) -> RowFunction:
@@ -152,7 +152,7 @@ def _cast(expr: Cast, part: Bound) -> Bound:
         return Bound(expr, kind, typed.nullable, typed.fallible, typed.compute, typed.code)
     change = conversion(part.kind, kind)
     if change is None:
-        raise WrongType(problem=f"no cast leads there: {part}, and {kind} is asked for")
+        raise WrongType(problem=f"there is no such cast: {part}, wanted is {kind}")
     changed = change
 
     def run(words: Words, heap: Heap) -> Vector:

@@ -439,14 +439,14 @@ def lit(value: Scalar) -> Expr:
             return Call("array", tuple(map(as_expr, given)))
         case dict():
             return Call("struct", tuple(map(as_expr, given.values())), tuple(map(str, given)))
-    raise WrongType(problem=f"{given!r} of type {type(given).__name__} is no value for a column")
+    raise WrongType(problem=f"{given!r} of type {type(given).__name__} is not a value for a column")
 
 
 def decimal_type(value: decimal.Decimal) -> Decimal:
     """The narrowest Decimal that holds a constant."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise WrongType(problem=f"a Decimal holds no {value}")
+        raise WrongType(problem=f"a Decimal cannot hold {value}")
     scale = max(0, -exponent)
     return Decimal(max(1, scale, len(digits) + max(0, exponent)), scale)
 
@@ -462,10 +462,10 @@ def as_expr(value: object) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, type) or callable(value):
-        raise WrongType(problem=f"{value!r} is no value for a column; did you mean to call it?")
+        raise WrongType(problem=f"{value!r} is not a value for a column; did you mean to call it?")
     elsewhere = getattr(value, "belongs_in", "")
     if elsewhere:
-        raise WrongType(problem=f"{value!r} is no value for a column; {elsewhere}")
+        raise WrongType(problem=f"{value!r} is not a value for a column; {elsewhere}")
     return lit(cast(Scalar, value))
 
 
@@ -489,7 +489,7 @@ def named(positional: Sequence[object], keyword: Mapping[str, object], what: str
     seen = [name for name, _ in pairs]
     twice = [name for name in seen if seen.count(name) > 1]
     if twice:
-        raise ProgramError(problem=f"{what} gives the name {twice[0]!r} twice (names: {listed(seen)})")
+        raise ProgramError(problem=f"{what} uses the name {twice[0]!r} twice (names: {listed(seen)})")
     return [(name, expr.part if isinstance(expr, Alias) else expr) for name, expr in pairs]
 
 

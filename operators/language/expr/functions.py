@@ -80,8 +80,8 @@ def check_function(function: object, what: str, deterministic: bool | None = Non
     if reason:
         raise NotDeterministic(
             problem=f"{what}: the function {function_name(function)} is not deterministic: {reason}. A retraction must "
-            "compute what its insertion computed, or the row is never taken back; stamp the value at the door, where "
-            "the row comes in, and carry it as a column"
+            "compute the same values as its insertion, or the row is never removed; compute such a value before the "
+            "row is sent, and make it a column"
         )
 
 

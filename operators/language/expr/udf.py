@@ -150,13 +150,13 @@ def _called(expr: UserCall, columns: Sequence[Any], n: int) -> Vector:
     try:
         if not isinstance(result, (pa.Array, pa.ChunkedArray)):
             if not isinstance(result, (list, tuple)) and getattr(result, "ndim", 0) != 1:
-                raise BadValue(column=own.name, problem=f"it gave {result!r}, not an array of {n} values")
+                raise BadValue(column=own.name, problem=f"it returned {result!r}, not an array of {n} values")
             result = pa.array(result, from_pandas=False)
         array = own.returns.to_arrow(result)
         if len(array) != n:
-            raise BadValue(column=own.name, problem=f"it gave {len(array)} values for {n} rows")
+            raise BadValue(column=own.name, problem=f"it returned {len(array)} values for {n} rows")
         if array.null_count and not own.nullable:
-            said = f"it gave null, but returns={own.returns}; say returns={own.returns} | None"
+            said = f"it returned null, but returns={own.returns}; say returns={own.returns} | None"
             raise BadValue(column=own.name, problem=said)
         array.validate(full=True)  # refuses text that is not UTF-8
         vector = from_arrow(array, own.returns)
@@ -165,14 +165,14 @@ def _called(expr: UserCall, columns: Sequence[Any], n: int) -> Vector:
     except BadValue as error:
         raise _failed(expr, columns, error.problem) from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
-        raise _failed(expr, columns, f"what it gave is not {own.returns}: {error}") from error
+        raise _failed(expr, columns, f"what it returned is not {own.returns}: {error}") from error
     return vector
 
 
 def _check_days(name: str, vector: Vector) -> None:
     days = vector.data if vector.valid is None else vector.data[vector.valid]
     if len(days) and (days.min() < DATE_MIN or days.max() > DATE_MAX):
-        raise BadValue(column=name, problem="it gave a date outside the years 1 to 9999")
+        raise BadValue(column=name, problem="it returned a date outside the years 1 to 9999")
 
 
 def _failed(expr: UserCall, columns: Sequence[Any], cause: str) -> UserCodeFailed:

@@ -90,7 +90,7 @@ class RowFunction(TableFunction):
         try:
             for place, item in enumerate(out):
                 if not isinstance(item, (tuple, dict)):
-                    said = f"it gave {item!r}, but each row must be a tuple or a dict of {self.returns}"
+                    said = f"it returned {item!r}, but each row must be a tuple or a dict of {self.returns}"
                     raise self._failed(row.decode_rows(rows[parent[place : place + 1]], heap)[0], said)
             return self.returns.encode_rows(out, heap)
         except CallerError as error:
@@ -102,10 +102,10 @@ class RowFunction(TableFunction):
                     self.returns.encode_rows([item], heap)
                 except CallerError as problem:
                     sample = row.decode_rows(rows[parent[place : place + 1]], heap)[0]
-                    raise self._failed(sample, f"it gave {item!r}: {problem}") from problem
+                    raise self._failed(sample, f"it returned {item!r}: {problem}") from problem
             raise
         except KeyError as error:
-            raise self._failed((), f"it gave a dict without {error}, one of {self.returns}") from error
+            raise self._failed((), f"it returned a dict without {error}, one of {self.returns}") from error
 
     def _failed(self, sample: object, cause: str) -> UserCodeFailed:
         name = function_name(self.function)

@@ -27,5 +27,5 @@ def nanoseconds(text: str | int, what: str = "the duration") -> int:
         raise WrongType(problem=f'{what} must be like "10m" (units: ns, us, ms, s, m, h, d), not {text!r}')
     exact = Fraction(found[1]) * _UNITS[found[2]]
     if exact.denominator != 1 or exact >= 2**63:
-        raise WrongType(problem=f"{what} {text!r} is no whole number of nanoseconds below 2**63")
+        raise WrongType(problem=f"{what} {text!r} is not a whole number of nanoseconds below 2**63")
     return int(exact)

@@ -201,7 +201,7 @@ def words_of(kinds: Sequence[Kind], parts: Sequence[Part], n: int, heap: Heap | 
         if isinstance(part, Contents):
             longest = int(np.diff(part.offsets).max(initial=0))
             if longest > TEXT_BYTES:
-                raise BadValue(column="?", problem=f"a text of {longest} bytes; the longest may have {TEXT_BYTES}")
+                raise BadValue(column="?", problem=f"a text of {longest} bytes; the most is {TEXT_BYTES}")
             out[:, at : at + kind.words] = encode(part, heap)
         else:
             out[:, at] = part

@@ -275,7 +275,9 @@ class Schema:
 def check_name(name: str, what: str) -> None:
     """Refuse a column name that a program could not use: not an identifier, a keyword, or with a leading underscore."""
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise WrongType(problem=f"{what}: {name!r} is no name for a column; use letters, digits and _, a letter first")
+        raise WrongType(
+            problem=f"{what}: {name!r} is not a valid name for a column; use letters, digits and _, a letter first"
+        )
 
 
 def _resolve(text: str, cls: type, what: str) -> object:

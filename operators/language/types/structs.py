@@ -66,7 +66,7 @@ class Struct(Composed):
                 return [value[name] for name in self.fields]
         elif isinstance(value, tuple) and len(value) == len(self.fields):
             return value
-        raise BadValue(column="?", problem=f"not {self}: {value!r} is no dict with the keys {listed(self.fields)}")
+        raise BadValue(column="?", problem=f"not {self}: {value!r} is not a dict with the keys {listed(self.fields)}")
 
 
 def _named(name: str, split: Any, values: Any) -> list[Part]:

@@ -83,7 +83,7 @@ def _round(expr: Call, arguments: Sequence[Bound]) -> Bound:
     kind = need(expr, part, *_NUMBERS)
     digits = literal(expr, arguments[1], "a number of digits", int)
     if abs(digits) > _DIGITS:
-        raise WrongType(problem=f"{expr} asks for {digits} digits; from {-_DIGITS} to {_DIGITS} are possible")
+        raise WrongType(problem=f"{expr} rounds to {digits} digits, but only {-_DIGITS} to {_DIGITS} are possible")
     if isinstance(kind, Decimal):
         return _round_decimal(expr, part, kind, digits)
     if kind == INT:

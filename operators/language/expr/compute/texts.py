@@ -134,7 +134,7 @@ def _checked(expr: Expr, pattern: str) -> str:
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
-        raise WrongType(problem=f"{expr} has no regular expression (RE2) in it: {error}") from error
+        raise WrongType(problem=f"{expr} needs a regular expression of RE2: {error}") from error
     return pattern
 
 
@@ -199,7 +199,7 @@ def _regexp_extract(expr: Call, arguments: Sequence[Bound]) -> Bound:
     group = literal(expr, arguments[2], "a group", int)
     named, count = _named_groups(pattern)
     if not 0 <= group <= count:
-        raise WrongType(problem=f"{expr} asks for group {group} of a regular expression with {count}")
+        raise WrongType(problem=f"{expr} needs group {group}, but the regular expression has {count}")
 
     def find(array: pa.Array) -> pa.Array:
         found = pc.extract_regex(array, f"(?P<g0>{named})")
@@ -240,7 +240,7 @@ def _split(expr: Call, arguments: Sequence[Bound]) -> Bound:
     pattern = _checked(expr, literal(expr, arguments[1], "a regular expression", str))
     limit = literal(expr, arguments[2], "a limit", int)
     if pc.match_substring_regex(pa.array([""]), rf"\A(?:{pattern})\z")[0].as_py():
-        raise WrongType(problem=f"{expr} splits at nothing: its regular expression matches the empty text")
+        raise WrongType(problem=f"{expr} cannot split: its regular expression matches the empty text")
     kind = List(_TEXT)
 
     def cut(array: pa.Array) -> pa.Array:
@@ -283,9 +283,7 @@ def _padded(left: bool) -> Callable[[Call, Sequence[Bound]], Bound]:
 
 def _check_size(expr: Expr, size: int) -> None:
     if size > TEXT_BYTES:
-        raise BadValue(
-            column=str(expr), problem=f"would make a text of {size} bytes; the longest may have {TEXT_BYTES}"
-        )
+        raise BadValue(column=str(expr), problem=f"would make a text of {size} bytes; the most is {TEXT_BYTES}")
 
 
 def _repeat(expr: Call, arguments: Sequence[Bound]) -> Bound:
