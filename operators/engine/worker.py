@@ -30,8 +30,11 @@ from vernier.operators.physical import (
     temporal_buffer,
     upsert,
 )
-from vernier.operators.planning.ops import DelayedOp, InputOp, LoopOp, Op, ViewOp
+from vernier.operators.planning.loop_ops import LoopOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import InputOp, ViewOp
 from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.time_ops import DelayedOp
 from vernier.operators.runtime import slices
 from vernier.operators.runtime.budget import PIECE, Budget
 from vernier.operators.runtime.exchange import Exchange, Single

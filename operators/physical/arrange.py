@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from vernier.operators.planning.ops import ArrangeOp, Op, ViewOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import ArrangeOp, ViewOp
 from vernier.operators.planning.plan import rows_wanted
 from vernier.operators.planning.stages import Words
 from vernier.operators.runtime.exchange import Round, least

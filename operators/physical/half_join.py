@@ -17,7 +17,8 @@ from vernier.operators.failures import JoinOverflow
 from vernier.operators.kernels.lookup import pair_at
 from vernier.operators.kernels.rounds import touched_keys
 from vernier.operators.physical.arrange import exchange_updates
-from vernier.operators.planning.ops import HalfJoinOp, Op
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import HalfJoinOp
 from vernier.operators.runtime.budget import PIECE, Yield
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Operator, shown_key

@@ -10,7 +10,8 @@ import numpy as np
 from vernier.operators.failures import NotEmpty, UserCodeFailed
 from vernier.operators.language.expr.running_calls import Call, running
 from vernier.operators.physical.arrange import exchange_updates
-from vernier.operators.planning.ops import CheckOp, ConsolidateOp, InspectOp, Op
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import CheckOp, ConsolidateOp, InspectOp
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun

@@ -17,7 +17,8 @@ import numpy as np
 from vernier.operators.failures import LoopDidNotSettle, RoundRepeated
 from vernier.operators.kernels.rounds import relocate
 from vernier.operators.physical.arrange import Arrange, exchange_updates
-from vernier.operators.planning.ops import LeaveOp, LoopOp, Op, VariableOp
+from vernier.operators.planning.loop_ops import LeaveOp, LoopOp, VariableOp
+from vernier.operators.planning.op import Op
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Buckets, Operator
 from vernier.operators.runtime.scope import ScopeRun

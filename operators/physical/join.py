@@ -19,7 +19,8 @@ from vernier.operators.failures import JoinOverflow
 from vernier.operators.kernels.joining import FRESH, KEY, OTHER, pair_rows
 from vernier.operators.kernels.rounds import split_rounds, touched_keys
 from vernier.operators.physical.stages import compile_chain
-from vernier.operators.planning.ops import JoinOp, Op
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import JoinOp
 from vernier.operators.runtime.budget import PIECE, Yield
 from vernier.operators.runtime.chunking import KEYS, Gathered, parts, pieces
 from vernier.operators.runtime.exchange import Round

@@ -11,7 +11,9 @@ import numpy as np
 
 from vernier.operators.kernels.rounds import relocate
 from vernier.operators.physical.stages import compile_chain
-from vernier.operators.planning.ops import EnterOp, InputOp, LinearOp, Op, UnionOp
+from vernier.operators.planning.loop_ops import EnterOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import InputOp, LinearOp, UnionOp
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun

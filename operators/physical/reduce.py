@@ -25,7 +25,8 @@ from vernier.operators.kernels.aggregating import FIELDS, FLAG, KIND, MAX, MIN, 
 from vernier.operators.kernels.covering import cover_keys
 from vernier.operators.kernels.reducing import reduce_keys
 from vernier.operators.physical.reduce_base import Reduction
-from vernier.operators.planning.ops import Op, ReduceOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.reduction_ops import ReduceOp
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
 from vernier.storage.trace.spine import Selection

@@ -15,7 +15,8 @@ from vernier.operators.failures import AggregateOverflow
 from vernier.operators.kernels.aggregating import FIELDS
 from vernier.operators.kernels.following import follow_rows
 from vernier.operators.physical.reduce_base import Reduction
-from vernier.operators.planning.ops import AccumulableReduceOp, Op
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.reduction_ops import AccumulableReduceOp
 from vernier.operators.runtime.chunking import parts
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator

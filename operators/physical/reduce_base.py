@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from vernier.operators.kernels.rounds import split_visits, visited_keys
-from vernier.operators.planning.ops import ReductionOp
+from vernier.operators.planning.reduction_ops import ReductionOp
 from vernier.operators.runtime.chunking import KEYS, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key

@@ -18,7 +18,8 @@ from vernier.operators.group_functions.logic import Groups, Produced
 from vernier.operators.kernels.waves import gather_wave, plan_waves, settle_wave, visits_after
 from vernier.operators.language.plan.tables import TooManyRows, allow
 from vernier.operators.physical.reduce_base import Reduction
-from vernier.operators.planning.ops import BatchedReduceOp, Op
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.reduction_ops import BatchedReduceOp
 from vernier.operators.runtime.budget import DOWNSTREAM, PIECE
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun

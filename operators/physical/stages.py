@@ -16,7 +16,7 @@ from vernier.operators.failures import TimeOverflow
 from vernier.operators.language.expr.evaluate import predicate, project
 from vernier.operators.language.plan.tables import TooManyRows, allow
 from vernier.operators.physical.stage_compiler import Pass, passes
-from vernier.operators.planning.ops import Op
+from vernier.operators.planning.op import Op
 from vernier.operators.planning.stages import Compute, Expand, Keep, Move, Negated, Stage, Take
 from vernier.operators.runtime.budget import DOWNSTREAM, Yield
 from vernier.operators.runtime.scope import ScopeRun

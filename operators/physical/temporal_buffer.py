@@ -15,7 +15,8 @@ import numpy as np
 
 from vernier.operators.failures import HeldTooLate, TimeOverflow
 from vernier.operators.kernels.rounds import split_rounds
-from vernier.operators.planning.ops import DelayedOp, Op, SetOp, TemporalBufferOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.time_ops import DelayedOp, SetOp, TemporalBufferOp
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Buckets, Operator
 from vernier.operators.runtime.scope import ScopeRun

@@ -16,7 +16,8 @@ import numpy as np
 
 from vernier.operators.kernels.rounds import touched_keys
 from vernier.operators.physical.arrange import Arrange
-from vernier.operators.planning.ops import Op, UpsertOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import UpsertOp
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
 from vernier.storage.kernels.hashing import key_rows

@@ -12,8 +12,10 @@ from vernier.operators.language.expr.expression import Expr
 from vernier.operators.language.plan.node import Node, Scope
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.chains import chain
-from vernier.operators.planning.ops import ArrangeOp, LinearOp, Op, ReductionOp, ViewOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import ArrangeOp, LinearOp, ViewOp
 from vernier.operators.planning.plan import ArrangementPlan, ViewPlan, texts_among
+from vernier.operators.planning.reduction_ops import ReductionOp
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Keep, Take, Words, fuse
 

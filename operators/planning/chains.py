@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vernier.operators.planning.ops import JoinOp, LinearOp, TemporalBufferOp
+from vernier.operators.planning.ops import JoinOp, LinearOp
 from vernier.operators.planning.plan import QueuePlan
 from vernier.operators.planning.stages import Stage, chain_name, fuse
+from vernier.operators.planning.time_ops import TemporalBufferOp
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

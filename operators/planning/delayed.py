@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from vernier.operators.language.collection.variable import DelayedNode
 from vernier.operators.language.plan.node import Node
-from vernier.operators.planning.ops import DelayedOp, Op, SetOp
+from vernier.operators.planning.op import Op
 from vernier.operators.planning.plan import QueuePlan
+from vernier.operators.planning.time_ops import DelayedOp, SetOp
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

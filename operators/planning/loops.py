@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vernier.operators.language.plan.loops import Loop, LoopResultNode, VariableNode
 from vernier.operators.language.plan.node import Node
-from vernier.operators.planning.ops import LeaveOp, LoopOp, VariableOp
+from vernier.operators.planning.loop_ops import LeaveOp, LoopOp, VariableOp
 from vernier.operators.planning.plan import ScopePlan
 
 if TYPE_CHECKING:

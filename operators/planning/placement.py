@@ -7,7 +7,8 @@ placement of its feedback.
 
 from __future__ import annotations
 
-from vernier.operators.planning.ops import Op, VariableOp
+from vernier.operators.planning.loop_ops import VariableOp
+from vernier.operators.planning.op import Op
 from vernier.operators.planning.plan import ScopePlan
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from vernier.operators.language.collection.structure import Probe
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.planning.ops import Op, ViewOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import ViewOp
 from vernier.operators.planning.stages import Words
 
 O = TypeVar("O", bound=Op)  # noqa: E741

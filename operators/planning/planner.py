@@ -26,7 +26,9 @@ from vernier.operators.language.plan.node import ROOT, Node, Scope, planning
 from vernier.operators.language.plan.titles import name_of
 from vernier.operators.planning import delayed, joins, linear, loops, reductions, structure
 from vernier.operators.planning.arrangements import arrange, build_view
-from vernier.operators.planning.ops import ArrangeOp, EnterOp, Op
+from vernier.operators.planning.loop_ops import EnterOp
+from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import ArrangeOp
 from vernier.operators.planning.placement import capture, place
 from vernier.operators.planning.plan import ArrangementPlan, Plan, QueuePlan, ScopePlan, ViewPlan
 from vernier.operators.planning.sharing import count_uses, identity

@@ -22,8 +22,8 @@ from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.arrangements import arrange, keep
-from vernier.operators.planning.ops import AccumulableReduceOp, BatchedReduceOp, ReduceOp, ReductionOp
 from vernier.operators.planning.plan import ArrangementPlan
+from vernier.operators.planning.reduction_ops import AccumulableReduceOp, BatchedReduceOp, ReduceOp, ReductionOp
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Words
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.planning.ops import Op
+from vernier.operators.planning.op import Op
 from vernier.operators.runtime.budget import Yield
 from vernier.operators.runtime.exchange import Round
 from vernier.storage.strings.string_heap import Heap

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import vernier as vn
 from vernier import col
 from vernier.operators.failures import TimeOverflow
-from vernier.operators.planning.ops import TemporalBufferOp
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.planning.time_ops import TemporalBufferOp
 
 Update = tuple[tuple[Any, ...], int, int]
 Cuts = Sequence[int]

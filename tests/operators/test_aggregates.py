@@ -17,8 +17,8 @@ import pytest
 import vernier as vn
 from vernier.operators.failures import AggregateOverflow, ListTooLong, UserCodeFailed
 from vernier.operators.physical import reduce_batched
-from vernier.operators.planning.ops import AccumulableReduceOp, BatchedReduceOp, ReduceOp, ReductionOp
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.planning.reduction_ops import AccumulableReduceOp, BatchedReduceOp, ReduceOp, ReductionOp
 
 LONG = ["long text with one prefix " + end for end in ("a", "b", "ab", "é", "")]
 VALUES: dict[str, tuple[Any, list[Any]]] = {

@@ -19,8 +19,8 @@ from vernier import col
 from vernier.operators.group_functions.rows import ReduceRows
 from vernier.operators.language.collection import grouping
 from vernier.operators.physical import reduce_batched
-from vernier.operators.planning.ops import BatchedReduceOp
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.planning.reduction_ops import BatchedReduceOp
 from vernier.storage.errors import CallerError
 
 Rows = list[tuple[tuple[Any, ...], int]]

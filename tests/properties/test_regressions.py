@@ -12,8 +12,9 @@ from tests.oracle.model import Change, accumulate, changes
 from tests.properties.engine import run
 from tests.properties.programs import KNOWN, Edge, Root, known_programs
 from vernier import col
-from vernier.operators.planning.ops import ArrangeOp, ReduceOp
+from vernier.operators.planning.ops import ArrangeOp
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.planning.reduction_ops import ReduceOp
 
 
 class Wide(vn.Schema):
