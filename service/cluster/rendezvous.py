@@ -103,12 +103,13 @@ class Rendezvous:
         host: str = "127.0.0.1",
         *,
         encrypted: bool = False,
+        stuck: Callable[[Attempt, str, float], None] = lambda attempt, said, seconds: None,
     ) -> None:
         self.workers = workers
         self._identity = Identity() if encrypted else None
         self.keys = Keys.plain() if self._identity is None else Keys.sealed(self._identity.pem)
         self._complete = complete
-        self.stuck: Callable[[Attempt, str, float], None] = lambda attempt, said, seconds: None
+        self._stuck = stuck
         self._lock = threading.Lock()
         self._current: Attempt | None = None
         self._wires: set[Wire] = set()
@@ -226,7 +227,7 @@ class Rendezvous:
             case Stuck():
                 attempt = self._named(message.attempt)
                 if attempt is not None and not attempt.ended.is_set():
-                    self.stuck(attempt, message.said, message.seconds)
+                    self._stuck(attempt, message.said, message.seconds)
             case Phase():
                 attempt = self._named(message.attempt)
                 if attempt is not None:

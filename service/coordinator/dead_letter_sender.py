@@ -71,14 +71,16 @@ class Letters:
         """Whether the next epoch starts from an empty state. It reads all messages again, so earlier dead letters no
         longer count."""
 
-    def recover(self, newest: Manifest | None) -> None:
+    def recover(self, newest: Manifest | None, *, anew: bool = False) -> None:
         """Complete the work of a service that died after its last commit: send that epoch's dead letters and, if that
-        epoch started from an empty state, mark where its dead letters begin. Raises LettersNotSent."""
+        epoch started from an empty state, mark where its dead letters begin. anew: the next epoch will start from
+        an empty state. Raises LettersNotSent."""
         # Whether the state was begun anew is derived from the manifest, so dying between commit and mark does not lose
         # it.
         self.anew = newest is not None and newest.epoch == max((one.began for one in newest.views.values()), default=0)
         self._unsent = newest if newest is not None and (newest.dead or self.anew) else None
         self.settle()
+        self.anew = anew and newest is not None
 
     def settle(self) -> None:
         """Before the next epoch: send the dead letters that the newest epoch's `send` did not. Raises LettersNotSent.

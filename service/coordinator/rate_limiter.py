@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from vernier.service.config.sections import Epoch
+
 FULL = 0.8
 """The fraction of the limit above which an epoch counts as full. It is below 1 because Spark rounds the shares of
 partitions."""
@@ -38,6 +40,12 @@ class Admission:
         self._idle: deque[float] = deque(maxlen=_IDLE_EPOCHS)
         if target is not None and ceiling is not None:
             self.limit = max(self.floor, ceiling // _FIRST)
+
+    @staticmethod
+    def of(settings: Epoch) -> Admission:
+        """The rate limit that the settings ask for."""
+        target = None if settings.target_ms is None else settings.target_ms / 1000
+        return Admission(target, settings.min_messages, settings.max_messages)
 
     def took(self, messages: int, seconds: float) -> bool:
         """Record an epoch of this many messages that took this long. Returns whether the limit has changed."""

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from vernier.service.coordinator.dead_letter_sender import Letters
 from vernier.service.coordinator.epoch_log import EpochLog
 from vernier.service.coordinator.heartbeat import Heartbeat
 from vernier.service.coordinator.stuck_workers import Silent
+from vernier.service.coordinator.tracing import Spans
 from vernier.service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
 from vernier.service.status.trouble import Trouble, Troubles
 from vernier.storage.errors import VernierError
@@ -46,6 +48,25 @@ SOON_SECONDS = 0.003
 their own arrival time."""
 
 
+def _nothing(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a runner calls.
+
+    took: after each epoch, with the number of messages it took from the sources' topics, and its seconds. check_topics:
+    before an epoch is committed with rows of these topics; raises if one of them is no longer the topic that the query
+    reads. check_files: before each attempt; raises if the attempt must not start. Its argument says whether an earlier
+    attempt has failed.
+    """
+
+    took: Callable[[int, float], None] = _nothing
+    check_topics: Callable[[Collection[str]], None] = _nothing
+    check_files: Callable[[bool], None] = _nothing
+
+
 class Runner:
     """Spark's foreachBatch function. `attach` the stage before the query starts.
 
@@ -60,27 +81,23 @@ class Runner:
         letters: Letters,
         heartbeat: Heartbeat | None,
         meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] | None = None,
+        *,
+        hooks: Hooks | None = None,
+        spans: Spans | None = None,
     ) -> None:
-        """meet: makes the rendezvous, if not the one from the settings."""
+        """meet: makes the rendezvous, if not the one from the settings. spans: where to send spans."""
         self.epochs = epochs
-        away = partial(Rendezvous, host=settings.exchange.host, encrypted=settings.exchange.encrypted)
+        exchange = settings.exchange
+        away = partial(Rendezvous, host=exchange.host, encrypted=exchange.encrypted, stuck=self._stuck)
         self.rendezvous = (meet or away)(settings.workers, self._complete)
         self._settings, self._letters, self._heartbeat = settings, letters, heartbeat
         self._stage: Stage | None = None
         self._committed: dict[str, Manifest] = {}
         self._problem: BaseException | None = None
         self.failure: BaseException | None = None
-        self.log = EpochLog()
-        self.took: Callable[[int, float], None] = lambda messages, seconds: None
-        """Called after each epoch with the number of messages it took from the sources' topics, and its seconds."""
-        self.rendezvous.stuck = self._stuck
-        self.check_topics: Callable[[Collection[str]], None] = lambda topics: None
-        """Called before an epoch is committed with rows of these topics; raises if one of them is no longer the topic
-        that the query reads."""
+        self._log, self._hooks = EpochLog(spans), hooks or Hooks()
         self._quarantine = False
         self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
-        self.check_files: Callable[[bool], None] = lambda anew: None
-        """Called before each attempt; raises if the attempt must not start. anew: an earlier attempt has failed."""
         self._running = threading.Lock()
         self._attempt: Attempt | None = None
         self._stopping = False
@@ -147,7 +164,7 @@ class Runner:
         tries = self._settings.epoch.attempts
         failed = False
         while tries:
-            self.check_files(failed)
+            self._hooks.check_files(failed)
             tries -= 1
             attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()
@@ -156,14 +173,14 @@ class Runner:
             if manifest is not None:
                 self._quarantine, self._poisoned = False, {}
                 seconds = time.perf_counter() - began
-                self.log.committed(manifest, attempt, seconds)
-                self.took(read_between(start.offsets, manifest.offsets), seconds)
+                self._log.committed(manifest, attempt, seconds)
+                self._hooks.took(read_between(start.offsets, manifest.offsets), seconds)
                 return manifest
             if reason == "":
                 return None
             failed = True
             self.epochs.failed()
-            self.log.failed(number, attempt, reason)
+            self._log.failed(number, attempt, reason)
             if self._learn(attempt):
                 # It failed for another reason than before, so it may be tried once more.
                 tries = max(tries, 1)
@@ -238,7 +255,7 @@ class Runner:
         """Commit what the workers have reported. Runs on the thread that received the last report."""
         waited = time.monotonic() - attempt.began
         try:
-            self.check_topics(attempt.reports[0].offsets)
+            self._hooks.check_topics(attempt.reports[0].offsets)
             manifest = self.epochs.commit(attempt.reports, {"open": attempt.opened_seconds, "reported": waited})
         except BaseException as problem:
             self._problem = problem

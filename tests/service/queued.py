@@ -7,7 +7,6 @@ manifest's shard, through a fork of it, to a segment, a report and a commit. Pri
 """
 
 import sys
-from collections import Counter
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from vernier.service.cluster.shard import Shard, store
 from vernier.service.cluster.worker import report
 from vernier.service.coordinator.committer import Epochs
 from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.ingestion import Admitted, Advanced
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import MIN_TIME, Updates
@@ -71,7 +71,7 @@ def epoch(plan: Plan, epochs: Epochs) -> None:
     stored = store(epochs.directory, plan, shard, (lower, upper), result.changes, [])
     step = Advanced({}, {}, lower, upper, {}, {}, {})
     none = np.empty(0, np.int64)
-    admitted = Admitted(inputs, base.held, [], {"stays": Counter()}, (none, none))
+    admitted = Admitted(inputs, base.held, [], {"stays": SourceCounts()}, (none, none))
     epochs.commit([report(shard, step, admitted, result, stored, {}, 0)], {})
 
 

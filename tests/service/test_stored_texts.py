@@ -18,6 +18,7 @@ from vernier.service.cluster.shard import Shard, store
 from vernier.service.cluster.worker import report
 from vernier.service.coordinator.committer import Epochs
 from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.ingestion import Admitted, Advanced
 from vernier.service.ingest.stash import Held
 from vernier.storage.state.audit import audit
@@ -85,7 +86,7 @@ def run_epoch(plan: Plan, path: Path, workers: int) -> int:
         stored = store(epochs.directory, plan, shard, (lower, upper), result.changes, [])
         step = Advanced({}, {}, lower, upper, {}, {}, {})
         none = np.empty(0, np.int64)
-        admitted = Admitted({"notes": now}, shard.held, [], {"notes": Counter()}, (none, none))
+        admitted = Admitted({"notes": now}, shard.held, [], {"notes": SourceCounts()}, (none, none))
         return report(shard, step, admitted, result, stored, {}, 0)
 
     exchanges: list[Exchange] = list(Threads.connected(workers)) if workers > 1 else [Single()]
