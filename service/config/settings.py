@@ -1,4 +1,4 @@
-"""The settings: one schema, read from YAML, overridden by the environment, overridden by flags, then frozen.
+"""The settings: one schema (model.py), read from YAML, overridden by the environment, overridden by flags, then frozen.
 
     defaults  <  --config FILE  <  VERNIER_KAFKA__BOOTSTRAP=…  <  --set kafka.bootstrap=…
 
@@ -11,48 +11,23 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
-from vernier.operators.language.types.duration import nanoseconds
 from vernier.service.config import redaction
-from vernier.service.config.cpus import usable_cores
-from vernier.service.config.memory_shares import Shares, divide
-from vernier.service.config.sections import (
-    RENAMED,
-    Epoch,
-    Exchange,
-    Http,
-    Kafka,
-    Log,
-    Otel,
-    Publish,
-    Section,
-    Sink,
-    Source,
-    Spark,
-    State,
-    java_bytes,
-)
-from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
-from vernier.storage.errors import CallerError
-from vernier.storage.memory import usable_bytes
+from vernier.service.config.model import PREFIX, BadSettings, Settings, heartbeat_topic
+from vernier.service.config.sections import RENAMED, Section, Sink, Source
 
-if TYPE_CHECKING:  # importing the engine is left to the processes that need it
-    from vernier.operators.language.collection.app import App
-    from vernier.service.ingest.config import DoorConfig
-    from vernier.service.ingest.formats.avro import Schemas
+__all__ = ["BY_NAME", "ELSEWHERE", "PREFIX", "BadSettings", "Loaded", "Settings", "heartbeat_topic", "load", "masked"]
 
 _log = logging.getLogger("vernier.settings")
-PREFIX = "VERNIER_"
 ELSEWHERE = frozenset(
     {"VERNIER_JARS_DIR", "VERNIER_IVY_SETTINGS", "VERNIER_RECORD_CLASSES"}
     | {"VERNIER_TOKEN", "VERNIER_TOKEN_FILE", "VERNIER_CAFILE"}
@@ -64,227 +39,6 @@ _TEXTS = ("bootstrap", "topic", "host", "discard_after")
 
 BY_NAME: dict[str, type[Section]] = {"sources": Source, "sinks": Sink}
 """The settings that hold one section per name of a source or view of the program."""
-
-
-class BadSettings(CallerError):
-    """A setting is unknown, has the wrong type, or contradicts another one; one line for each."""
-
-    message = "{problem}"
-    problem: str
-
-
-class Settings(BaseSettings):
-    """All settings of a service."""
-
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter="__")
-
-    program: Path | None = Field(default=None, description="the program's file; `vernier up PROGRAM.py` sets it")
-    programs: list[Path] = Field(default=[], description="more programs, which share what means the same")
-    workers: int = Field(default=0, ge=0, description="dataflow workers = tasks an epoch; 0: one a core")
-    state: State = State()
-    kafka: Kafka = Kafka()
-    sources: dict[str, Source] = {}
-    sinks: dict[str, Sink] = Field(default={}, description="by view")
-    publish: Publish = Publish()
-    epoch: Epoch = Epoch()
-    spark: Spark = Spark()
-    exchange: Exchange = Exchange()
-    http: Http = Http()
-    log: Log = Log()
-    otel: Otel = Otel()
-    worker_memory_mb: int | None = Field(
-        default=None, ge=128, description="resident memory that a worker keeps to between epochs; null: as it comes"
-    )
-    worker_memory_max_mb: int | None = Field(
-        default=None,
-        ge=256,
-        description="memory that a worker may take within an epoch; null: its share of what machine or container have",
-    )
-    max_message_bytes: int = Field(default=8 << 20, ge=1024, description="longer messages are dead letters")
-    max_decoded_bytes: int = Field(
-        default=MOST_BYTES, ge=1024, description="Arrow messages and bodies that are longer when decoded are refused"
-    )
-    diff_range: int = Field(
-        default=DIFF_RANGE,
-        ge=1,
-        le=2**62,
-        description="updates of more copies, or of less than its negative, are refused",
-    )
-
-    @field_validator("workers")
-    @classmethod
-    def _count_cores(cls, value: int) -> int:
-        return value or usable_cores()
-
-    @model_validator(mode="after")
-    def _password_once(self) -> Settings:
-        if self.kafka.sasl_password is not None and self.kafka.sasl_password_file is not None:
-            raise ValueError("kafka.sasl_password and kafka.sasl_password_file are both set; keep one")
-        return self
-
-    # --- what follows from them ---------------------------------------------------------------------------------------
-
-    def source(self, name: str) -> Source:
-        """A source's settings; the defaults if there are none."""
-        return self.sources.get(name, Source())
-
-    def topic(self, name: str) -> str:
-        """The topic that a source is read from."""
-        return self.source(name).topic or name
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The memory limit of a worker between epochs; None for no limit."""
-        return None if self.worker_memory_mb is None else self.worker_memory_mb << 20
-
-    @property
-    def shares(self) -> Shares:
-        """How the memory of this machine or container is divided among the processes."""
-        heap = self.kafka.heap_mb
-        return divide(
-            usable_bytes(),
-            self.workers,
-            broker=self.kafka.embedded,
-            driver_heap=None if self.spark.driver_memory is None else java_bytes(self.spark.driver_memory),
-            broker_heap=None if heap is None else heap << 20,
-        )
-
-    @property
-    def most_bytes(self) -> int | None:
-        """The memory limit of a worker within an epoch; None if the worker's own machine decides."""
-        if self.worker_memory_max_mb is not None:
-            return self.worker_memory_max_mb << 20
-        if not (self.spark.master or "local").startswith("local"):
-            return None
-        share = self.shares.worker
-        if self.memory_bytes is None:
-            return share
-        # An epoch's own needs come on top of the memory that is kept between epochs.
-        return min(share, max(2 * self.memory_bytes, self.memory_bytes + (512 << 20)))
-
-    @property
-    def spill_folder(self) -> str | None:
-        """Where workers with a memory limit spill to: under the state directory, else the state's cache, else a
-        temporary folder.
-        """
-        if self.worker_memory_mb is None:
-            return None
-        folder = self.state.place.folder or self.state.cache or Path(tempfile.gettempdir()) / "vernier-spill"
-        return str(folder / "spill")
-
-    def check_sources(self, known: Iterable[str]) -> None:
-        """Raises BadSettings for settings of a source that no program has, because they would have no effect,
-        unnoticed.
-        """
-        names = list(known)
-        for name in self.sources:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, 1)
-                hint = f"; did you mean sources.{near[0]}?" if near else ""
-                there = ", ".join(names)
-                raise BadSettings(
-                    problem=f"sources.{name}: no program of this service has that source (they have {there}){hint}"
-                )
-
-    def door(self, app: App, partitions: Mapping[str, int]) -> DoorConfig:
-        """The configuration of ingestion for a program's sources. partitions: the number of partitions
-        of each topic.
-        """
-        from vernier.service.ingest.config import DoorConfig, SourceConfig
-
-        sources = {}
-        late: Literal["reject", "advance"] = "advance" if app.on_late == "advance" else "reject"
-        for name in app.sources:
-            mine = self.source(name)
-            sources[name] = SourceConfig(
-                topic=self.topic(name),
-                format=mine.format,
-                clock=mine.clock,
-                lateness_ns=None if mine.lateness is None else nanoseconds(mine.lateness),
-                max_ahead_ns=None if mine.max_ahead is None else nanoseconds(mine.max_ahead),
-                idle_timeout_ms=mine.idle_timeout_ms,
-                on_late=mine.on_late or late,
-                rounding=mine.rounding,
-                records=mine.records,
-                schemas=_schemas(name, mine),
-                key=tuple(mine.key or ()),
-            )
-        return DoorConfig(
-            sources,
-            partitions=dict(partitions),
-            heartbeat_topic=heartbeat_topic(app.name),
-            max_message_bytes=self.max_message_bytes,
-            max_decoded_bytes=self.max_decoded_bytes,
-            diff_range=self.diff_range,
-        )
-
-    @property
-    def upserts(self) -> dict[str, tuple[str, ...]]:
-        """The key columns of the sources that take upserts."""
-        return {name: tuple(source.key) for name, source in self.sources.items() if source.key}
-
-    @property
-    def log_directory(self) -> Path:
-        """The directory of the processes' logs."""
-        return self.log.directory or self.state.beside / "logs"
-
-    @property
-    def scratch_root(self) -> Path:
-        """The parent of the scratch folders of all runs (service/files/scratch.py)."""
-        if self.state.scratch is not None:
-            return self.state.scratch
-        folder = self.state.place.folder
-        return self.state.beside / "scratch" if folder is None else folder.with_name(f"{folder.name}.scratch")
-
-    @property
-    def broker_data(self) -> Path:
-        """Where an embedded broker keeps its log."""
-        return self.kafka.data or self.state.beside / "kafka"
-
-    def kafka_client(self) -> dict[str, Any]:
-        """Keyword arguments for clients of the kafka package."""
-        kafka = self.kafka
-        wanted: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap.split(",")}
-        if kafka.security_protocol == "PLAINTEXT":
-            return wanted
-        wanted["security_protocol"] = kafka.security_protocol
-        if kafka.ssl_cafile is not None:
-            wanted["ssl_cafile"] = str(kafka.ssl_cafile)
-        if kafka.security_protocol.startswith("SASL"):
-            wanted["sasl_mechanism"] = kafka.sasl_mechanism
-            wanted["sasl_plain_username"] = kafka.sasl_username
-            wanted["sasl_plain_password"] = self.password()
-        return wanted
-
-    def password(self) -> str | None:
-        """The Kafka password, from the environment or its file. Raises BadSettings if the file cannot be read."""
-        kafka = self.kafka
-        if kafka.sasl_password is not None:
-            return kafka.sasl_password.get_secret_value()
-        if kafka.sasl_password_file is None:
-            return None
-        try:
-            return kafka.sasl_password_file.read_text("utf-8").strip()
-        except OSError as error:
-            raise BadSettings(problem=f"kafka.sasl_password_file: {error.strerror}: {error.filename}") from error
-
-
-def _schemas(name: str, source: Source) -> Schemas:
-    """A source's Avro schemas, all checked to be valid. Raises BadSettings."""
-    from vernier.service.ingest.formats.avro import read_schema
-
-    try:
-        schemas = source.schema_texts
-        for _, text in schemas:
-            read_schema(text)
-    except (OSError, ValueError) as error:
-        raise BadSettings(problem=f"sources.{name}: its Avro schema cannot be used: {error}") from error
-    return schemas
-
-
-def heartbeat_topic(app: str) -> str:
-    """The topic to which a service writes its own heartbeats, so that time advances without input."""
-    return f"{app}.heartbeat"
 
 
 @dataclass(frozen=True)
