@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from vernier.operators.language.types.duration import nanoseconds
+from vernier.service.config.carry import carried
 from vernier.service.config.cpus import usable_cores
 from vernier.service.config.memory_shares import Shares, divide
 from vernier.service.config.sections import (
@@ -169,31 +170,22 @@ class Settings(BaseSettings):
         """
         from vernier.service.ingest.config import DoorConfig, SourceConfig
 
-        sources = {}
         late: Literal["reject", "advance"] = "advance" if app.on_late == "advance" else "reject"
+        sources = {}
         for name in app.sources:
             mine = self.source(name)
-            sources[name] = SourceConfig(
+            sources[name] = carried(
+                SourceConfig,
+                mine,
                 topic=self.topic(name),
-                format=mine.format,
-                clock=mine.clock,
                 lateness_ns=None if mine.lateness is None else nanoseconds(mine.lateness),
                 max_ahead_ns=None if mine.max_ahead is None else nanoseconds(mine.max_ahead),
-                idle_timeout_ms=mine.idle_timeout_ms,
                 on_late=mine.on_late or late,
-                rounding=mine.rounding,
-                records=mine.records,
                 schemas=_schemas(name, mine),
                 key=tuple(mine.key or ()),
             )
-        return DoorConfig(
-            sources,
-            partitions=dict(partitions),
-            heartbeat_topic=heartbeat_topic(app.name),
-            max_message_bytes=self.max_message_bytes,
-            max_decoded_bytes=self.max_decoded_bytes,
-            diff_range=self.diff_range,
-        )
+        beats = heartbeat_topic(app.name)
+        return carried(DoorConfig, self, sources=sources, partitions=dict(partitions), heartbeat_topic=beats)
 
     @property
     def upserts(self) -> dict[str, tuple[str, ...]]:

@@ -11,6 +11,7 @@ import sys
 
 import uvicorn
 
+from vernier.service.config.carry import carried
 from vernier.service.config.settings import Loaded, load, masked
 from vernier.service.sidecar.app import build
 from vernier.service.sidecar.auth import Access
@@ -79,25 +80,13 @@ def options_of(loaded: Loaded) -> Options:
     """The options of a sidecar, from a service's settings. Raises BadTokens, OpenToOthers."""
     settings = loaded.settings
     http, place = settings.http, settings.state.place
-    return Options(
+    return carried(
+        Options,
+        http,
         state=place,
         poll_ms=_POLL_MS if place.folder is not None else _FAR_POLL_MS,
-        host=http.host,
-        port=http.port,
-        settings=masked(settings),
-        stale_after_ms=http.stale_after_ms,
-        max_rows=http.max_rows,
-        max_wait_ms=http.max_wait_ms,
-        max_subscribers=http.max_subscribers,
-        subscriber_bytes=http.subscriber_bytes,
         heartbeat_s=http.heartbeat_ms / 1000,
-        max_response_bytes=http.max_response_bytes,
-        max_body_bytes=http.max_body_bytes,
-        query_ms=http.query_ms,
-        query_threads=http.query_threads,
-        ingest_ms=http.ingest_ms,
-        max_ingests=http.max_ingests,
-        open_metrics=http.open_metrics,
+        settings=masked(settings),
         tls=http.tls_cert is not None,
         access=Access.of(http),
         service=settings,

@@ -1,6 +1,7 @@
 """Settings: who overrides whom, where values came from, what is refused, and that secrets stay secret."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from vernier.operators.language.collection.app import App
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema
+from vernier.service.config.carry import carried
 from vernier.service.config.redaction import MASK
+from vernier.service.config.sections import Source
 from vernier.service.config.settings import BadSettings, Settings, load, masked
+from vernier.service.sidecar.__main__ import options_of
 from vernier.storage.blob.location import Place
 
 
@@ -158,3 +162,17 @@ def test_state_is_a_directory_or_somewhere_else(tmp_path: Path) -> None:
     far = load(None, {"state.path": "s3://bucket/a", "state.cache": str(tmp_path), "state.cache_mb": "5"}, {}).settings
     assert (far.state.place, far.state.place.folder) == (Place("s3://bucket/a", str(tmp_path), 5 << 20), None)
     assert (far.log_directory, far.broker_data) == (Path(".run/logs"), Path(".run/kafka"))
+
+
+def test_settings_are_carried_by_name() -> None:
+    @dataclass
+    class Kind:
+        clock: str
+        records: int | None = 7
+        unknown: str = "as it was"
+
+    found = carried(Kind, Source(clock="event"), records=3)
+    assert found == Kind("event", 3, "as it was")
+    assert carried(Kind, Source()).records is None
+    limits = options_of(load(None, {"http.max_rows": 17, "http.query_threads": 3, "http.heartbeat_ms": 500}, {}))
+    assert (limits.max_rows, limits.query_threads, limits.heartbeat_s) == (17, 3, 0.5)
