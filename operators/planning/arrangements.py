@@ -13,11 +13,11 @@ from vernier.operators.language.plan.node import Node, Scope
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.op import Op
-from vernier.operators.planning.ops import ArrangeOp, LinearOp, ViewOp
+from vernier.operators.planning.ops import ArrangeOp, ViewOp
 from vernier.operators.planning.plan import ArrangementPlan, ViewPlan, texts_among
 from vernier.operators.planning.reduction_ops import ReductionOp
 from vernier.operators.planning.sharing import identity
-from vernier.operators.planning.stages import Keep, Take, Words, fuse
+from vernier.operators.planning.stages import Keep, Words
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
@@ -44,10 +44,8 @@ def arrange(
         planner.ops[below].texts = node.schema.text_words
     base = planner.ops[below]
     newest = True
-    while isinstance(base, LinearOp) and all(isinstance(stage, Take) for stage in base.stages):
-        take = fuse(list(base.stages))[0]
-        assert isinstance(take, Take)
-        below, key, val = base.input, tuple(take.words[w] for w in key), tuple(take.words[w] for w in val)
+    while (picks := base.picks) is not None:
+        below, key, val = base.inputs[0], tuple(picks[w] for w in key), tuple(picks[w] for w in val)
         if newest and planner.uses[identity(node)] == 1:
             planner.drop(base)
         newest = False

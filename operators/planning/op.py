@@ -83,6 +83,11 @@ class Op:
         """Whether its output depends on when rows came, so that it cannot be computed from today's rows alone."""
         return False
 
+    @property
+    def picks(self) -> Words | None:
+        """The words of its input's rows that make its own rows, if it does nothing else."""
+        return None
+
     def companions(self, ops: Sequence[Op]) -> Words:
         """Operators besides its inputs that must run for it to run."""
         return ()

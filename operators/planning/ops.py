@@ -8,7 +8,7 @@ from typing import Any
 
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.op import FedOp, KeyedOp, Op, PassingOp
-from vernier.operators.planning.stages import Move, Stage, Words, carry_all
+from vernier.operators.planning.stages import Stage, Words, carry_all
 
 
 @dataclass
@@ -32,7 +32,11 @@ class LinearOp(FedOp):
 
     @property
     def depends_on_arrival(self) -> bool:
-        return any(isinstance(stage, Move) for stage in self.stages)
+        return any(stage.depends_on_arrival for stage in self.stages)
+
+    @property
+    def picks(self) -> Words | None:
+        return self.stages[0].picks if len(self.stages) == 1 else None
 
     def placed(self, ops: Sequence[Op]) -> Words | None:
         return carry_all(self.stages, ops[self.input].part)

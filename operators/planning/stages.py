@@ -27,6 +27,16 @@ class Stage(ABC):
         """Whether updates may leave the stage at a later time than they came at."""
         return False
 
+    @property
+    def depends_on_arrival(self) -> bool:
+        """Whether its output depends on when rows arrived."""
+        return False
+
+    @property
+    def picks(self) -> Words | None:
+        """The words that it keeps of each row, if it does nothing else."""
+        return None
+
     def width_after(self, width: int) -> int:
         """The words of a row behind the stage, where rows have `width` words before it."""
         return width
@@ -47,6 +57,10 @@ class Take(Stage):
 
     def width_after(self, width: int) -> int:
         return len(self.words)
+
+    @property
+    def picks(self) -> Words | None:
+        return self.words
 
     @property
     def name(self) -> str:
@@ -135,6 +149,10 @@ class Move(Stage):
     delay: bool
 
     @property
+    def depends_on_arrival(self) -> bool:
+        return True
+
+    @property
     def waits(self) -> bool:
         return True
 
@@ -151,8 +169,8 @@ def fuse(stages: list[Stage]) -> list[Stage]:
     out: list[Stage] = []
     for stage in stages:
         last = out[-1] if out else None
-        if isinstance(stage, Take) and isinstance(last, Take):
-            out[-1] = Take(tuple(last.words[w] for w in stage.words))
+        if stage.picks is not None and last is not None and last.picks is not None:
+            out[-1] = Take(tuple(last.picks[w] for w in stage.picks))
         else:
             out.append(stage)
     return out
