@@ -18,7 +18,7 @@ from vernier.service.coordinator.consumer_lag import Lag, Offsets
 from vernier.service.coordinator.epoch_metrics import EpochMetrics
 from vernier.service.coordinator.next_epoch import NextEpoch
 from vernier.service.coordinator.opening import acquire, check_app, check_plan, show_plan
-from vernier.service.coordinator.rate_limiter import Admission
+from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.source_entries import source_entry
 from vernier.service.coordinator.topics import Found
 from vernier.service.errors import ProgramChanged
@@ -56,7 +56,7 @@ class Epochs:
         hold: int = 0,
         threads: Threads | None = None,
         lag: Lag | None = None,
-        limiter: Admission | None = None,
+        limiter: RateLimiter | None = None,
     ) -> None:
         self.directory = directory
         self.plan, self.workers = plan, workers
@@ -227,7 +227,7 @@ class Epochs:
                 raise ProgramChanged(path=self.directory.path, what=error.what, why=error.why) from error
             self.begin_anew(f"the program has changed ({error.why})")
         if newest.workers != self.workers:
-            _log.info("the state of %d workers is cut for %d", newest.workers, self.workers)
+            _log.info("the state of %d workers is resharded for %d", newest.workers, self.workers)
 
     def _began_at(self, view: str) -> int:
         """The epoch that last built this view from an empty state; 0 if there is none."""

@@ -23,7 +23,7 @@ POLL_SECONDS = 2.0
 class LagUnknown(StorageError):
     """The brokers do not report where the topics end."""
 
-    message = "the brokers do not tell where the topics end ({reason})"
+    message = "the brokers do not report where the topics end ({reason})"
     reason: str
 
 

@@ -1,4 +1,4 @@
-"""The dead-letter sender (class Letters): sends dead letters to Kafka, each exactly once.
+"""The dead-letter sender (class DeadLetterSender): sends dead letters to Kafka, each exactly once.
 
 The dead letters of an epoch are written to its segments before the epoch exists. After the commit they are sent in one
 Kafka transaction, which also sets a consumer group's offset to the epoch's number. At the next start, and before the
@@ -44,7 +44,7 @@ class _Nulls(Serializer):  # type: ignore[misc]
         return None if data is _NULL else data
 
 
-class Letters:
+class DeadLetterSender:
     """Sends the dead letters of committed epochs. app: names the transactional id, so a second service fences the
     first."""
 

@@ -40,17 +40,17 @@ from vernier.service.config.settings import Settings, load
 from vernier.service.coordinator.bundle import Bundle, Programs
 from vernier.service.coordinator.committer import Epochs
 from vernier.service.coordinator.consumer_lag import LagUnknown
-from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.failures import Failures
 from vernier.service.coordinator.heartbeat import Heartbeat
-from vernier.service.coordinator.intake_controller import Steering
-from vernier.service.coordinator.rate_limiter import Admission
+from vernier.service.coordinator.intake_controller import IntakeController
+from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.scrub import Scrub
 from vernier.service.coordinator.service_topics import ServiceTopics
 from vernier.service.coordinator.session import Stage, start_session, wake_workers
 from vernier.service.coordinator.streaming_query import Query
-from vernier.service.coordinator.topics import STANDING, TopicReplaced
+from vernier.service.coordinator.topics import LASTING, TopicReplaced
 from vernier.service.coordinator.tracing import Spans
 from vernier.service.errors import OperatorNeeded, ProgramStopped, SparkFailed
 from vernier.service.observability import logs
@@ -82,7 +82,7 @@ class Driver:
         self._running: Query | None = None
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         self._topics = ServiceTopics(settings, app, self._threads)
-        self._limiter = Admission.of(settings.epoch)
+        self._limiter = RateLimiter.of(settings.epoch)
         self._epochs = epochs = Epochs(
             StateDirectory(settings.state.place),
             self._bundle.plan,
@@ -102,9 +102,9 @@ class Driver:
             epochs.discard(int(settings.state.discard_after), self._topics.ends)
         if epochs.anew:
             self._topics.check_whole()
-        self._steering = Steering(epochs.directory.blob, self._topics.ends)
-        self._letters = Letters(settings, app.name, epochs.directory)
-        self._letters.recover(epochs.newest, anew=epochs.anew)
+        self._controller = IntakeController(epochs.directory.blob, self._topics.ends)
+        self._dead_letters = DeadLetterSender(settings, app.name, epochs.directory)
+        self._dead_letters.recover(epochs.newest, anew=epochs.anew)
         self._heartbeat = Heartbeat(settings, app.name, self._threads)
         self._scrub: Scrub | None = None
         if settings.state.place.folder is not None:
@@ -116,7 +116,7 @@ class Driver:
             check_files=self._check_files,
         )
         self._spans = Spans.of(settings.otel, app.name)
-        self._runner = Runner(settings, epochs, self._letters, self._heartbeat, hooks=hooks, spans=self._spans)
+        self._runner = Runner(settings, epochs, self._dead_letters, self._heartbeat, hooks=hooks, spans=self._spans)
 
     def stop(self) -> None:
         """Ask `run` to finish the current epoch and return. Safe in a signal handler and from any thread.
@@ -135,7 +135,7 @@ class Driver:
         """Run queries until `stop`. Raises SparkFailed and StorageErrors if a new process should try."""
         try:
             self._topics.follow(self._epochs)
-        except STANDING as error:
+        except LASTING as error:
             raise self._stopped(error) from error
         spark = self._session.result()
         failures = Failures(self.settings.epoch, self._runner.troubles, self._epochs.reached)
@@ -150,12 +150,14 @@ class Driver:
                 if self._stop.is_set():
                     return
                 cause = self._runner.failure or error
-                if isinstance(cause, STANDING):
+                if isinstance(cause, LASTING):
                     raise self._stopped(cause) from error
                 reached = self._epochs.reached
                 pause = failures.after(cause, reached)
-                said = str(cause).splitlines()[0]
-                _log.warning("the query failed (%s); it goes on from epoch %d in %.1f s", said, reached, pause)
+                reason = str(cause).splitlines()[0]
+                _log.warning(
+                    "the query failed (%s); the next one starts from epoch %d in %.1f s", reason, reached, pause
+                )
                 self._stop.wait(pause)
 
     def close(self) -> None:
@@ -169,7 +171,7 @@ class Driver:
         self._runner.close()
         if self._spans is not None:
             self._spans.close()
-        self._letters.close()
+        self._dead_letters.close()
         self._topics.close()
         if self._scrub is not None:
             self._scrub.close()
@@ -231,18 +233,18 @@ class Driver:
     def _wanted(self, query: Query | None = None) -> bool:
         """Whether the desired state lets epochs run. query: the running query, or None if there is none."""
         try:
-            self._steering.look()
+            self._controller.look()
         except LagUnknown as error:
-            _log.warning("a drain has to wait: %s", error)
+            _log.warning("the drain waits: %s", error)
         if query is not None:
-            self._steering.passed(query.passed(self._epochs.start.offsets), self._held())
-        if query is None and not self._steering.open:
-            self._steering.settle()
+            self._controller.passed(query.passed(self._epochs.start.offsets), self._held())
+        if query is None and not self._controller.open:
+            self._controller.settle()
             # While no epochs are made, no heartbeats are needed.
             self._heartbeat.began()
         elif query is None:
             self._heartbeat.ended()
-        return self._steering.open
+        return self._controller.open
 
     def _held(self) -> int:
         """The number of held updates that the next epochs will admit without new input, because the arrival clock
@@ -266,10 +268,10 @@ class Driver:
     def _stopped(self, cause: VernierError) -> VernierError:
         """Tell readers about a problem that only an operator can resolve; returns the error to end the process with."""
         if isinstance(cause, TopicReplaced) and self.settings.state.rebuild:
-            return SparkFailed(problem=f"{cause}; state.rebuild is set: the next start begins with nothing")
+            return SparkFailed(problem=f"{cause}; state.rebuild is set: the next start begins from an empty state")
         epoch = self._epochs.reached + 1
         trouble = Trouble(epoch=epoch, reason=str(cause), program=False, tries=1, since_ns=time.time_ns(), stopped=True)
-        self._runner.troubles.tell(trouble)
+        self._runner.troubles.report(trouble)
         return OperatorNeeded(reason=str(cause))
 
     def _job(self) -> Job:

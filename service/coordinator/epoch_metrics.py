@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vernier.service.cluster.messages import Report
-from vernier.service.coordinator.rate_limiter import Admission
+from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.observability.metrics import Stats
 from vernier.storage.state.manifest import Manifest, SourceEntry
 from vernier.storage.threads import Threads
@@ -23,7 +23,7 @@ class EpochMetrics:
     threads, limiter: whose restarts and limit are shown.
     """
 
-    def __init__(self, newest: Manifest | None, threads: Threads, limiter: Admission | None) -> None:
+    def __init__(self, newest: Manifest | None, threads: Threads, limiter: RateLimiter | None) -> None:
         self.totals = Stats.from_json(newest.stats if newest else None)
         self._threads, self._limiter = threads, limiter
         self._restarts: Mapping[str, int] = {}

@@ -30,7 +30,7 @@ class Failures:
         """
         self._count = 1 if reached > self._reached else self._count + 1
         self._reached = reached
-        said = str(cause).splitlines()[0]
+        reason = str(cause).splitlines()[0]
         if self._count == 1:
             self._began_ns = time.time_ns()
         # A program that fails on its data fails in any process, so Spark can keep running.
@@ -38,10 +38,10 @@ class Failures:
         never = isinstance(cause, ProgramFailed) and cause.final
         stop = never or (faulty and self._settings.on_error == "stop")
         why = "it would fail in the same way again" if never else "epoch.on_error is stop"
-        self._troubles.tell(
+        self._troubles.report(
             Trouble(
                 epoch=reached + 1,
-                reason=said,
+                reason=reason,
                 program=faulty,
                 tries=self._count,
                 since_ns=self._began_ns,
@@ -50,10 +50,10 @@ class Failures:
             )
         )
         if stop:
-            raise ProgramStopped(reason=said, why=why) from cause
+            raise ProgramStopped(reason=reason, why=why) from cause
         # Wait while brokers are unreachable or files are damaged: a new process would find the same.
         lasting = faulty or isinstance(cause, (LagUnknown, StateDamaged))
         if (self._count >= FAILURES_IN_A_ROW and not lasting) or getattr(cause, "may_have_happened", False):
-            raise SparkFailed(problem=f"the query failed {self._count} times in a row, now: {said}") from cause
+            raise SparkFailed(problem=f"the query failed {self._count} times in a row, now: {reason}") from cause
         longest = self._settings.retry_ms / 1000 if faulty else _LONGEST_PAUSE
         return min(longest, 0.1 * 2.0 ** min(self._count, 20))

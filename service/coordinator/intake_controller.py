@@ -1,4 +1,4 @@
-"""The intake controller (class Steering): how a driver follows the desired state that an operator has set.
+"""The intake controller (class IntakeController): how a driver follows the desired state that an operator has set.
 
 It only keeps the books. The driver starts and stops queries accordingly.
 """
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from vernier.service.coordinator.consumer_lag import Offsets
-from vernier.service.status import intake as control
-from vernier.service.status.intake import Standing
+from vernier.service.status import intake
+from vernier.service.status.intake import Intake, Observed
 from vernier.storage.blob.blob import Blob
 from vernier.storage.errors import StorageError
 
@@ -22,18 +22,18 @@ Ends = Callable[[], Mapping[str, Mapping[int, int]]]
 _log = logging.getLogger("vernier.control")
 
 
-class Steering:
+class IntakeController:
     """The intake controller of one driver. files: the state directory's. ends: asks the brokers for the end offsets of
     the sources' topics. now: wall clock, ns. The observed state that an earlier driver has left stays valid, so a drain
     continues up to the end it had set."""
 
     def __init__(self, files: Blob, ends: Ends, now: Callable[[], int] = time.time_ns) -> None:
         self._files, self._ends, self._now = files, ends, now
-        self.standing = control.standing(files)
+        self.observed = intake.observed(files)
         # Written in any case, because it shows that this driver is alive.
         self._driver = secrets.token_hex(6)
-        since = self.standing.since_ns or now()
-        self._tell(msgspec.structs.replace(self.standing, driver=self._driver, since_ns=since))
+        since = self.observed.since_ns or now()
+        self._publish(msgspec.structs.replace(self.observed, driver=self._driver, since_ns=since))
 
     @property
     def open(self) -> bool:
@@ -42,23 +42,23 @@ class Steering:
 
     def settle(self) -> None:
         """No query runs any more and nothing will be committed: publish the new observed state now."""
-        if self._coming is not self.standing:
-            self._tell(self._coming)
+        if self._coming is not self.observed:
+            self._publish(self._coming)
 
     def look(self) -> None:
         """Follow a new desired state, if there is one. Raises whatever `ends` raises; the next call then tries
         again."""
-        wish = control.wish(self._files)
-        if wish is None or wish.id == self._coming.wish:
+        desired = intake.desired(self._files)
+        if desired is None or desired.id == self._coming.desired:
             return
-        match wish.wanted:
+        match desired.wanted:
             case "running":
-                self._become("running", wish.id)
+                self._become("running", desired.id)
             case "paused":
-                self._become("paused", wish.id)
+                self._become("paused", desired.id)
             case "drained":
                 until = {topic: dict(own) for topic, own in self._ends().items()}
-                self._become("draining", wish.id, until)
+                self._become("draining", desired.id, until)
 
     def passed(self, read: Offsets, held: int) -> None:
         """An epoch was made. read: the next offset by partition; held: updates that only need further epochs, because
@@ -67,27 +67,27 @@ class Steering:
             return
         left = sum(
             max(0, end - read.get(topic, {}).get(partition, 0))
-            for topic, own in self.standing.until.items()
+            for topic, own in self.observed.until.items()
             for partition, end in own.items()
         )
         if left == 0 and held == 0:
-            self._become("drained", self.standing.wish)
-        elif (left, held) != (self.standing.left, self.standing.held):
-            self._tell(msgspec.structs.replace(self.standing, left=left, held=held))
+            self._become("drained", self.observed.desired)
+        elif (left, held) != (self.observed.left, self.observed.held):
+            self._publish(msgspec.structs.replace(self.observed, left=left, held=held))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _become(self, intake: control.Intake, wish: str, until: dict[str, dict[int, int]] | None = None) -> None:
-        _log.info("intake: %s", intake)
-        made = Standing(intake=intake, wish=wish, driver=self._driver, since_ns=self._now(), until=until or {})
+    def _become(self, state: Intake, desired: str, until: dict[str, dict[int, int]] | None = None) -> None:
+        _log.info("intake: %s", state)
+        made = Observed(intake=state, desired=desired, driver=self._driver, since_ns=self._now(), until=until or {})
         if made.open:
-            self._tell(made)
+            self._publish(made)
         self._coming = made
 
-    def _tell(self, told: Standing) -> None:
-        self.standing = self._coming = told
+    def _publish(self, observed: Observed) -> None:
+        self.observed = self._coming = observed
         try:
-            control.tell(self._files, told)
+            intake.publish(self._files, observed)
         except StorageError as error:
             # The change takes effect anyway; a client that waits to see it can ask again.
             _log.warning("cannot write the status file of the intake: %s", error)

@@ -54,7 +54,7 @@ class NextEpoch:
         """Start it from an empty state."""
         # Epoch numbers continue, so the old epochs stay until new ones displace them.
         self.anew = True
-        _log.warning("epoch %d begins with nothing: %s", self.start(newest).epoch, why)
+        _log.warning("epoch %d starts from an empty state: %s", self.start(newest).epoch, why)
 
     def discard(self, newest: Manifest | None, after: int, ends: Callable[[], Offsets]) -> None:
         """Discard everything that is in the topics now and is at or after the data time `after`.
@@ -82,11 +82,16 @@ class NextEpoch:
         self._partitions = {topic: about.partitions for topic, about in found.items()}
         self._begun, self._skipped, self.lost = frozenset(begun), {}, {}
         for topic in sorted(begun):
-            _log.warning("topic %s is a new one of that name: it is read from its beginning", topic)
+            _log.warning("topic %s was created again: it is read from its beginning", topic)
         for (topic, partition), (first, count) in lost.items():
             if topic in begun:
                 continue
-            _log.warning("%d messages of partition %d of topic %s are gone unread", count, partition, topic)
+            _log.warning(
+                "%d messages of partition %d of topic %s were removed before an epoch read them",
+                count,
+                partition,
+                topic,
+            )
             self._skipped.setdefault(topic, {})[partition] = first
             for source in sources(topic):
                 self.lost[source] = self.lost.get(source, 0) + count

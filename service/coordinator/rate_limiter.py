@@ -1,4 +1,4 @@
-"""The rate limiter (class Admission): how many messages the next epoch may take, so that it takes about the target
+"""The rate limiter (class RateLimiter): how many messages the next epoch may take, so that it takes about the target
 time.
 
 A small epoch costs Spark's fixed overhead of about a tenth of a second, whatever is in it. A large one keeps its
@@ -25,7 +25,7 @@ _LATE = 1.5
 _IDLE_EPOCHS, _BELIEVED = 32, 3
 
 
-class Admission:
+class RateLimiter:
     """The rate limit of one service. target: seconds an epoch should take. floor, ceiling: messages; ceiling None:
     unlimited.
 
@@ -42,10 +42,10 @@ class Admission:
             self.limit = max(self.floor, ceiling // _FIRST)
 
     @staticmethod
-    def of(settings: Epoch) -> Admission:
+    def of(settings: Epoch) -> RateLimiter:
         """The rate limit that the settings ask for."""
         target = None if settings.target_ms is None else settings.target_ms / 1000
-        return Admission(target, settings.min_messages, settings.max_messages)
+        return RateLimiter(target, settings.min_messages, settings.max_messages)
 
     def took(self, messages: int, seconds: float) -> bool:
         """Record an epoch of this many messages that took this long. Returns whether the limit has changed."""

@@ -23,10 +23,10 @@ from vernier.service.cluster.rendezvous import Attempt, Rendezvous
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.committer import Epochs
 from vernier.service.coordinator.consumer_lag import Offsets
-from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.epoch_log import EpochLog
 from vernier.service.coordinator.heartbeat import Heartbeat
-from vernier.service.coordinator.stuck_workers import Silent
+from vernier.service.coordinator.stuck_workers import StuckWorkers
 from vernier.service.coordinator.tracing import Spans
 from vernier.service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
 from vernier.service.status.trouble import Trouble, Troubles
@@ -78,7 +78,7 @@ class Runner:
         self,
         settings: Settings,
         epochs: Epochs,
-        letters: Letters,
+        dead_letters: DeadLetterSender,
         heartbeat: Heartbeat | None,
         meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] | None = None,
         *,
@@ -90,7 +90,7 @@ class Runner:
         exchange = settings.exchange
         away = partial(Rendezvous, host=exchange.host, encrypted=exchange.encrypted, stuck=self._stuck)
         self.rendezvous = (meet or away)(settings.workers, self._complete)
-        self._settings, self._letters, self._heartbeat = settings, letters, heartbeat
+        self._settings, self._dead_letters, self._heartbeat = settings, dead_letters, heartbeat
         self._stage: Stage | None = None
         self._committed: dict[str, Manifest] = {}
         self._problem: BaseException | None = None
@@ -139,13 +139,13 @@ class Runner:
                 self._heartbeat.began()
             wanted_in: float | None = None
             try:
-                self._letters.settle()
+                self._dead_letters.settle()
                 manifest = self._epoch(frame)
                 if manifest is not None:
-                    self._letters.send(manifest)
+                    self._dead_letters.send(manifest)
                     self.epochs.collect()
                     wanted_in = self._wanted_in()
-                    self.troubles.over()
+                    self.troubles.clear()
             except BaseException as problem:
                 # Spark reports the query's failure in twenty lines of text, of which this error is one; so keep the
                 # error itself.
@@ -216,7 +216,7 @@ class Runner:
         watch = threading.Timer(seconds, self._give_up, (stage, attempt, seconds))
         watch.daemon = True
         watch.start()
-        silent = Silent(attempt, self._settings.epoch.function_ms / 1000, self._stuck)
+        stuck = StuckWorkers(attempt, self._settings.epoch.function_ms / 1000, self._stuck)
         spark = ""
         try:
             if not stage.run(frame, attempt.id):
@@ -226,7 +226,7 @@ class Runner:
             spark = str(error)
         finally:
             watch.cancel()
-            silent.cancel()
+            stuck.cancel()
         if not spark:
             # Every worker reported before its task ended, but our thread may not have received the last report yet.
             attempt.ended.wait(REPORT_SECONDS)
@@ -238,12 +238,12 @@ class Runner:
         # Workers know the cause better than Spark, which sees only that a process ended.
         return "" if attempt.reports else attempt.reason or spark
 
-    def _stuck(self, attempt: Attempt, said: str, seconds: float) -> None:
+    def _stuck(self, attempt: Attempt, call: str, seconds: float) -> None:
         """Report a function of the program that does not return, and keep waiting."""
-        reason = f"for {seconds:.3g} s a worker has been in {said}"
+        reason = f"for {seconds:.3g} s a worker has been in {call}"
         _log.warning("epoch %d is not done: %s", attempt.start.epoch, reason)
         now = time.time_ns()
-        self.troubles.tell(
+        self.troubles.report(
             Trouble(epoch=attempt.start.epoch, reason=reason, program=True, tries=1, since_ns=now, running=True)
         )
 

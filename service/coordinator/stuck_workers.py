@@ -1,4 +1,4 @@
-"""Stuck workers (class Silent): the driver, on the same host, finds workers that cannot even report what they wait for.
+"""Stuck workers: the driver, on the same host, finds workers that cannot even report what they wait for.
 
 A function of the program that holds the interpreter lock stops all threads of its worker. The interpreter then writes
 its stack into an in-memory file (service/cluster/call_watch.py), in which the driver finds the program's line.
@@ -22,12 +22,12 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-class Silent:
-    """Reads what the workers have written while an attempt runs. seconds: how long a call may take; told: called once
+class StuckWorkers:
+    """Reads what the workers have written while an attempt runs. seconds: how long a call may take; report: called once
     with the attempt, the function with its line, and the seconds."""
 
-    def __init__(self, attempt: Attempt, seconds: float, told: Callable[[Attempt, str, float], None]) -> None:
-        self._attempt, self._seconds, self._told = attempt, seconds, told
+    def __init__(self, attempt: Attempt, seconds: float, report: Callable[[Attempt, str, float], None]) -> None:
+        self._attempt, self._seconds, self._report = attempt, seconds, report
         self._before: dict[int, int] = {}
         self._timer = self._later()
 
@@ -51,8 +51,8 @@ class Silent:
             before = self._before.setdefault(pid, len(written))
             frame = program_frame(written[before:])
             if frame is not None:
-                said = f"{frame}, which lets nothing else of its process run, so its input cannot be shown"
-                self._told(self._attempt, said, self._seconds)
+                call = f"{frame}, which lets nothing else of its process run, so its input cannot be shown"
+                self._report(self._attempt, call, self._seconds)
                 return
         self._timer = self._later()
 

@@ -40,8 +40,8 @@ def check_whole(client: Mapping[str, Any], topics: Collection[str], partitions: 
         finally:
             consumer.close()
     except KafkaError as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise BrokerError(problem=f"cannot ask for the beginning of topics {', '.join(topics)}: {said}") from error
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise BrokerError(problem=f"cannot read the first offsets of topics {', '.join(topics)}: {reason}") from error
     for one in where:
         if first[one] > 0:
             raise TopicsTrimmed(topic=one.topic, partition=one.partition, offset=first[one])

@@ -63,7 +63,7 @@ class TopicChanges(StorageError):
     topic: str
 
 
-STANDING = (TopicReplaced, MessagesLost)
+LASTING = (TopicReplaced, MessagesLost)
 """Problems that last until an operator decides; trying again changes nothing."""
 
 

@@ -26,7 +26,7 @@ from vernier.service.cluster.worker import Job
 from vernier.service.config.programs import Program
 from vernier.service.config.settings import Settings, load
 from vernier.service.coordinator.committer import Epochs
-from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.runner import Runner
 from vernier.service.coordinator.session import COLUMNS, Stage, start_session
 from vernier.service.files.changefiles import json_lines
@@ -83,7 +83,7 @@ class SparkEngine:
         self._open.callback(epochs.close)
         if epochs.newest is not None:
             raise StateNotEmpty(path=str(state), epoch=epochs.newest.epoch)
-        self._runner = runner = Runner(settings, epochs, Letters(settings, app.name, epochs.directory), None)
+        self._runner = runner = Runner(settings, epochs, DeadLetterSender(settings, app.name, epochs.directory), None)
         self._open.callback(runner.close)
         with _standard_error_to(scratch / "spark.log"):
             self._spark = spark = start_session(settings, app.name, scratch)

@@ -19,7 +19,7 @@ from vernier.service.sidecar import schemas
 from vernier.service.sidecar.context import Context
 from vernier.service.sidecar.replies import reply
 from vernier.service.status import intake as control
-from vernier.service.status.intake import Standing, Wanted, Wish
+from vernier.service.status.intake import Desired, Observed, Wanted
 
 _POLL_SECONDS = 0.1
 
@@ -50,18 +50,18 @@ def router(context: Context) -> APIRouter:
     files = context.follower.reader.files
 
     async def ask(wanted: Wanted, wait_ms: int) -> Response:
-        wish = await asyncio.to_thread(control.ask, files, wanted)
+        desired = await asyncio.to_thread(control.request, files, wanted)
         deadline = time.monotonic() + min(wait_ms, context.options.max_wait_ms) / 1000
-        while not done(wish, standing := await asyncio.to_thread(control.standing, files)):
+        while not done(desired, observed := await asyncio.to_thread(control.observed, files)):
             if time.monotonic() >= deadline:
-                return reply(describe(wish, standing), 202)
+                return reply(describe(desired, observed), 202)
             await asyncio.sleep(_POLL_SECONDS)
-        return reply(describe(wish, standing))
+        return reply(describe(desired, observed))
 
     @routes.get("/v1/control", summary="Whether the intake is open", responses=_answers)
     async def stands() -> Response:
-        wish = await asyncio.to_thread(control.wish, files)
-        return reply(describe(wish, await asyncio.to_thread(control.standing, files)))
+        desired = await asyncio.to_thread(control.desired, files)
+        return reply(describe(desired, await asyncio.to_thread(control.observed, files)))
 
     @routes.post("/v1/control/pause", summary="Stop making epochs; state and answers stay", responses=_asked)
     async def pause(wait_ms: Wait = 0) -> Response:
@@ -78,22 +78,22 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-def done(wish: Wish | None, standing: Standing) -> bool:
+def done(desired: Desired | None, observed: Observed) -> bool:
     """Whether the driver has reached the desired state."""
-    return wish is None or (standing.wish == wish.id and standing.intake == wish.wanted)
+    return desired is None or (observed.desired == desired.id and observed.intake == desired.wanted)
 
 
-def describe(wish: Wish | None, standing: Standing) -> dict[str, Any]:
+def describe(desired: Desired | None, observed: Observed) -> dict[str, Any]:
     """The body of an answer."""
-    said = standing.describe()
-    if wish is not None and standing.wish != wish.id:
-        said = f"{said}; {wish.wanted} is requested, but the driver has not read the request yet"
+    said = observed.describe()
+    if desired is not None and observed.desired != desired.id:
+        said = f"{said}; {desired.wanted} is requested, but the driver has not read the request yet"
     return {
-        "intake": standing.intake,
-        "wanted": "running" if wish is None else wish.wanted,
-        "acknowledged": done(wish, standing),
-        "since": format_instant(standing.since_ns) if standing.since_ns else None,
-        "left": standing.left,
-        "held": standing.held,
+        "intake": observed.intake,
+        "wanted": "running" if desired is None else desired.wanted,
+        "acknowledged": done(desired, observed),
+        "since": format_instant(observed.since_ns) if observed.since_ns else None,
+        "left": observed.left,
+        "held": observed.held,
         "says": said,
     }

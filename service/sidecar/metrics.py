@@ -91,12 +91,12 @@ class _Committed(Collector):
         stalled = self.context.stale_ms(snapshot) > self.context.options.stale_after_ms
         found = trouble.read(self.context.follower.reader.files)
         now = "stalled" if stalled else "running"
-        standing = intake.standing(self.context.follower.reader.files)
-        if not standing.open:
+        observed = intake.observed(self.context.follower.reader.files)
+        if not observed.open:
             now = "paused"
         elif found is not None:
             now = "stopped" if found.stopped else "failing"
-        elif standing.intake == "draining" and not stalled:
+        elif observed.intake == "draining" and not stalled:
             now = "draining"
         for name in ("running", "draining", "paused", "stalled", "failing", "stopped"):
             state.add_metric((snapshot.manifest.app, name), float(name == now))

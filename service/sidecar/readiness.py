@@ -8,7 +8,7 @@ from typing import Any
 from vernier.service.codec.instants import format_instant
 from vernier.service.sidecar.options import Options
 from vernier.service.sidecar.problems import about_damage
-from vernier.service.status.intake import Standing
+from vernier.service.status.intake import Observed
 from vernier.service.status.trouble import Trouble
 from vernier.service.views.snapshot_reader import Snapshot
 from vernier.storage.blob.segment import damaged_file
@@ -29,13 +29,13 @@ def laggards(
     trouble: Trouble | None,
     options: Options,
     now_ns: int,
-    standing: Standing | None = None,
+    observed: Observed | None = None,
     damage: Iterable[Damaged] = (),
     free_bytes: int | None = None,
 ) -> list[dict[str, Any]]:
     """The reasons why the answers are not current, each as {laggard, why}; empty if all is well.
 
-    standing: the driver's observed state of the intake. damage: damaged files of the state. free_bytes: free space for
+    observed: the driver's observed state of the intake. damage: damaged files of the state. free_bytes: free space for
     the state, if known. The pipeline lags if it commits nothing (it commits on every heartbeat, with or without input).
     A source lags if many of its messages are unread. With the event clock a quiet source holds the frontier back by
     design, so that alone is not lag, unless updates wait because of it.
@@ -50,9 +50,9 @@ def laggards(
             f"no space left in {options.state}: {free_bytes} bytes are free; free some space, and the service continues"
         )
         reasons.append({"laggard": "disk", "why": why})
-    closed = standing is not None and not standing.open
-    if standing is not None and closed:
-        reasons.append({"laggard": "intake", "why": standing.describe()})
+    closed = observed is not None and not observed.open
+    if observed is not None and closed:
+        reasons.append({"laggard": "intake", "why": observed.describe()})
     if snapshot is None:
         reasons.append({"laggard": "pipeline", "why": f"no epoch has been committed in {options.state} yet"})
         return reasons

@@ -23,8 +23,7 @@ from vernier.service.sidecar.guard import GIVEN
 from vernier.service.sidecar.problems import Problem, about_damage, problem_response
 from vernier.service.sidecar.readiness import laggards
 from vernier.service.sidecar.replies import reply
-from vernier.service.status import intake, trouble
-from vernier.service.status import publisher as told
+from vernier.service.status import intake, publisher, trouble
 from vernier.service.views.snapshot_reader import EpochNote, Snapshot
 from vernier.service.views.view import ViewState
 from vernier.storage.errors import Damaged
@@ -47,7 +46,7 @@ def router(context: Context) -> APIRouter:
     async def readyz(request: Request) -> Response:
         snapshot = follower.snapshot
         files = follower.reader.files
-        found, standing = trouble.read(files), intake.standing(files)
+        found, observed = trouble.read(files), intake.observed(files)
         damage, problem = list(follower.reader.damage.values()), follower.reader.problem
         if isinstance(problem, Damaged):
             damage.append(problem)
@@ -57,7 +56,7 @@ def router(context: Context) -> APIRouter:
             found,
             context.options,
             time.time_ns(),
-            standing,
+            observed,
             damage,
             context.free_bytes(),
         )
@@ -148,7 +147,7 @@ def router(context: Context) -> APIRouter:
     )
     async def sinks() -> Response:
         snapshot = follower.require()
-        found = told.read(follower.reader.files)
+        found = publisher.read(follower.reader.files)
         if found is None:
             return reply({"sinks": {}, "behind_epochs": None, "problem": None})
         return reply({
@@ -248,7 +247,7 @@ def _to_come(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "columns": columns, "key": about["key"], "rows": 0, "since": None, "frontier": None}
 
 
-def _sink(sink: told.Sink) -> dict[str, Any]:
+def _sink(sink: publisher.Sink) -> dict[str, Any]:
     about = {"topic": sink.topic, "format": sink.format, "frontier": frontier_list(sink.frontier)}
     return about | {"messages": sink.messages, "problem": sink.problem}
 

@@ -62,7 +62,7 @@ class Publisher:
         self._positions = Positions()
         self._sinks: dict[str, Outgoing] = {}
         self._problems: dict[str, str] = {}
-        self._told: publisher.Told | None = None
+        self._status: publisher.PublisherStatus | None = None
         self._told_at = -_TOLD_SECONDS
 
     def run(self, stop: threading.Event) -> None:
@@ -211,14 +211,14 @@ class Publisher:
             if view not in sinks:
                 given = self._settings.sinks.get(view, Sink())
                 sinks[view] = publisher.Sink(given.topic or f"{self._app}.{view}", given.format, None, {}, said)
-        before, now = self._told, time.monotonic()
+        before, now = self._status, time.monotonic()
         quiet = before is not None and before.problem == problem and now - self._told_at < _TOLD_SECONDS
         if quiet:
             return
-        self._told = publisher.Told(self._positions.epoch, time.time_ns(), sinks, problem)
+        self._status = publisher.PublisherStatus(self._positions.epoch, time.time_ns(), sinks, problem)
         self._told_at = now
         with contextlib.suppress(StorageError, OSError):
-            publisher.tell(self._state.blob, self._told)
+            publisher.write(self._state.blob, self._status)
 
 
 def _record(sent: Sent) -> dict[str, Any]:

@@ -2,5 +2,5 @@
 
 In: the desired state of the intake, and what the driver and the publisher report about themselves. Out: the same to the
 processes that follow or show it (driver, sidecar, command line). The files decide nothing about epochs and may be
-missing. Read first: json_file.py, then intake.py.
+missing. Read first: status_file.py, then intake.py.
 """

@@ -14,16 +14,16 @@ from typing import Literal
 
 import msgspec
 
-from vernier.service.status.json_file import Word
+from vernier.service.status.status_file import StatusFile
 from vernier.storage.blob.blob import Blob
 
-WISH, STANDING = "wish.json", "standing.json"
+DESIRED, OBSERVED = "wish.json", "standing.json"
 
 Wanted = Literal["running", "paused", "drained"]
 Intake = Literal["running", "paused", "draining", "drained"]
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Desired(msgspec.Struct, frozen=True):
     """A desired state. at_ns: wall clock."""
 
     id: str
@@ -31,13 +31,14 @@ class Wish(msgspec.Struct, frozen=True):
     at_ns: int
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """The observed state: what the driver does. wish: the newest desired state that it knows, "" for none. driver: an
-    id, different for each process. since_ns: wall clock when this state began. until: the offsets up to which a drain
-    reads. left: messages before those offsets that no epoch has read. held: updates that wait for their data time."""
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """The observed state: what the driver does. desired: the id of the newest desired state that it knows, "" for
+    none. driver: an id, different for each process. since_ns: wall clock when this state began. until: the offsets up
+    to which a drain reads. left: messages before those offsets that no epoch has read. held: updates that wait for
+    their data time."""
 
     intake: Intake = "running"
-    wish: str = ""
+    desired: str = msgspec.field(default="", name="wish")
     driver: str = ""
     since_ns: int = 0
     until: dict[str, dict[int, int]] = {}
@@ -62,27 +63,27 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
                 return "it runs"
 
 
-_WISH, _STANDING = Word(WISH, Wish), Word(STANDING, Standing)
+_DESIRED, _OBSERVED = StatusFile(DESIRED, Desired), StatusFile(OBSERVED, Observed)
 
 
-def ask(state: Blob, wanted: Wanted) -> Wish:
+def request(state: Blob, wanted: Wanted) -> Desired:
     """Set the desired state. The driver follows it within a second or two of the end of its running epoch. Raises
     StorageErrors."""
-    wish = Wish(secrets.token_hex(6), wanted, time.time_ns())
-    _WISH.leave(state, wish)
-    return wish
+    made = Desired(secrets.token_hex(6), wanted, time.time_ns())
+    _DESIRED.write(state, made)
+    return made
 
 
-def tell(state: Blob, standing: Standing) -> None:
+def publish(state: Blob, observed: Observed) -> None:
     """Publish the observed state. Raises StorageErrors."""
-    _STANDING.leave(state, standing)
+    _OBSERVED.write(state, observed)
 
 
-def wish(state: Blob) -> Wish | None:
+def desired(state: Blob) -> Desired | None:
     """The newest desired state; None if there is none or it cannot be read."""
-    return _WISH.read(state)
+    return _DESIRED.read(state)
 
 
-def standing(state: Blob) -> Standing:
+def observed(state: Blob) -> Observed:
     """The newest observed state; "running" if there is none."""
-    return _STANDING.read(state) or Standing()
+    return _OBSERVED.read(state) or Observed()

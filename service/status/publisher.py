@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vernier.service.status.json_file import Word
+from vernier.service.status.status_file import StatusFile
 from vernier.storage.blob.blob import Blob
 
 FILE = "sinks.json"
@@ -29,7 +29,7 @@ class Sink(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-class Told(msgspec.Struct, frozen=True):
+class PublisherStatus(msgspec.Struct, frozen=True):
     """The publisher's status at one moment. epoch: all views have been published up to this epoch. at_ns: wall clock.
     problem: why nothing is published at all."""
 
@@ -39,19 +39,19 @@ class Told(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-_WORD = Word(FILE, Told)
+_FILE = StatusFile(FILE, PublisherStatus)
 
 
-def tell(state: Blob, told: Told) -> None:
+def write(state: Blob, status: PublisherStatus) -> None:
     """Write the file. Raises StorageErrors."""
-    _WORD.leave(state, told)
+    _FILE.write(state, status)
 
 
-def forget(state: Blob) -> None:
+def delete(state: Blob) -> None:
     """Delete the file, because nothing is published."""
-    _WORD.forget(state)
+    _FILE.delete(state)
 
 
-def read(state: Blob) -> Told | None:
+def read(state: Blob) -> PublisherStatus | None:
     """The publisher's status; None if there is none or it cannot be read."""
-    return _WORD.read(state)
+    return _FILE.read(state)

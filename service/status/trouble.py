@@ -11,7 +11,7 @@ import logging
 
 import msgspec
 
-from vernier.service.status.json_file import Word
+from vernier.service.status.status_file import StatusFile
 from vernier.storage.blob.blob import Blob
 from vernier.storage.errors import StorageError
 
@@ -49,7 +49,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
         return f"{whose} epoch {self.epoch}: it failed {times} ({self.reason}); {then}"
 
 
-_WORD = Word(FILE, Trouble)
+_FILE = StatusFile(FILE, Trouble)
 
 
 class Troubles:
@@ -58,38 +58,38 @@ class Troubles:
 
     def __init__(self, state: Blob) -> None:
         self._state = state
-        self._standing = True  # an earlier process may have left a file
+        self._written = True  # an earlier process may have left a file
 
-    def tell(self, trouble: Trouble) -> None:
+    def report(self, trouble: Trouble) -> None:
         """Write the file. A failure to do so must not hide the trouble itself."""
-        self._standing = True
+        self._written = True
         try:
-            tell(self._state, trouble)
+            write(self._state, trouble)
         except StorageError as problem:
-            _log.warning("cannot tell of trouble in the state directory: %s", problem)
+            _log.warning("cannot write the trouble into the state directory: %s", problem)
 
-    def over(self) -> None:
+    def clear(self) -> None:
         """An epoch was committed: delete the file. If that fails now, a later commit tries again."""
-        if not self._standing:
+        if not self._written:
             return
         try:
-            clear(self._state)
+            delete(self._state)
         except StorageError as problem:
-            _log.warning("cannot take trouble back in the state directory yet: %s", problem)
+            _log.warning("cannot delete the trouble in the state directory yet: %s", problem)
             return
-        self._standing = False
+        self._written = False
 
 
-def tell(state: Blob, trouble: Trouble) -> None:
+def write(state: Blob, trouble: Trouble) -> None:
     """Write the file. Raises StorageErrors."""
-    _WORD.leave(state, trouble)
+    _FILE.write(state, trouble)
 
 
-def clear(state: Blob) -> None:
+def delete(state: Blob) -> None:
     """Delete the file."""
-    _WORD.forget(state)
+    _FILE.delete(state)
 
 
 def read(state: Blob) -> Trouble | None:
     """The trouble that the driver has reported; None if all is well or the file cannot be read."""
-    return _WORD.read(state)
+    return _FILE.read(state)

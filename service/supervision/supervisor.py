@@ -32,7 +32,8 @@ from vernier.service.kafka.embedded_broker import BrokerError, EmbeddedBroker
 from vernier.service.sidecar.auth import Access
 from vernier.service.sidecar.health_probe import address, alive, check_certificate
 from vernier.service.status import intake
-from vernier.service.status.publisher import FENCED, forget
+from vernier.service.status import publisher as publisher_status
+from vernier.service.status.publisher import FENCED
 from vernier.service.status.trouble import STOPPED
 from vernier.service.supervision.parent_watch import UMASK, command
 from vernier.service.toolchain.first_use import have_jars, have_kernels
@@ -292,7 +293,7 @@ class Supervisor:
         logs = settings.log_directory
         logs.mkdir(parents=True, exist_ok=True)
         head = StateDirectory(settings.state.place)
-        before, driver = head.head(), intake.standing(head.blob).driver
+        before, driver = head.head(), intake.observed(head.blob).driver
         self.children = [
             Child(
                 "driver",
@@ -301,7 +302,7 @@ class Supervisor:
                 logs / "driver.log",
                 # The first commit of this driver proves that it has read, computed and written. A driver that starts
                 # paused makes no commit; its status file says so.
-                lambda: head.head() != before or _waits(intake.standing(head.blob), driver),
+                lambda: head.head() != before or _waits(intake.observed(head.blob), driver),
                 final=STOPPED,
             ),
             Child(
@@ -319,7 +320,7 @@ class Supervisor:
             for child in self.children:
                 child.environment = {"TMPDIR": str(self._scratch.path.absolute())}
         if settings.publish.views == "none":
-            forget(settings.state.place.open())
+            publisher_status.delete(settings.state.place.open())
 
     def _check_program(self) -> None:
         """Check that the file contains a program. This imports the engine, so it runs while the
@@ -394,9 +395,9 @@ class Supervisor:
             self._scratch.close()
 
 
-def _waits(standing: intake.Standing, before: str) -> bool:
+def _waits(observed: intake.Observed, before: str) -> bool:
     """Whether a new driver has started and waits for an operator."""
-    return standing.driver != before and not standing.open
+    return observed.driver != before and not observed.open
 
 
 def check_port(host: str, port: int, setting: str) -> None:

@@ -18,7 +18,7 @@ from tests.service.test_letters import commit
 from tests.sinks.topic import committed
 from vernier.service.cli.main import run
 from vernier.service.config.settings import heartbeat_topic, load
-from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.transactions import Transactions
@@ -149,7 +149,7 @@ def test_letters_from_before_a_rebuild_count_no_more(topic: Topic, tmp_path: Pat
     for app in ("one", "other"):
         topic.broker.create_topics({heartbeat_topic(f"{topic.name}-{app}"): 1})
         with StateDirectory(tmp_path / app) as state:
-            letters = Letters(settings, f"{topic.name}-{app}", state)
+            letters = DeadLetterSender(settings, f"{topic.name}-{app}", state)
             for epoch, (_, offset) in enumerate(one for one in places if one[0] == app):
                 number = offset if app == "one" else offset + 10
                 letter = DeadLetter("decode", "", topic.name, 0, number, 0, topic.name, None, b"x", ())
@@ -158,7 +158,7 @@ def test_letters_from_before_a_rebuild_count_no_more(topic: Topic, tmp_path: Pat
     assert sorted(offset for _, offset, _ in topic.listed()) == [1, 2, 11, 12]
     # The first one is made anew: this time message 1 enters.
     with StateDirectory(tmp_path / "one") as state:
-        letters = Letters(settings, f"{topic.name}-one", state)
+        letters = DeadLetterSender(settings, f"{topic.name}-one", state)
         letters.anew = True
         assert letters.send(commit(state, 3, [])) == 0
         letter = DeadLetter("decode", "", topic.name, 0, 2, 0, topic.name, None, b"x", ())
@@ -176,7 +176,7 @@ def test_a_death_behind_the_first_commit_of_a_rebuild_keeps_the_mark(topic: Topi
     topic.broker.create_topics({heartbeat_topic(app): 1})
     letter = DeadLetter("decode", "", topic.name, 0, 2, 0, topic.name, None, b"x", ())
     with StateDirectory(tmp_path) as state:
-        letters = Letters(settings, app, state)
+        letters = DeadLetterSender(settings, app, state)
         letters.send(commit(state, 1, [replace(letter, offset=1), letter]))
         # The rebuild's first epoch: message 1 enters, message 2 is refused again.
         newest = commit(state, 2, [letter], began=2)
@@ -187,11 +187,11 @@ def test_a_death_behind_the_first_commit_of_a_rebuild_keeps_the_mark(topic: Topi
             letters.send(newest)
         letters.close()
         for _ in range(2):
-            again = Letters(settings, app, state)
+            again = DeadLetterSender(settings, app, state)
             again.recover(newest)
             again.close()
             assert topic.listed() == [("decode", 2, "open")]
-        again = Letters(settings, app, state)
+        again = DeadLetterSender(settings, app, state)
         again.recover(newest)
         again.send(commit(state, 3, [replace(letter, offset=3)]))
         again.close()
@@ -206,7 +206,7 @@ def test_letters_of_a_topic_that_was_created_again_are_others(topic: Topic, tmp_
     topic.broker.create_topics({heartbeat_topic(app): 1})
     letter = DeadLetter("decode", "", topic.name, 0, 1, 0, topic.name, None, b"old", ())
     with StateDirectory(tmp_path) as state:
-        letters = Letters(settings, app, state)
+        letters = DeadLetterSender(settings, app, state)
         old = {topic.name: "id-one"}
         letters.send(commit(state, 1, [replace(letter, offset=one) for one in (1, 2, 3)], topics=old))
         lines = map(json.loads, topic.dlq("list", topic.name, "--format", "json").splitlines())

@@ -20,7 +20,7 @@ from tests.service.test_letters import LETTERS, commit, received
 from tests.service.test_letters import service as letters_service
 from tests.sinks.test_publisher import state
 from tests.sinks.topic import changes, committed, publish, settings
-from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.errors import LettersNotSent
 from vernier.service.kafka.clients import Producer
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
@@ -160,7 +160,7 @@ def test_a_dead_letter_that_expires_is_sent_before_the_next_epoch(
     given = letters_service(broker, app)
     before = len(received(broker, "edges.dlq"))
     with StateDirectory(tmp_path / "state") as directory:
-        letters = Letters(given, app, directory, Expiring(at))
+        letters = DeadLetterSender(given, app, directory, Expiring(at))
         with pytest.raises(LettersNotSent, match="expired"):
             letters.send(commit(directory, 1, LETTERS[1:3]))
         letters.settle()

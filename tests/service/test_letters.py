@@ -12,7 +12,7 @@ from vernier.operators.language.types.schema import Schema
 from vernier.operators.planning.planner import compile_app
 from vernier.service.cluster.shard import Shard, read_letters, store
 from vernier.service.config.settings import Settings, heartbeat_topic, load
-from vernier.service.coordinator.dead_letter_sender import Letters
+from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
 from vernier.storage.state.manifest import Manifest, ViewEntry
@@ -92,13 +92,13 @@ def test_they_are_stored_whole(state: StateDirectory) -> None:
 def test_each_arrives_once_with_its_reason(broker: EmbeddedBroker, state: StateDirectory) -> None:
     settings = service(broker, "once")
     before = {topic: len(received(broker, topic)) for topic in ("edges.dlq", "graph.dlq")}
-    letters = Letters(settings, "once", state)
+    letters = DeadLetterSender(settings, "once", state)
     letters.recover(None)
     first = commit(state, 1, LETTERS)
     assert letters.send(first) == len(LETTERS)
     letters.close()
     # The next start finds that they are out.
-    again = Letters(settings, "once", state)
+    again = DeadLetterSender(settings, "once", state)
     again.recover(first)
     again.close()
     edges, graph = (received(broker, topic)[before[topic] :] for topic in ("edges.dlq", "graph.dlq"))
@@ -121,7 +121,7 @@ def test_a_service_that_died_before_or_while_sending(broker: EmbeddedBroker, sta
     dying.begin_transaction()
     dying.send("edges.dlq", value=b"never committed").get(30)
     try:
-        letters = Letters(settings, "died", state)
+        letters = DeadLetterSender(settings, "died", state)
         letters.recover(first)
         assert [value for _, value, _ in received(broker, "edges.dlq")[before:]] == [LETTERS[1].value]
         second = commit(state, 2, LETTERS[2:])

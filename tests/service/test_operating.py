@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 
 from tests.service.driven import Service
 from vernier.service.status import intake
-from vernier.service.status.intake import Standing, Wanted
+from vernier.service.status.intake import Observed, Wanted
 from vernier.service.views.snapshot_reader import Reader
 from vernier.storage.blob.blob import LocalBlob
 
@@ -23,10 +23,10 @@ def test_paused_drained_and_resumed_over_restarts(service: Service) -> None:
     service.start()
     files = LocalBlob(service.folder / "state")
 
-    def follow(wanted: Wanted) -> Standing:
-        wish = intake.ask(files, wanted)
-        service.wait(lambda: (now := intake.standing(files)).wish == wish.id and now.intake == wanted)
-        return intake.standing(files)
+    def follow(wanted: Wanted) -> Observed:
+        wish = intake.request(files, wanted)
+        service.wait(lambda: (now := intake.observed(files)).desired == wish.id and now.intake == wanted)
+        return intake.observed(files)
 
     service.final(service.send((1, 10), (2, 20)))
     follow("paused")
@@ -34,10 +34,10 @@ def test_paused_drained_and_resumed_over_restarts(service: Service) -> None:
     ahead = service.send((1, 5))
     assert service.stop() == 0
     # Another driver finds it paused, and says so.
-    before = intake.standing(files).driver
+    before = intake.observed(files).driver
     service.start()
-    service.wait(lambda: intake.standing(files).driver != before)
-    assert intake.standing(files).intake == "paused"
+    service.wait(lambda: intake.observed(files).driver != before)
+    assert intake.observed(files).intake == "paused"
     # To drain is to take what is there and to close; the marks of a transaction, which no reader gets, are passed, too.
     with_marks = KafkaProducer(bootstrap_servers=service.broker.bootstrap, transactional_id=service.topic)
     with_marks.init_transactions()
@@ -54,7 +54,7 @@ def test_paused_drained_and_resumed_over_restarts(service: Service) -> None:
     later = service.send((7, 7))
     assert service.stop() == 0
     service.start()
-    service.wait(lambda: intake.standing(files).driver != drained.driver)
+    service.wait(lambda: intake.observed(files).driver != drained.driver)
     assert service.epoch() == epoch
     follow("running")
     service.final(later)

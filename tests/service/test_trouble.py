@@ -32,33 +32,33 @@ class Stubborn(LocalBlob):
 
 
 def test_a_failure_is_told_where_readers_look(tmp_path: Path) -> None:
-    Troubles(LocalBlob(tmp_path)).tell(TOLD)
+    Troubles(LocalBlob(tmp_path)).report(TOLD)
     assert trouble.read(LocalBlob(tmp_path)) == TOLD
     assert "it failed 2 times (division by zero)" in TOLD.describe()
 
 
 def test_word_that_cannot_be_left_does_not_hide_the_failure(tmp_path: Path) -> None:
-    Troubles(Full(tmp_path)).tell(TOLD)
+    Troubles(Full(tmp_path)).report(TOLD)
     assert trouble.read(LocalBlob(tmp_path)) is None
 
 
 def test_a_commit_ends_trouble_whoever_told_it(tmp_path: Path) -> None:
     troubles = Troubles(LocalBlob(tmp_path))
-    trouble.tell(LocalBlob(tmp_path), TOLD)  # by an earlier process
-    troubles.over()
+    trouble.write(LocalBlob(tmp_path), TOLD)  # by an earlier process
+    troubles.clear()
     assert trouble.read(LocalBlob(tmp_path)) is None
     # A query that Spark ended by itself fails in no epoch; the next epoch still takes it back.
-    troubles.tell(TOLD)
-    troubles.over()
+    troubles.report(TOLD)
+    troubles.clear()
     assert trouble.read(LocalBlob(tmp_path)) is None
 
 
 def test_trouble_that_cannot_be_taken_back_is_taken_back_later(tmp_path: Path) -> None:
     blob = Stubborn(tmp_path)
     troubles = Troubles(blob)
-    troubles.tell(TOLD)
-    troubles.over()
+    troubles.report(TOLD)
+    troubles.clear()
     assert trouble.read(blob) == TOLD
     blob.stubborn = False
-    troubles.over()
+    troubles.clear()
     assert trouble.read(blob) is None

@@ -12,7 +12,7 @@ from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
 from vernier.service.cli.main import run
 from vernier.service.client.client import connect
-from vernier.service.coordinator.intake_controller import Steering
+from vernier.service.coordinator.intake_controller import IntakeController
 from vernier.service.sidecar.options import Options
 from vernier.service.sidecar.readiness import laggards
 from vernier.service.status import intake as control
@@ -28,22 +28,22 @@ def served(builder: StateBuilder, serve: Callable[..., Served]) -> Served:
 
 
 @pytest.fixture
-def driver(builder: StateBuilder) -> Iterator[Steering]:
+def driver(builder: StateBuilder) -> Iterator[IntakeController]:
     """Follows wishes as a driver does, and has read everything at its second look."""
-    steering = Steering(LocalBlob(builder.path), lambda: {"t": {0: 3}})
+    controller = IntakeController(LocalBlob(builder.path), lambda: {"t": {0: 3}})
     stop = threading.Event()
 
     def follow() -> None:
         read = 1
         while not stop.wait(0.02):
-            steering.look()
-            steering.passed({"t": {0: read}}, 0)
-            steering.settle()
-            read += 2 * (steering.standing.left > 0)
+            controller.look()
+            controller.passed({"t": {0: read}}, 0)
+            controller.settle()
+            read += 2 * (controller.observed.left > 0)
 
     thread = threading.Thread(target=follow)
     thread.start()
-    yield steering
+    yield controller
     stop.set()
     thread.join()
 
@@ -63,7 +63,7 @@ def test_without_a_driver_it_is_only_asked_for(served: Served) -> None:
         assert http.post("/v1/control/pause", params={"wait_ms": -1}).status_code == 422
 
 
-def test_everybody_is_told(served: Served, driver: Steering) -> None:
+def test_everybody_is_told(served: Served, driver: IntakeController) -> None:
     with httpx.Client(base_url=served.url, trust_env=False) as http:
         answer = http.post("/v1/control/pause", params={"wait_ms": 30_000})
         assert (answer.status_code, answer.json()["intake"]) == (200, "paused")
@@ -84,10 +84,10 @@ def test_everybody_is_told(served: Served, driver: Steering) -> None:
         assert client.status()["laggards"][0]["laggard"] == "intake"
 
 
-def test_commands(served: Served, driver: Steering, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(served: Served, driver: IntakeController, capsys: pytest.CaptureFixture[str]) -> None:
     for word, intake in (("pause", "paused"), ("drain", "drained"), ("resume", "running")):
         assert run([word, "--url", served.url]) == 0
-        assert control.standing(LocalBlob(Path(str(served.context.options.state)))).intake == intake
+        assert control.observed(LocalBlob(Path(str(served.context.options.state)))).intake == intake
     assert "intake is paused" in capsys.readouterr().out
 
 
@@ -103,7 +103,7 @@ def test_whoever_is_paused_is_not_called_old_as_well(builder: StateBuilder, tmp_
     reader = Reader(builder.path)
     reader.poll()
     options, now = Options(state=tmp_path), time.time_ns()
-    paused = control.Standing(intake="paused")
+    paused = control.Observed(intake="paused")
     assert [one["laggard"] for one in laggards(reader.snapshot, None, None, options, now)] == ["pipeline"]
     assert [one["laggard"] for one in laggards(reader.snapshot, None, None, options, now, paused)] == ["intake"]
     reader.close()

@@ -164,7 +164,7 @@ def test_a_program_that_fails_on_its_data_is_named_until_the_next_commit(
     assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
     reason = "udf 'half' in program.py:9 raised ZeroDivisionError for (1, 0)"
     told = Trouble(epoch=2, reason=reason, program=True, tries=3, since_ns=1, stopped=stopped)
-    trouble.tell(builder.state.blob, told)
+    trouble.write(builder.state.blob, told)
     ready = httpx.get(f"{url}/readyz", trust_env=False)
     assert ready.status_code == 503
     (found,) = ready.json()["laggards"]
@@ -174,7 +174,7 @@ def test_a_program_that_fails_on_its_data_is_named_until_the_next_commit(
     state = "stopped" if stopped else "failing"
     assert f'state="{state}"}} 1.0' in httpx.get(f"{url}/metrics", trust_env=False).text
     assert httpx.get(f"{url}/v1/views/reach", trust_env=False).json()["rows"] == [{"node": 1}]
-    trouble.clear(builder.state.blob)
+    trouble.delete(builder.state.blob)
     assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
 
 
@@ -450,7 +450,7 @@ def test_sinks(builder: StateBuilder, http: httpx.Client) -> None:
     assert http.get("/v1/sinks").json() == {"sinks": {}, "behind_epochs": None, "problem": None}
     sent = told.Sink("test.reach", "vernier", 10, {"updates": 3, "progress": 7})
     stuck = told.Sink("test.pairs", "upsert", None, {}, "several rows")
-    told.tell(builder.state.blob, told.Told(1, time.time_ns(), {"reach": sent, "pairs": stuck}))
+    told.write(builder.state.blob, told.PublisherStatus(1, time.time_ns(), {"reach": sent, "pairs": stuck}))
     found = http.get("/v1/sinks").json()
     assert found["behind_epochs"] == 1
     assert found["sinks"]["reach"] == {

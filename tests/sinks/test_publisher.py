@@ -56,7 +56,7 @@ def state(path: Path, app: str, **about: Any) -> Named:
     return made
 
 
-def said(path: Path) -> publisher.Told:
+def said(path: Path) -> publisher.PublisherStatus:
     """What the publisher tells of itself."""
     found = publisher.read(StateDirectory(path).blob)
     assert found is not None

@@ -17,23 +17,23 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
-class Word(Generic[T]):
+class StatusFile(Generic[T]):
     """One status file: its name and the type of its contents."""
 
-    file: str
+    name: str
     kind: type[T]
 
-    def leave(self, state: Blob, said: T) -> None:
+    def write(self, state: Blob, status: T) -> None:
         """Write the file. Raises StorageErrors."""
-        state.put(self.file, [msgspec.json.encode(said)])
+        state.put(self.name, [msgspec.json.encode(status)])
 
-    def forget(self, state: Blob) -> None:
+    def delete(self, state: Blob) -> None:
         """Delete the file."""
-        state.delete(self.file)
+        state.delete(self.name)
 
     def read(self, state: Blob) -> T | None:
         """The file's contents; None if it does not exist or cannot be read."""
         try:
-            return msgspec.json.decode(state.get(self.file), type=self.kind)
+            return msgspec.json.decode(state.get(self.name), type=self.kind)
         except (StorageError, msgspec.MsgspecError):
             return None
