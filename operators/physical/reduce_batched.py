@@ -92,8 +92,8 @@ class BatchedReduce(Reduction):
                 rows = 2 * error.rows
 
     def _sizes(self, keys: Ints, wave: Ints, parts: list[Ints]) -> str:
-        rows = sum(map(len, parts))
-        return f"the groups of a step have emitted {rows:,} rows so far, the newest is {self.key_of(keys, wave[-1, 0])}"
+        rows, key = sum(map(len, parts)), self.key_of(keys, wave[-1, 0])
+        return f"the groups of a step have emitted {rows:,} rows so far; the next group is {key}"
 
     def _check(self, status: int, keys: Ints, fault: int) -> None:
         if status != 0:

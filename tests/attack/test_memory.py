@@ -154,7 +154,7 @@ def test_a_function_of_a_group_that_gives_very_many_rows() -> None:
 
     app.view("rows", a.group_by("key").reduce(all_pairs, returns=Value))
     i = np.arange(70_000, dtype=np.int64)
-    with pytest.raises(EpochTooLarge, match=r"reduce by all_pairs at .*rows so far, now that of key=\d"):
+    with pytest.raises(EpochTooLarge, match=r"reduce by all_pairs at .*rows so far; the next group is key=\d"):
         answer(app, {"a": Updates.of(np.column_stack((i // 7_000, i)), 0, 1)})
 
 
