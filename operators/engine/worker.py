@@ -156,8 +156,10 @@ class Worker:
         # The operators that prepare for a slice, and those that may hold back work.
         self.beginning = [one for one in self.operators if type(one).begin_slice is not Operator.begin_slice]
         self.holding = [one for one in self.operators if type(one).pending is not Operator.pending]
-        self.counters = {str(one.op.id): one.counters for one in self.operators}
-        self.inputs_of = {str(one.op.id): [str(of) for of in one.op.inputs] for one in self.operators}
+        self._counters = [
+            (str(one.op.id), one.counters, [self.root.by_id[of].counters for of in one.op.inputs])
+            for one in self.operators
+        ]
         by_id = self.root.by_id
         self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.of(InputOp)}
         self.loops = [cast(iterate.Loop, by_id[op.id]) for op in plan.of(LoopOp)]
@@ -175,8 +177,7 @@ class Worker:
         result = EpochResult({})
         for view in self.views.values():
             view.begin_epoch()
-        merged = sum(trace.merged for trace in self.state.traces.values())
-        kept = sum(trace.kept for trace in self.state.traces.values())
+        merged, kept = self._merged_and_kept()
         for start, stop in self._cuts(sources, lower, upper):
             self._run_slice(start, stop, sources)
             result.slices += 1
@@ -194,16 +195,13 @@ class Worker:
             if list(plan.words) != list(range(width)):
                 rows = np.ascontiguousarray(rows[:, [*plan.words, width, width + 1]])
             result.changes[name] = Updates(rows, width, 0)
+        merged_now, kept_now = self._merged_and_kept()
         result.stats = {
             "seconds": time.perf_counter() - started,
             "slices": result.slices,
-            "merged": sum(trace.merged for trace in self.state.traces.values()) - merged,
+            "merged": merged_now - merged,
             "rounds": {loop.loop.label: loop.rounds for loop in self.loops},
-            "kept": sum(trace.kept for trace in self.state.traces.values()) - kept,
-            "operators": {
-                name: [counters.seconds, self._taken(name), counters.updates_out]
-                for name, counters in self.counters.items()
-            },
+            "kept": kept_now - kept,
         }
         return result
 
@@ -214,9 +212,20 @@ class Worker:
             size = sum(one.emitted * 8 * (one.op.width + 2) for one in self.views.values())
             self.budget.check(size, view.op, lambda: f"it has {view.emitted:,} changes in an epoch")
 
-    def _taken(self, name: str) -> int:
-        """The number of updates that an operator's inputs have emitted."""
-        return sum(self.counters[of].updates_out for of in self.inputs_of[name])
+    def totals(self) -> dict[str, tuple[float, int, int]]:
+        """The seconds, updates in and updates out of each operator since this worker was made, by its number."""
+        return {
+            name: (own.seconds, sum(one.updates_out for one in inputs), own.updates_out)
+            for name, own, inputs in self._counters
+        }
+
+    def _merged_and_kept(self) -> tuple[int, int]:
+        """The number of updates that merges of all traces have read, and of those that they have kept."""
+        merged = kept = 0
+        for trace in self.state.traces.values():
+            merged += trace.merged
+            kept += trace.kept
+        return merged, kept
 
     def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[tuple[int, int]]:
         """The epoch's slices, the same on all workers; the caller must run each before it takes the next."""

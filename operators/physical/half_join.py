@@ -8,7 +8,6 @@ ordered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import cast
 
 import numpy as np
@@ -73,7 +72,7 @@ class HalfJoin(Operator):
                 raise JoinOverflow(operator=self.op.name)
             if len(out):
                 given.append(out)
-                self.given.add(given, partial(self._sizes, keys, runs, found))
+                self.given.add(out, given, self._sizes, keys, runs, found)
         self.out = together(given) if given else None
 
     def _sizes(self, keys: Ints, runs: Ints, found: Selection) -> str:

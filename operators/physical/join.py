@@ -10,7 +10,6 @@ order), DESIGN of differential dataflow's join.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from vernier.operators.kernels.rounds import split_rounds, touched_keys
 from vernier.operators.physical.stages import compile_chain
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import JoinOp
-from vernier.operators.runtime.budget import PIECE, Yield
+from vernier.operators.runtime.budget import COUNTED, PIECE, Yield
 from vernier.operators.runtime.chunking import KEYS, Gathered, parts, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
@@ -106,11 +105,13 @@ class Join(Operator):
             if len(keys) > KEYS:
                 other.trace.expect(keys, before=before)
             for first, stop in pieces(len(keys)):
-                histories = other.trace.select(keys[first:stop], fold=fold, before=before)
-                own = runs[first : stop + 1]
+                asked, own = keys[first:stop], runs[first : stop + 1]
+                histories = other.trace.select(asked, fold=fold, before=before)
                 # A key that is cut in the middle reads its histories again for each part, so pieces are at least this
                 # large.
-                most = max(PIECE, _HISTORIES * (len(part) + len(histories.entries)))
+                most = _HISTORIES * (len(part) + len(histories.entries))
+                if most < PIECE:
+                    most = PIECE
                 at_key = done = 0
                 while at_key < stop - first:
                     rows, status, at_key, done = pair_rows(
@@ -122,8 +123,9 @@ class Join(Operator):
                     if self.chain is not None:
                         rows = self.chain(rows)
                     if len(rows):
-                        sizes = partial(self._sizes, mine is self.left, keys[first:stop], own, histories)
-                        self._sort_out(rows, other.depth, now, given, sizes)
+                        self._sort_out(rows, other.depth, now, given)
+                        if len(rows) >= COUNTED:
+                            self.given.add(rows, given, self._sizes, mine is self.left, asked, own, histories)
                 if given and max(whole, len(keys)) > stop - first:
                     self.gathered.gather(given, max(whole, len(keys)) / (stop - first))
 
@@ -135,25 +137,21 @@ class Join(Operator):
         named = shown_key(self.key, keys[worst : worst + 1], self.scope.heap)
         return f"the key {named} pairs {one[worst]:,} changes on the left with {two[worst]:,} on the right"
 
-    def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints], sizes: Callable[[], str]) -> None:
+    def _sort_out(self, rows: Ints, other_depth: int, now: Round, given: list[Ints]) -> None:
         """Emit the pairs of this round; store those of later rounds."""
         if self.depth == 0 or other_depth == 0:
             # A side without rounds adds none, so all pairs belong to the round of the new rows.
             given.append(rows)
-            self.given.add(given, sizes)
             return
         grouped, offsets, rounds = split_rounds(np.ascontiguousarray(rows), self.op.width + 1, self.depth)
         start = 0
         for stop, at in zip(offsets[1:].tolist(), map(tuple, rounds.tolist()), strict=True):
-            part = grouped[start:stop]
-            start = stop
             if at == now:
-                given.append(part)
-                self.given.add(given, sizes)
+                given.append(grouped[start:stop])
             else:
-                self.buckets.put(at, part)
-                self.given.wait(part, sizes)
+                self.buckets.put(at, grouped[start:stop])
                 self.scope.note(at)
+            start = stop
 
 
 def _fresh(side: Arranged, now: Round) -> Ints | Layer | None:

@@ -43,13 +43,15 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
     ]
 
     def run(data: Ints, first: int = 0) -> Ints:
-        for place in range(first, len(parts)):
-            if len(data) == 0:
-                break
-            try:
-                data = parts[place](data)
-            except TooManyRows as error:
-                return split(data, place, error.rows)
+        place = first
+        try:
+            for part in parts[first:] if first else parts:
+                if len(data) == 0:
+                    break
+                data = part(data)
+                place += 1
+        except TooManyRows as error:
+            return split(data, place, error.rows)
         return data
 
     def split(data: Ints, place: int, rows: int) -> Ints:
@@ -73,7 +75,7 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
             if not yields:
                 yields.append(Yield(scope.budget, sort_columns(0, made.shape[1] - tail, tail - 2), op))
             given.append(made)
-            yields[0].add(given, partial(sizes, of, rows))
+            yields[0].add(made, given, sizes, of, rows)
 
         def single(data: Ints, rows: int) -> Ints:
             """A single row that makes more than a piece of rows: raise the limit as far as the memory budget allows."""

@@ -23,6 +23,8 @@ from vernier.storage.updates import Ints, consolidate_rows, together
 
 PIECE = 1 << 20
 """About how many rows an operator produces in one piece."""
+COUNTED = 1 << 12
+"""Rows from which operators count a part of their output. Smaller parts, of which a step has few, are not worth it."""
 DOWNSTREAM = 2
 """The memory that downstream operators need for the output of a step, as a multiple of its size."""
 SHARE = 0.75
@@ -89,49 +91,52 @@ class Yield:
     """Keeps the parts of a step's output small: consolidates rows that add up as they arrive, and counts the rest.
 
     columns: the columns that decide whether rows are equal; op: the plan's operator. Steps of less than a piece cost
-    nothing.
+    nothing. `sizes(*of)` describes the work that a part came from, for error messages.
     """
 
     def __init__(self, budget: Budget, columns: Ints, op: Any) -> None:
         self._budget, self._columns, self._op = budget, columns, op
         self._rows = self._largest = 0
         self._look_at = PIECE
-        self.sizes: Callable[[], str] | None = None
-        """Describes the work that the largest part of the step came from."""
+        self._source: tuple[Callable[..., str], tuple[Any, ...]] | None = None
+
+    @property
+    def sizes(self) -> str | None:
+        """The work that the largest part of the step came from."""
+        if self._source is None:
+            return None
+        sizes, of = self._source
+        return sizes(*of)
 
     def begin(self) -> None:
         """Begin a step."""
-        self._rows, self._look_at = 0, PIECE
-        self._largest, self.sizes = 0, None
+        if self._rows:
+            self._rows, self._look_at = 0, PIECE
+            self._largest, self._source = 0, None
 
-    def add(self, given: list[Ints], sizes: Callable[[], str]) -> None:
-        """Account for a part that was just appended to `given`, the list of all parts of the step. Raises as
-        `Budget.check`.
+    def add(self, rows: Ints, given: list[Ints], sizes: Callable[..., str], *of: Any) -> None:
+        """Account for more rows. Those of this step were just appended to `given`, the list of all parts of the step;
+        the others wait for a later round. Raises as `Budget.check`.
 
-        O(1). Every few million rows it takes a sample and, if the sample shows that rows add up, sorts all rows held.
+        O(1). Every few million rows it takes a sample and, if the sample shows that rows add up, sorts all rows given.
         """
-        self._rows += len(given[-1])
-        if len(given[-1]) > self._largest:
-            self._largest, self.sizes = len(given[-1]), sizes
+        count = len(rows)
+        self._rows += count
+        if count > self._largest:
+            self._largest, self._source = count, (sizes, of)
         if self._rows < self._look_at:
             return
-        if _adds_up(given[-1], self._columns):
+        if given and _adds_up(given[-1], self._columns):
+            before = sum(map(len, given))
             given[:] = [consolidate_rows(np.ascontiguousarray(together(given)), self._columns)]
-            self._rows = len(given[0])
+            self._rows = max(len(given[0]), self._rows - before + len(given[0]))
         self._look_at = max(PIECE, min(2 * self._rows, self._rows + 4 * PIECE))
-        self.check(8 * given[-1].shape[1], sizes)
+        self._check(8 * rows.shape[1], sizes, of)
 
-    def wait(self, rows: Ints, sizes: Callable[[], str]) -> None:
-        """Account for rows of the step that wait for a later round."""
-        self._rows += len(rows)
-        if self._rows >= self._look_at:
-            self._look_at = self._rows + 4 * PIECE
-            self.check(8 * rows.shape[1], sizes)
-
-    def check(self, row_bytes: int, sizes: Callable[[], str]) -> None:
+    def _check(self, row_bytes: int, sizes: Callable[..., str], of: tuple[Any, ...]) -> None:
         """Check the rows held against the budget."""
         rows = self._rows
-        self._budget.check(DOWNSTREAM * rows * row_bytes, self._op, lambda: f"{sizes()}, {rows:,} rows so far")
+        self._budget.check(DOWNSTREAM * rows * row_bytes, self._op, lambda: f"{sizes(*of)}, {rows:,} rows so far")
 
 
 def _adds_up(part: Ints, columns: Ints) -> bool:

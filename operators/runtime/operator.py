@@ -77,7 +77,7 @@ class Operator:
     def sizes_of(self, rows: int) -> str:
         """Describes an output of so large a step for the error that it needs too much memory."""
         known = None if self.given is None else self.given.sizes
-        return f"it emits {rows:,} rows at once" if known is None else f"{known()}, {rows:,} rows so far"
+        return f"it emits {rows:,} rows at once" if known is None else f"{known}, {rows:,} rows so far"
 
     def begin_slice(self) -> None:
         """Called after the slice's interval is set; traces then hold only earlier slices."""

@@ -100,9 +100,10 @@ class ScopeRun:
                 raise self.budget.refused(operator.op) from error
             out, counters = operator.out, operator.counters
             if out is not None:
-                counters.updates_out += len(out)
-                if len(out) > PIECE:
-                    self.budget.check(DOWNSTREAM * out.nbytes, operator.op, partial(operator.sizes_of, len(out)))
+                rows = len(out)
+                counters.updates_out += rows
+                if rows > PIECE:
+                    self.budget.check(DOWNSTREAM * out.nbytes, operator.op, partial(operator.sizes_of, rows))
             counters.steps += 1
             ended = clock()
             counters.seconds += ended - started

@@ -254,7 +254,7 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # contained in admit and dataflow
-    told = report(shard, step, admitted, result, stored, clock.seconds, exchange.bytes_sent)
+    told = report(shard, step, admitted, result, worker.totals(), stored, clock.seconds, exchange.bytes_sent)
     process.link.report(msgspec.structs.replace(told, began_ns=began_ns))
     process.keep(shard, base)
     if job.memory_bytes is not None and resident_bytes() > job.memory_bytes:
@@ -277,6 +277,7 @@ def report(
     step: Advanced,
     admitted: Admitted,
     result: EpochResult,
+    totals: dict[str, tuple[float, int, int]],
     stored: Stored,
     phases: dict[str, float],
     exchanged: int,
@@ -311,8 +312,7 @@ def report(
         times=len(np.unique(np.concatenate(times))) if times else 0,
         phases=phases,
         operators={
-            name: (round(float(seconds), 6), int(taken), int(out))
-            for name, (seconds, taken, out) in result.stats["operators"].items()
+            name: (round(float(seconds), 6), int(taken), int(out)) for name, (seconds, taken, out) in totals.items()
         },
         rounds={name: int(rounds) for name, rounds in result.stats["rounds"].items()},
         merged=int(result.stats["merged"]),

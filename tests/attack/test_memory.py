@@ -76,7 +76,7 @@ def test_a_join_that_explodes_is_named_with_its_key_and_sizes(times: bool) -> No
 
 def test_a_join_whose_whole_output_is_too_large_is_named_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     # How large a slice is follows from how long slices take, so the pieces of one may all fit, and the whole not.
-    monkeypatch.setattr(Yield, "check", lambda *_: None)
+    monkeypatch.setattr(Yield, "_check", lambda *_: None)
     app, a, b = sides()
     app.view("pairs", a.join(b.select(key="key", other="value"), on="key"))
     with pytest.raises(EpochTooLarge, match=r"join on key.*the key key=7 pairs .*rows so far"):

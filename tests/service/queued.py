@@ -72,7 +72,7 @@ def epoch(plan: Plan, epochs: Epochs) -> None:
     step = Advanced({}, {}, lower, upper, {}, {}, {})
     none = np.empty(0, np.int64)
     admitted = Admitted(inputs, base.held, [], {"stays": SourceCounts()}, (none, none))
-    epochs.commit([report(shard, step, admitted, result, stored, {}, 0)], {})
+    epochs.commit([report(shard, step, admitted, result, {}, stored, {}, 0)], {})
 
 
 def main(path: str) -> None:

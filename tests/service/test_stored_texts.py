@@ -87,7 +87,7 @@ def run_epoch(plan: Plan, path: Path, workers: int) -> int:
         step = Advanced({}, {}, lower, upper, {}, {}, {})
         none = np.empty(0, np.int64)
         admitted = Admitted({"notes": now}, shard.held, [], {"notes": SourceCounts()}, (none, none))
-        return report(shard, step, admitted, result, stored, {}, 0)
+        return report(shard, step, admitted, result, {}, stored, {}, 0)
 
     exchanges: list[Exchange] = list(Threads.connected(workers)) if workers > 1 else [Single()]
     with ThreadPoolExecutor(workers) as pool:
