@@ -29,10 +29,11 @@ import numpy as np
 from kafka import KafkaProducer
 
 from bench.running import free_port
+from vernier.service.codec.native import progress_message, update, updates_message
 from vernier.service.config.settings import Settings, load
 from vernier.service.ingest.config import DoorConfig
 from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
-from vernier.service.supervision.demo_producer import BATCH_SECONDS, MovingGraph, Position, messages
+from vernier.service.supervision.demo_producer import BATCH_SECONDS, ROOTS, MovingGraph
 from vernier.service.supervision.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,18 +51,37 @@ class Load:
 
     def run(self) -> None:
         """Send until stopped."""
-        graph, at = MovingGraph(), Position([0] * self.settings.workers, time.time_ns())
+        graph, count, latest = MovingGraph(), 0, time.time_ns()
         producer = KafkaProducer(bootstrap_servers=self.settings.kafka.bootstrap, acks=1, linger_ms=0)
         began = time.monotonic()
         while not self.stop.wait(BATCH_SECONDS):
-            until = max(graph.edges + int((time.monotonic() - began) * self.rate), *at.sent)
+            until = max(graph.edges + int((time.monotonic() - began) * self.rate), count)
             now = time.time_ns()
+            end = max(now, latest + until - count)
             futures = [
-                (partition, producer.send(TOPIC, key=key, value=value, partition=partition))
-                for partition, key, value in messages(graph, at, until, now)
+                (partition, producer.send(TOPIC, value=value, partition=partition))
+                for partition, value in messages(graph, count, until, latest, end, self.settings.workers)
             ]
-            self.sent.append((now, at.time_ns, futures))
+            self.sent.append((now, end, futures))
+            count, latest = until, end
         producer.close(timeout=5)
+
+
+def messages(
+    graph: MovingGraph, first: int, until: int, begun: int, end: int, partitions: int
+) -> Iterator[tuple[int, bytes]]:
+    """The changes up to `until`, evenly spread over [begun, end), and the promise of `end`."""
+    rows: list[list[bytes]] = [[] for _ in range(partitions)]
+    step = (end - begun) // max(1, until - first)
+    for index in range(first, until):
+        for row, time_ns, diff in graph.updates(index, begun + (index - first) * step):
+            rows[index % partitions].append(update(b"[%d,%d]" % row, time_ns, diff))
+    if first == 0 < until:
+        yield 0, updates_message(begun, [update(b"[%d]" % node, begun, 1) for node in ROOTS], "roots")
+    for partition, changed in enumerate(rows):
+        if changed:
+            yield partition, updates_message(begun, changed, "edges")
+        yield partition, progress_message(end)
 
 
 @contextmanager

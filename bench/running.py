@@ -22,7 +22,8 @@ import psutil
 
 from vernier.service.config.settings import Loaded, Settings, load
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
-from vernier.service.supervision.demo_producer import ROOTS, MovingGraph, recover
+from vernier.service.kafka.producer.topic_end import read_topic_end
+from vernier.service.supervision.demo_producer import ROOTS, MovingGraph
 from vernier.service.supervision.supervisor import Child, Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,8 +81,10 @@ class Running:
         if producer.process is not None:
             producer.process.terminate()
             producer.process.wait(30)
-        at = recover(self.settings, TOPIC, self.settings.workers, 0)
-        return min(at.sent), at.time_ns - 1
+        end = read_topic_end(self.settings.kafka_client(), TOPIC)
+        if end.upper is None:
+            raise SystemExit("bench: the producer has sent nothing")
+        return end.position, end.upper
 
     def wait_for(self, frontier: int, seconds: float = 120) -> None:
         """Wait until the answers are final before that time. Ends the program if that takes too long."""

@@ -3,7 +3,7 @@
 A line is an update as in update files. In the format `vernier`, lines that are available together share native
 messages; each update has its own data time (the wall clock's for a line without one). In the format `json`, each line
 becomes a message unchanged, even if it is not an update. Updates of one row go to one partition, so they keep their
-order.
+order. The outbox of `vernier.Producer` sends them; rows are not checked, since the schema is the service's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,14 +25,19 @@ from vernier.service.codec.instants import parse_instant
 from vernier.service.config.settings import Settings
 from vernier.service.files.updatefiles.marks import UTF16, is_utf16, without_mark
 from vernier.service.kafka.clients import Producer
+from vernier.service.kafka.producer.delivery import Idempotent
+from vernier.service.kafka.producer.errors import DeliveryFailed
+from vernier.service.kafka.producer.outbox import About, Entry, Outbox, said
+from vernier.service.kafka.producer.policy import Every
+from vernier.service.kafka.producer.topic_end import new_topic
 from vernier.service.kafka.reach import check
 from vernier.service.observability.progress import Quiet, Show
 from vernier.storage.errors import CallerError
 
 _CHUNK = 1 << 16
 _TICK_SECONDS = 0.02
-_MOST_UPDATES = 500
-"""Maximum number of updates in one native message."""
+_LINGER_NS = 20_000_000
+_BUFFER_BYTES = 32 << 20
 
 
 class CannotSend(CallerError):
@@ -79,14 +84,6 @@ class _Kind(msgspec.Struct):
     p: Any = None
 
 
-@dataclass
-class _Batch:
-    """Updates of one input for one partition."""
-
-    least: int
-    updates: list[tuple[msgspec.Raw, str, int]] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class Sending:
     """What is sent and how.
@@ -107,34 +104,25 @@ class Sender:
 
     def __init__(self, settings: Settings, sending: Sending, show: Show | None = None) -> None:
         self._settings, self._sending, self._show = settings, sending, show or Quiet()
-        self._failed: list[BaseException] = []
         self._lines = self._sent = 0
         self._latest: int | None = None
-        self._promised: str | None = None
-        self._batches: dict[tuple[int, str | None], _Batch] = {}
+        self._promised: int | None = None
 
     def run(self) -> int:
         """Send everything; returns the number of lines. Raises CannotRead, NoBroker, CannotSend and BadLine."""
         examine(self._sending.file)
         check(self._settings)
         try:
-            self._producer = Producer(
-                **self._settings.kafka_client(),
-                acks="all",
-                enable_idempotence=True,
-                linger_ms=2,
-                max_block_ms=10_000,
-                max_request_size=64 << 20,
-            )
+            self._outbox = self._open()
             try:
-                found = self._producer.partitions_for(self._sending.topic)
-                self._partitions = len(found or ()) or 1
                 self._send_all()
             finally:
                 self._show.clear()
-                self._producer.close(timeout=5)
+                self._outbox.close()
         except KafkaError as error:
-            raise self._cannot(error) from error
+            raise self._cannot(said(error)) from error
+        except DeliveryFailed as error:
+            raise self._cannot(error.reason) from error
         return self._lines
 
     @property
@@ -142,10 +130,40 @@ class Sender:
         """The number of updates, or messages, that were sent."""
         return self._sent
 
-    def _cannot(self, error: BaseException) -> CannotSend:
-        named = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    def _open(self) -> Outbox:
+        settings, sending = self._settings, self._sending
+        client = Producer(
+            **settings.kafka_client(),
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=2,
+            max_block_ms=10_000,
+            max_request_size=64 << 20,
+        )
+        try:
+            end = new_topic(len(client.partitions_for(sending.topic) or ()) or 1)
+        except BaseException:
+            client.close(timeout=0)
+            raise
+        about = About(
+            topic=sending.topic,
+            bootstrap=settings.kafka.bootstrap,
+            partitions=len(end.partitions),
+            policy=Every(1),
+            clock="manual",
+            lateness=0,
+            linger=_LINGER_NS,
+            progress=sending.promise and sending.format == "vernier",
+            most_bytes=_BUFFER_BYTES,
+            block=True,
+        )
+        outbox = Outbox(about, end, 0, drop=False)
+        outbox.start(Idempotent(client, sending.topic, end, outbox))
+        return outbox
+
+    def _cannot(self, reason: str) -> CannotSend:
         bootstrap = self._settings.kafka.bootstrap
-        return CannotSend(topic=self._sending.topic, bootstrap=bootstrap, reason=named.splitlines()[0], sent=self._sent)
+        return CannotSend(topic=self._sending.topic, bootstrap=bootstrap, reason=reason, sent=self._sent)
 
     def _send_all(self) -> None:
         began, rate = time.monotonic(), self._sending.rate
@@ -162,9 +180,7 @@ class Sender:
             self._flush(last=False)
             self._show.done("sending", self._sent, None, "updates")
         self._flush(last=True)
-        self._producer.flush()
-        if self._failed:
-            raise self._cannot(self._failed[0])
+        self._outbox.flush(None)
 
     def _take(self, line: bytes) -> None:
         if self._sending.format == "json":
@@ -179,20 +195,14 @@ class Sender:
             raise self._bad(f"not an update: {error}") from error
         if kind.v is not None:
             # The line is a native message already. Progress goes to every partition.
-            for partition in range(self._partitions) if kind.p is not None else (zlib.crc32(line),):
+            for partition in range(self._outbox.about.partitions) if kind.p is not None else (zlib.crc32(line),):
                 self._put(partition, line)
             self._sent += 1
             return
         update = self._parsed(line)
         moment = self._note(update)
-        key = (zlib.crc32(update.data) % self._partitions, update.input)
-        batch = self._batches.get(key)
-        if batch is None:
-            batch = self._batches[key] = _Batch(moment)
-        batch.least = min(batch.least, moment)
-        batch.updates.append((update.data, str(moment), update.diff))
-        if len(batch.updates) == _MOST_UPDATES:
-            self._send_batch(key)
+        self._outbox.take([Entry(bytes(update.data), moment, update.diff, update.input)])
+        self._sent += 1
 
     def _parsed(self, line: bytes) -> _Update:
         try:
@@ -213,35 +223,26 @@ class Sender:
 
     def _bad(self, problem: str) -> BadLine:
         self._flush(last=False)
-        self._producer.flush()
+        self._outbox.flush(None)
         return BadLine(file=self._sending.file, line=self._lines, problem=problem, sent=self._lines - 1)
 
     def _flush(self, *, last: bool) -> None:
-        for key in list(self._batches):
-            self._send_batch(key)
-        if self._sending.promise and self._latest is not None:
-            upper = str(self._latest + 1 if last else self._latest)
-            if upper != self._promised:
-                json = self._sending.format == "json"
-                promise = {"resolved": upper} if json else {"v": 1, "p": {"upper": [upper]}}
-                for partition in range(self._partitions):
-                    self._put(partition, msgspec.json.encode(promise))
-                self._promised = upper
-        if self._failed:
-            raise self._cannot(self._failed[0])
-
-    def _send_batch(self, key: tuple[int, str | None]) -> None:
-        batch = self._batches.pop(key)
-        partition, name = key
-        message: dict[str, Any] = {"v": 1, "t": str(batch.least)}
-        if name is not None:
-            message["input"] = name
-        self._put(partition, msgspec.json.encode(message | {"u": batch.updates}))
-        self._sent += len(batch.updates)
+        self._outbox.push()
+        if not self._sending.promise or self._latest is None:
+            return
+        upper = self._latest + 1 if last else self._latest
+        if upper == self._promised:
+            return
+        self._promised = upper
+        if self._sending.format == "json":
+            promise = msgspec.json.encode({"resolved": str(upper)})
+            for partition in range(self._outbox.about.partitions):
+                self._put(partition, promise)
+        else:
+            self._outbox.advance(upper)
 
     def _put(self, place: int, value: bytes) -> None:
-        future = self._producer.send(self._sending.topic, value=value, partition=place % self._partitions)
-        future.add_errback(self._failed.append)
+        self._outbox.put(place % self._outbox.about.partitions, value)
 
 
 def _place_of(line: bytes) -> int:

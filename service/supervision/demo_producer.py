@@ -4,36 +4,34 @@
 
 Change i inserts edge i and removes edge i - `edges`, both at the nanosecond of the change, so the graph keeps its size.
 Edge i is a hash of (seed, i), so the graph is a function of the seed and the number of changes. The sources `edges` and
-`roots` share one topic. Change i goes to partition i mod N, and every batch ends with a progress message to every
-partition. The producer keeps no file: the key of each message says how many changes it covers. After a restart the
-producer reads the end of each partition to learn where to continue, and which partitions received more of the last
-batch than others.
+`roots` share one topic. Change i goes to partition i mod N; every batch has one message time, which is announced to
+every partition. It is sent by `vernier.Producer`, whose rows have the numbers of their changes, so that a restart reads
+from the topic where to continue.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from vernier.operators.language.types.scalars import Int64
+from vernier.operators.language.types.schema import Schema
 from vernier.service.config.settings import Settings, load
 from vernier.service.kafka.embedded_broker import create_topics
+from vernier.service.kafka.producer.producer import Producer
 from vernier.storage.errors import VernierError
 
 BATCH_SECONDS = 0.02
 ROOTS = (0, 1, 2)
+_CLOSE_SECONDS = 10.0
 _MIX = 0xFFFF_FFFF_FFFF_FFFF
-_log = logging.getLogger("vernier.producer")
 
 
 @dataclass(frozen=True)
@@ -63,108 +61,82 @@ class MovingGraph:
         return z ^ (z >> 31)
 
 
-@dataclass
-class Position:
-    """How far a topic has been filled. sent[p]: partition p holds all of its changes below this number. time_ns: all
-    messages in the topic are before it.
-    """
+class Edge(Schema):
+    """The source `edges`."""
 
-    sent: list[int]
+    src: Int64
+    dst: Int64
+
+
+class Root(Schema):
+    """The source `roots`."""
+
+    node: Int64
+
+
+SOURCES = {"edges": Edge, "roots": Root}
+
+
+@dataclass
+class Motion:
+    """Sends the changes of a graph. count: the number of the next one; time_ns: that one is not before."""
+
+    graph: MovingGraph
+    producer: Producer
+    count: int
     time_ns: int
 
+    def move(self, until: int, now_ns: int) -> None:
+        """Send the changes up to `until`, and promise that the next ones come later.
 
-def messages(graph: MovingGraph, at: Position, until: int, now_ns: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (partition, key, value) of the changes up to `until`, then progress; advances the position.
-
-    The times of the changes are strictly ascending and spread evenly from the position's time to now_ns.
-    """
-    partitions, first = len(at.sent), min(at.sent)
-    begun = at.time_ns
-    step = max(1, (now_ns - begun) // max(1, until - first))
-    rows: list[list[Any]] = [[] for _ in range(partitions)]
-    for index in range(first, until):
-        partition = index % partitions
-        if index >= at.sent[partition]:
-            moment = begun + (index - first) * step
-            rows[partition] += [[list(row), str(time_ns), diff] for row, time_ns, diff in graph.updates(index, moment)]
-    end = max(now_ns, begun + (until - first) * step)
-    key = _key(until, end)
-    for partition, changed in enumerate(rows):
-        if first == 0 and partition == 0 and until:
-            roots = [[[node], str(begun), 1] for node in ROOTS]
-            yield partition, _key(0, begun), _native({"v": 1, "t": str(begun), "input": "roots", "u": roots})
-        if changed:
-            yield partition, key, _native({"v": 1, "t": changed[0][1], "input": "edges", "u": changed})
-        progress = {"lower": [str(begun)], "upper": [str(end)]}
-        yield partition, key, _native({"v": 1, "p": progress})
-    at.sent, at.time_ns = [until] * partitions, end
+        Their times are strictly ascending and spread evenly from the last promise to now_ns.
+        """
+        first, begun, partitions = self.count, self.time_ns, self.producer.partitions
+        step = max(1, (now_ns - begun) // max(1, until - first))
+        rows: list[tuple[int, ...]] = [(node,) for node in ROOTS] if first == 0 < until else []
+        n = len(rows)
+        times, diffs, places, numbers, sources = [begun] * n, [1] * n, [0] * n, [0] * n, ["roots"] * n
+        for index in range(first, until):
+            for row, time_ns, diff in self.graph.updates(index, begun + (index - first) * step):
+                rows.append(row)
+                times.append(time_ns)
+                diffs.append(diff)
+                places.append(index % partitions)
+                numbers.append(index)
+                sources.append("edges")
+        self.producer.send_many(rows, times, diffs, source=sources, partitions=places, numbers=numbers)
+        self.count, self.time_ns = until, max(now_ns, begun + (until - first) * step)
+        self.producer.advance(self.time_ns)
 
 
-def recover(settings: Settings, topic: str, partitions: int, now_ns: int) -> Position:
-    """Recover the position of the topic from its last messages. Raises KafkaError."""
-    sent, latest = [0] * partitions, 0
-    consumer = KafkaConsumer(**settings.kafka_client(), group_id=None, enable_auto_commit=False)
-    try:
-        ends = consumer.end_offsets([TopicPartition(topic, p) for p in range(partitions)])
-        filled = [where for where, end in ends.items() if end]
-        consumer.assign(filled)
-        waiting = set(filled)
-        for where in filled:
-            # The last message's key is enough. Messages of other producers have no such key, so look at the last 16.
-            consumer.seek(where, max(0, ends[where] - 16))
-        while waiting:
-            for where, records in consumer.poll(timeout_ms=1_000).items():
-                for record in records:
-                    count, moment = _parse(record.key)
-                    sent[where.partition] = max(sent[where.partition], count)
-                    latest = max(latest, moment)
-            waiting = {where for where in waiting if consumer.position(where) < ends[where]}
-    finally:
-        consumer.close()
-    return Position(sent, max(latest + 1, now_ns))
+def begin(graph: MovingGraph, producer: Producer, now_ns: int) -> Motion:
+    """Continue where the topic ends."""
+    return Motion(graph, producer, producer.position, max(producer.promised or 0, now_ns))
 
 
 def produce(settings: Settings, topic: str, graph: MovingGraph, rate: float, stop: threading.Event) -> int:
-    """Send changes until `stop` is set; returns the number of changes in the topic. Raises KafkaError."""
-    found = create_topics(
+    """Send changes until `stop` is set; returns the number of changes in the topic. Raises KafkaError, and what
+    `Producer` raises."""
+    create_topics(
         settings.kafka.bootstrap,
         {topic: settings.workers},
         replication=settings.kafka.replication,
         timeout_seconds=settings.kafka.patience_seconds,
     )
-    at = recover(settings, topic, found[topic], time.time_ns())
-    producer = KafkaProducer(
-        **settings.kafka_client(), acks="all", enable_idempotence=True, linger_ms=0, max_block_ms=10_000
-    )
-    lost: list[BaseException] = []
-    began, base = time.monotonic(), min(at.sent)
-    if base < graph.edges:
-        base = graph.edges - 1
-    print(f"producer: {rate:g} changes/s to topic {topic}, continuing after change {min(at.sent)}", flush=True)
+    bootstrap, client = settings.kafka.bootstrap, settings.kafka_client()
+    producer = Producer(topic, SOURCES, bootstrap=bootstrap, client=client, policy="1ns", clock="manual", resume=True)
     try:
+        motion = begin(graph, producer, time.time_ns())
+        began, base = time.monotonic(), motion.count
+        print(f"producer: {rate:g} changes/s to topic {topic}, going on after change {base}", flush=True)
+        if base < graph.edges:
+            base = graph.edges - 1
         while not stop.wait(BATCH_SECONDS):
-            if lost:
-                raise lost[0]
-            until = max(base + int((time.monotonic() - began) * rate), *at.sent)
-            for partition, key, value in messages(graph, at, until, time.time_ns()):
-                producer.send(topic, key=key, value=value, partition=partition).add_errback(lost.append)
-        producer.flush(10)
+            motion.move(max(base + int((time.monotonic() - began) * rate), motion.count), time.time_ns())
+        producer.flush(_CLOSE_SECONDS)
+        return motion.count
     finally:
-        producer.close(timeout=2)
-    return min(at.sent)
-
-
-def _key(count: int, time_ns: int) -> bytes:
-    return f"{count}@{time_ns}".encode()
-
-
-def _parse(key: bytes | None) -> tuple[int, int]:
-    count, _, moment = (key or b"").partition(b"@")
-    return (int(count), int(moment)) if count.isdigit() and moment.isdigit() else (0, 0)
-
-
-def _native(message: dict[str, Any]) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode()
+        producer.close(_CLOSE_SECONDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

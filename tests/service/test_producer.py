@@ -3,29 +3,40 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka import KafkaProducer
 
-from vernier.service.config.settings import load
-from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
-from vernier.service.supervision.demo_producer import ROOTS, MovingGraph, Position, messages, recover
+import vernier as vn
+from tests.producer.fake import Kafka, Record, read
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.producer.topic_end import read_topic_end
+from vernier.service.supervision.demo_producer import ROOTS, SOURCES, MovingGraph, begin
 
 GRAPH = MovingGraph(nodes=20, edges=30, seed=3)
-Sent = list[tuple[int, bytes, bytes]]
 
 
-def edges_at(sent: Iterable[tuple[int, bytes, bytes]]) -> Counter[tuple[int, ...]]:
+def producer(kafka: Kafka) -> Any:
+    """As the demonstration makes it."""
+    return vn.Producer("t", SOURCES, policy="1ns", clock="manual", resume=True, _make=kafka.make, _end=kafka.end)
+
+
+def edges_at(records: Iterable[Record]) -> Counter[tuple[int, ...]]:
     """The edges that the messages leave, each as often as it is there."""
     left: Counter[tuple[int, ...]] = Counter()
-    for _, _, value in sent:
-        message = json.loads(value)
+    for record in records:
+        message = json.loads(record.value)
         if message.get("input") == "edges":
             for row, _, diff in message["u"]:
                 left[tuple(row)] += diff
+    assert min(left.values(), default=0) >= 0
     return +left
+
+
+def everything(kafka: Kafka) -> list[Record]:
+    return [record for log in kafka.log.values() for record in log]
 
 
 def last_edges(count: int) -> Counter[tuple[int, ...]]:
@@ -38,67 +49,87 @@ def last_edges(count: int) -> Counter[tuple[int, ...]]:
     partitions=st.integers(1, 4),
 )
 def test_the_graph_moves_and_time_grows(steps: list[tuple[int, int]], partitions: int) -> None:
-    at, now, sent = Position([0] * partitions, 1_000), 1_000, []
-    for more, passed in steps:
-        now += passed
-        sent += list(messages(GRAPH, at, min(at.sent) + more, now))
+    kafka, now = Kafka(partitions), 1_000
+    with producer(kafka) as sender:
+        motion = begin(GRAPH, sender, now)
+        for more, passed in steps:
+            now += passed
+            motion.move(motion.count + more, now)
+        sender.flush()
     count = sum(more for more, _ in steps)
-    assert edges_at(sent) == last_edges(count)
-    promised = [0] * partitions
-    changes: dict[int, int] = {}
-    for partition, key, value in sent:
-        message = json.loads(value)
-        assert int(key.partition(b"@")[2]) <= at.time_ns
-        if "p" in message:
-            assert int(message["p"]["upper"][0]) >= promised[partition]
-            promised[partition] = int(message["p"]["upper"][0])
-            continue
-        times = [int(time) for _, time, _ in message["u"]]
-        assert times == sorted(times)
-        assert min(times) >= max(promised[partition], int(message["t"]))
-        if message["input"] == "edges":
-            changes.update(dict.fromkeys(times, partition))
+    assert motion.count == count
+    assert edges_at(everything(kafka)) == last_edges(count)
+    changes: set[int] = set()
+    for records in kafka.log.values():
+        for _, times, promise in read(records)[1]:
+            assert times == sorted(times)
+            assert promise is None or promise <= motion.time_ns
+        own = [json.loads(one.value) for one in records if b'"edges"' in one.value]
+        changes |= {int(time) for message in own for _, time, _ in message["u"]}
     assert len(changes) == count, "each change has a nanosecond of its own"
-    assert promised == [at.time_ns] * partitions
-    roots = [value for _, _, value in sent if b'"roots"' in value]
-    assert len(roots) == (1 if count else 0)
-    assert not roots or [row for row, _, _ in json.loads(roots[0])["u"]] == [[root] for root in ROOTS]
+    assert kafka.end().upper == motion.time_ns
+    roots = [json.loads(one.value)["u"] for one in everything(kafka) if b'"roots"' in one.value]
+    assert [[row for row, _, _ in one] for one in roots] == ([[[root] for root in ROOTS]] if count else [])
 
 
-@given(cut=st.integers(0, 60), partitions=st.integers(1, 3))
-def test_a_batch_that_was_sent_in_part_is_completed(cut: int, partitions: int) -> None:
+@given(partitions=st.integers(1, 3), data=st.data())
+def test_a_batch_that_was_sent_in_part_is_completed(partitions: int, data: st.DataObject) -> None:
     """Killed after any message: the next one sends what is missing, and nothing twice."""
-    at = Position([0] * partitions, 1_000)
-    whole = [one for until in (35, 50, 61) for one in messages(GRAPH, at, until, 1_000 + until * 1_000)]
-    sent = whole[:cut]
-    done, latest = [0] * partitions, 1_000
-    for partition, key, _ in sent:
-        count, _, moment = key.partition(b"@")
-        done[partition], latest = max(done[partition], int(count)), max(latest, int(moment))
-    again = Position(done, latest + 1)
-    rest = list(messages(GRAPH, again, 80, 1_000_000))
-    assert edges_at([*sent, *rest]) == last_edges(80)
-    first = [int(time) for _, _, value in rest for _, time, _ in json.loads(value).get("u", ())]
-    assert min(first) > latest
+    whole = Kafka(partitions)
+    with producer(whole) as sender:
+        motion = begin(GRAPH, sender, 1_000)
+        for until in (35, 50, 61):
+            motion.move(until, 1_000 + until * 1_000)
+            sender.flush()
+    kafka = Kafka(partitions)
+    # All of some batches, and of the next one the beginning in each partition, without its promise.
+    told = [[i for i, one in enumerate(log) if b'"p"' in one.value] for log in whole.log.values()]
+    batches = data.draw(st.integers(0, len(told[0]) - 1))
+    for partition, log in whole.log.items():
+        first = 0 if batches == 0 else told[partition][batches - 1] + 1
+        more = data.draw(st.integers(0, told[partition][batches] - first))
+        kafka.log[partition] = log[: first + more]
+    with producer(kafka) as sender:
+        motion = begin(GRAPH, sender, 1_000_000)
+        motion.move(80, 2_000_000)
+        sender.flush()
+    assert edges_at(everything(kafka)) == last_edges(80)
+    assert sum(one.value.count(b"roots") for one in everything(kafka)) == 1
+    for records in kafka.log.values():
+        read(records)
+
+
+def test_topics_of_earlier_releases_are_continued() -> None:
+    """Each of their partitions promises for itself, with the number of its changes; the last batch may lack some."""
+    kafka = Kafka(2)
+    for partition, count in ((0, 20), (1, 10)):
+        for until in range(10, count + 1, 10):
+            rows = [[list(GRAPH.edge(i)), str(100 * i), 1] for i in range(until - 10, until) if i % 2 == partition]
+            key = b"%d@%d" % (until, 100 * until)
+            message = {"v": 1, "t": str(100 * (until - 10)), "input": "edges", "u": rows}
+            kafka.append(partition, key, json.dumps(message).encode())
+            progress = {"lower": [str(100 * (until - 10))], "upper": [str(100 * until)]}
+            kafka.append(partition, key, json.dumps({"v": 1, "p": progress}).encode())
+    with producer(kafka) as sender:
+        motion = begin(GRAPH, sender, 0)
+        assert (motion.count, motion.time_ns) == (10, 2_000)
+        motion.move(30, 10_000)
+        sender.flush()
+    assert edges_at(everything(kafka)) == last_edges(30)
 
 
 @pytest.mark.broker
 def test_it_finds_where_it_was_from_the_topic(broker: EmbeddedBroker) -> None:
     topic = "producer-recovers"
-    settings = load(None, {"kafka.bootstrap": broker.bootstrap}, {}).settings
-    create_topics(broker.bootstrap, {topic: 3})
-    assert recover(settings, topic, 3, 5).sent == [0, 0, 0]
-    at = Position([0, 0, 0], 1_000)
-    sent = [one for until in (10, 20) for one in messages(GRAPH, at, until, until * 1_000)]
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    try:
-        # The last two messages, which were for partition 2, did not make it.
-        for partition, key, value in sent[:-2]:
-            producer.send(topic, key=key, value=value, partition=partition)
-        producer.send(topic, value=b"somebody else's", partition=1)
-        producer.flush()
-    finally:
-        producer.close()
-    found = recover(settings, topic, 3, 7)
-    assert found.sent == [20, 20, 10]
-    assert found.time_ns == 20_001
+    broker.create_topics({topic: 3})
+    client = {"bootstrap_servers": broker.bootstrap}
+    assert read_topic_end(client, topic).position == 0
+    for until in (10, 20):
+        with vn.Producer(
+            topic, SOURCES, bootstrap=broker.bootstrap, policy="1ns", clock="manual", resume=True
+        ) as sender:
+            motion = begin(GRAPH, sender, until * 1_000)
+            assert motion.count == until - 10
+            motion.move(until, until * 1_000 + 500)
+    end = read_topic_end(client, topic)
+    assert (end.position, end.following, end.upper) == (20, 20, 20_500)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time as clocks
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -201,26 +201,32 @@ class Producer:
         times: Iterable[Time] | Time | None = None,
         diffs: Iterable[int] | int = 1,
         *,
-        source: str | None = None,
+        source: str | Sequence[str] | None = None,
         partitions: Iterable[int] | None = None,
         numbers: Iterable[int] | None = None,
     ) -> int:
         """Take rows, or an Arrow table with the schema's columns; returns the number of the last one.
 
-        times, diffs: one for each row, or one for all. numbers: ascending; rows of one number are one change, and are
-        sent together in each partition. Raises like `send`. A row that does not fit the schema refuses all; otherwise
-        the rows before the one that is refused are taken.
+        times, diffs, source: one for each row, or one for all. numbers: ascending; rows of one number are one change,
+        and those of a source are sent together in each partition. Raises like `send`. A row that does not fit the
+        schema refuses all; otherwise the rows before the one that is refused are taken.
         """
-        named, encoder = self._of(source)
-        texts = encoder.many(rows)
+        if source is None or isinstance(source, str):
+            name, encoder = self._of(source)
+            texts = encoder.many(rows)
+            names = [name] * len(texts)
+        else:
+            found = [self._of(one) for one in source]
+            names = _for_each([name for name, _ in found], len(rows), "sources")
+            texts = [encoder.one(row) for (_, encoder), row in zip(found, cast("Sequence[Row]", rows), strict=True)]
         n = len(texts)
         moments = [None] * n if times is None else [_time(one) for one in _for_each(times, n, "times")]
         signs = [_diff(one) for one in _for_each(diffs, n, "diffs")]
         places = [None] * n if partitions is None else _for_each(partitions, n, "partitions")
         numbered = [None] * n if numbers is None else _for_each(numbers, n, "numbers")
         return self._outbox.take(
-            Entry(text, moment, sign, named, place, number)
-            for text, moment, sign, place, number in zip(texts, moments, signs, places, numbered, strict=True)
+            Entry(*one)  # text, time, diff, source, partition, number
+            for one in zip(texts, moments, signs, names, places, numbered, strict=True)
         )
 
     def advance(self, time: Time) -> None:
