@@ -29,6 +29,9 @@ TOYS: dict[str, list[str]] = {
     "exchange": ["--rounds", "20", "--runs", "1"],
     "handshake": ["--attempts", "2", "--connections", "2"],
 }
+BROKERED: dict[str, list[str]] = {
+    "producer": ["--seconds", "2", "--rate", "200", "--rows", "2000", "--policies", "1ms,records(1024)"],
+}
 SERVED: dict[str, list[str]] = {
     "through": ["--nodes", "50", "--edges", "100", "--batch", "2000", "--batches", "4"],
     "sparks": ["--rows", "500", "--batches", "2"],
@@ -52,13 +55,20 @@ def run(name: str, arguments: list[str], folder: Path) -> list[Any]:
 
 def test_every_benchmark_has_a_toy() -> None:
     """Chaos has tests of its own (tests/chaos)."""
-    assert {*TOYS, *SERVED, "chaos"} == SHORT.keys() == FULL.keys()
+    assert {*TOYS, *BROKERED, *SERVED, "chaos"} == SHORT.keys() == FULL.keys()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOYS)
 def test_it_runs(name: str, tmp_path: Path) -> None:
     assert run(name, TOYS[name], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.parametrize("name", BROKERED)
+def test_it_runs_with_a_broker(name: str, tmp_path: Path) -> None:
+    assert run(name, BROKERED[name], tmp_path)
 
 
 @pytest.mark.slow
