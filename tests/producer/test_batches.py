@@ -126,8 +126,8 @@ def assert_no_promise_is_early(kafka: Kafka, sent: list[Entry]) -> None:
 def test_the_next_producer_completes_what_the_last_one_began(
     data: st.DataObject, policy: Any, rows: int, partitions: int
 ) -> None:
-    """A producer ends at any point. What it was told to be acknowledged is there; of the rest, each partition has the
-    beginning. The next one is given the rows from `position` on."""
+    """A producer ends at any point. What it was told to be acknowledged is there; of the rest, any part is. The next
+    one is given the rows from `position` on."""
     kafka = Kafka(partitions, acknowledge=False)
     times = [1_000]
     for _ in range(rows - 1):
@@ -149,12 +149,10 @@ def test_the_next_producer_completes_what_the_last_one_began(
                     driven.drive()
                     kafka.deliver(data.draw(st.integers(0, 4)))
         acknowledged = driven.outbox.position
-        # The producer is gone. A part of what was under way still arrives, in order within each partition.
+        # The producer is gone. Some of what was under way still arrives; the client may have dropped any message of it.
         waiting, kafka.waiting = kafka.waiting, []
-        arriving = {one: data.draw(st.integers(0, 6)) for one in range(partitions)}
         for sent in waiting:
-            if arriving[sent.partition] > 0:
-                arriving[sent.partition] -= 1
+            if data.draw(st.booleans()):
                 kafka.append(sent.partition, sent.key, sent.value)
         end = kafka.end()
         assert end.position <= acknowledged
@@ -220,12 +218,12 @@ def test_without_progress_a_message_has_its_least_time() -> None:
     assert parcel.value.startswith(b'{"v":1,"t":"3","input":"edges","u":[')
 
 
-@pytest.mark.parametrize("mark", [Mark(0, 0), Mark(17, -5), Mark(17, 10**18, more=True)])
+@pytest.mark.parametrize("mark", [Mark(0, 0), Mark(17, -5), Mark(17, 10**18, more=True), Mark(17, 10**18, True, 9)])
 def test_marks_are_read_as_they_are_written(mark: Mark) -> None:
     assert Mark.decode(mark.encode()) == mark
 
 
-@pytest.mark.parametrize("key", [None, b"", b"key", b"1@", b"@1", b"-1@5", b"1@5++", b"\xff@1"])
+@pytest.mark.parametrize("key", [None, b"", b"key", b"1@", b"@1", b"-1@5", b"1@5++", b"\xff@1", b"-3@5", b"1-@5"])
 def test_keys_of_others_are_no_marks(key: bytes | None) -> None:
     assert Mark.decode(key) is None
 

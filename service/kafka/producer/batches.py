@@ -9,6 +9,7 @@ alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,39 +18,41 @@ from vernier.service.kafka.producer.policy import Policy
 
 MOST_UPDATES = 500
 MOST_BYTES = 1 << 18
+_MARK = re.compile(rb"(?:(\d{1,20})-)?(\d{1,20})@(-?\d{1,20})(\+?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The key of a producer's message, `count@time` or `count@time+`.
+    """The key of a producer's message: `first-count@time`, `count@time` if first is 0, and `+` behind it for `more`.
 
-    count: the partition holds all its rows with a smaller number (of a source, if the message has updates). time: the
-    message time, or what is promised. more: messages of the partition before this one may have rows with later numbers.
+    A message of updates has all rows of its partition and source with numbers from `first` to before `count`; `time` is
+    its message time. A promise says of its partition that all rows before `count` are there, and `time` is what it
+    promises. more: messages of the partition before this one may have rows with later numbers.
     """
 
     count: int
     time: int
     more: bool = False
+    first: int = 0
 
     def encode(self) -> bytes:
         """The key's text."""
-        return b"%d@%d%b" % (self.count, self.time, b"+" if self.more else b"")
+        begin = b"%d-" % self.first if self.first else b""
+        return b"%b%d@%d%b" % (begin, self.count, self.time, b"+" if self.more else b"")
 
     @staticmethod
     def decode(key: bytes | None) -> Mark | None:
         """A key's mark; None for a key of anyone else."""
-        count, _, time = (key or b"").partition(b"@")
-        more = time.endswith(b"+")
-        time = time.removesuffix(b"+")
-        if not count.isdigit() or not time.removeprefix(b"-").isdigit():
+        found = _MARK.fullmatch(key or b"")
+        if found is None:
             return None
-        return Mark(int(count), int(time), more)
+        return Mark(int(found[2]), int(found[3]), bool(found[4]), int(found[1] or 0))
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """A message of updates for one partition. time: its message time; None if its key is no mark. numbers: of its rows;
-    empty for a message that came ready-made."""
+    """A message of updates for one partition. time: its message time; None if its key is no mark. first: the partition
+    and source have no rows from this number to `numbers`, those of its rows. A ready-made message has none."""
 
     partition: int
     time: int | None
@@ -57,6 +60,7 @@ class Parcel:
     numbers: Sequence[int] = ()
     source: str | None = None
     size: int = 0
+    first: int = 0
 
     @property
     def count(self) -> int:
@@ -88,12 +92,14 @@ class Batches:
     Without progress the message time is the least data time of each message, and nothing is promised.
     """
 
-    def __init__(self, policy: Policy, at: int | None = None, *, progress: bool = True) -> None:
+    def __init__(self, policy: Policy, at: int | None = None, *, progress: bool = True, following: int = 0) -> None:
         self.at, self.common = at, at
         self.bytes = 0
         """Of all rows that `take` has not yet returned."""
-        self.following = 0
+        self.following = following
         """The number of the next row."""
+        self._begun = following
+        self._counts: dict[tuple[int, str | None], int] = {}
         self._policy, self._progress = policy, progress
         self._rows = 0
         self._open: dict[tuple[int, str | None], _Open] = {}
@@ -184,4 +190,7 @@ class Batches:
         time = batch.least if self.at is None else self.at
         value = updates_message(time, batch.texts, source)
         marked = time if self._progress else None
-        self._out.append(Parcel(partition, marked, value, batch.numbers, source, batch.size))
+        first = self._counts.get(place, self._begun)
+        parcel = Parcel(partition, marked, value, batch.numbers, source, batch.size, first)
+        self._counts[place] = parcel.count
+        self._out.append(parcel)

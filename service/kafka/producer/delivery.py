@@ -76,7 +76,7 @@ class _Marks:
             return None
         greatest = self._greatest[parcel.partition]
         self._greatest[parcel.partition] = max(greatest, parcel.count)
-        return Mark(parcel.count, parcel.time, more=greatest > parcel.count).encode()
+        return Mark(parcel.count, parcel.time, greatest > parcel.count, parcel.first).encode()
 
     def of_promise(self, partition: int, promise: Promise) -> bytes:
         """The key of a promise that is sent now."""

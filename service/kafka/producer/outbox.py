@@ -73,8 +73,7 @@ class Outbox:
         self.about = about
         lock = threading.RLock()
         self._work, self._room = threading.Condition(lock), threading.Condition(lock)
-        self._batches = Batches(about.policy, end.upper, progress=about.progress)
-        self._batches.following = following
+        self._batches = Batches(about.policy, end.upper, progress=about.progress, following=following)
         self._end = end if drop else None
         self._pending: set[Parcel] = set()
         self._pending_bytes = self._waiting = 0

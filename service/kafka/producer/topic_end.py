@@ -34,17 +34,17 @@ class _Head(msgspec.Struct):
 
 @dataclass
 class End:
-    """The end of one partition. upper: its last promise. count: the greatest of its promises. counts: of later rows, by
-    source."""
+    """The end of one partition. upper: its last promise. count: the greatest of its promises. ranges: by source, the
+    numbers (from, to before) whose rows are there, too."""
 
     upper: int | None = None
     count: int | None = None
-    counts: dict[str | None, int] = field(default_factory=dict)
+    ranges: dict[str | None, list[tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def greatest(self) -> int:
         """The greatest count of any message."""
-        return max(self.count or 0, *self.counts.values(), 0)
+        return max([self.count or 0, *(count for ranges in self.ranges.values() for _, count in ranges)])
 
     def look_at(self, key: bytes | None, value: bytes | None) -> bool:
         """Look at a record; they come backwards. Returns whether no earlier one matters."""
@@ -62,7 +62,7 @@ class End:
             return not mark.more
         if mark is None:
             return False
-        self.counts[head.input] = max(mark.count, self.counts.get(head.input, 0))
+        self.ranges.setdefault(head.input, []).append((mark.first, mark.count))
         return self.count is not None and mark.count <= self.count and not mark.more
 
 
@@ -91,8 +91,10 @@ class TopicEnd:
     def has(self, partition: int, source: str | None, number: int) -> bool:
         """Whether a row is in the topic. The partition must be the one that it was sent to."""
         end = self.partitions[partition]
-        promised = self._most if end.count is None else end.count
-        return number < max(promised, end.counts.get(source, 0))
+        if number < (self._most if end.count is None else end.count):
+            return True
+        # There may be gaps: of messages that are not yet acknowledged, the client may drop one and deliver the next.
+        return any(first <= number < count for first, count in end.ranges.get(source, ()))
 
     @property
     def _most(self) -> int:
