@@ -5,18 +5,23 @@ that is not in its plainest spelling leaves nothing behind and goes to the judge
 
 text: uint8[bytes]; the messages, message m from starts[m] to starts[m + 1]. pool, names: see scan_name; first the names
 of the envelope's four members, then of the sources, then of the columns of all sources. first: int64[sources + 1];
-where the columns of each source begin. columns: see scan_row. out: int64[capacity, CELLS + .], doubles: its view as
-float64, nulls: bool[capacity, .]; the updates, one per row.
+where the columns of each source begin. columns: see scan_row. out: int64[capacity, CELLS + .], nulls: bool[capacity,
+.]; the updates, one per row.
 """
 
 import numpy as np
 from numba import njit
 
 from vernier.service.kernels.json_values import (
+    CELLS,
     DIFF,
+    FRACTION,
+    KIND,
     MESSAGE,
+    NULLABLE,
     SOURCE,
     TIME,
+    WHOLE,
     scan_colon,
     scan_column,
     scan_instant,
@@ -49,7 +54,6 @@ def _scan_batch(
     low: int,
     high: int,
     out: np.ndarray,
-    doubles: np.ndarray,
     nulls: np.ndarray,
     count: int,
 ) -> tuple[int, int]:
@@ -65,7 +69,7 @@ def _scan_batch(
         if i >= end or text[i] != _OPEN_LIST or count >= len(out):
             return count, -1
         i = skip_space(text, i + 1, end)
-        i = scan_row(text, i, end, pool, names, columns, low, high, out, doubles, nulls, count)
+        i = scan_row(text, i, end, pool, names, columns, low, high, out, nulls, count)
         if i < 0:
             return count, -1
         follows, i = scan_next(text, i, end, _CLOSE_LIST)
@@ -100,7 +104,6 @@ def _scan_envelope(
     first: np.ndarray,
     columns: np.ndarray,
     out: np.ndarray,
-    doubles: np.ndarray,
     nulls: np.ndarray,
     count: int,
 ) -> tuple[int, int]:
@@ -128,7 +131,7 @@ def _scan_envelope(
             if source < 0:
                 return count, -1
             low, high = first[source], first[source + 1]
-            count, i = _scan_batch(text, i, end, pool, names, columns, low, high, out, doubles, nulls, count)
+            count, i = _scan_batch(text, i, end, pool, names, columns, low, high, out, nulls, count)
         elif seen & (1 << _IS_BATCH) and sources > 1:
             return count, -1
         else:
@@ -158,7 +161,6 @@ def scan_native(
     first: np.ndarray,
     columns: np.ndarray,
     out: np.ndarray,
-    doubles: np.ndarray,
     nulls: np.ndarray,
     good: np.ndarray,
 ) -> int:
@@ -171,7 +173,7 @@ def scan_native(
     for m in range(len(good)):
         end = starts[m + 1]
         i = skip_space(text, starts[m], end)
-        reached, i = _scan_envelope(text, i, end, pool, names, first, columns, out, doubles, nulls, count)
+        reached, i = _scan_envelope(text, i, end, pool, names, first, columns, out, nulls, count)
         good[m] = i >= 0 and skip_space(text, i, end) == end
         if good[m]:
             for k in range(count, reached):
@@ -191,7 +193,6 @@ def _scan_object(
     columns: np.ndarray,
     bare: bool,
     out: np.ndarray,
-    doubles: np.ndarray,
     nulls: np.ndarray,
     count: int,
 ) -> int:
@@ -216,14 +217,22 @@ def _scan_object(
             if given & (np.int64(1) << column):
                 return -1
             given |= np.int64(1) << column
-            i = scan_column(text, i, end, columns[column], out, doubles, nulls, count, column)
+            out[count, CELLS + column], nulls[count, column], i = scan_column(
+                text,
+                i,
+                end,
+                columns[column, KIND],
+                columns[column, NULLABLE],
+                columns[column, WHOLE],
+                columns[column, FRACTION],
+            )
         elif seen & (1 << member):
             return -1
         elif member == _IS_DATA:
             if source < 0:
                 return -1
             low, high = first[source], first[source + 1]
-            i = scan_row(text, i, end, pool, names, columns, low, high, out, doubles, nulls, count)
+            i = scan_row(text, i, end, pool, names, columns, low, high, out, nulls, count)
         elif member == _IS_TIME:
             out[count, TIME], i = scan_instant(text, i, end)
         elif member == _IS_DIFF:
@@ -259,7 +268,6 @@ def scan_lines(
     columns: np.ndarray,
     bare: bool,
     out: np.ndarray,
-    doubles: np.ndarray,
     nulls: np.ndarray,
     good: np.ndarray,
 ) -> int:
@@ -275,9 +283,9 @@ def scan_lines(
         i = skip_space(text, starts[m], end)
         out[count, SOURCE], out[count, MESSAGE], out[count, TIME], out[count, DIFF] = 0, m, _NO_TIME, 1
         if i < end and text[i] == _OPEN_LIST and single:
-            i = scan_row(text, i, end, pool, names, columns, 0, first[1], out, doubles, nulls, count)
+            i = scan_row(text, i, end, pool, names, columns, 0, first[1], out, nulls, count)
         elif i < end and text[i] == _OPEN_OBJECT:
-            i = _scan_object(text, i, end, pool, names, first, columns, bare, out, doubles, nulls, count)
+            i = _scan_object(text, i, end, pool, names, first, columns, bare, out, nulls, count)
         else:
             i = -1
         good[m] = i >= 0 and skip_space(text, i, end) == end

@@ -345,53 +345,43 @@ def scan_decimal(text: np.ndarray, i: int, end: int, whole: int, fraction: int) 
 
 
 @njit(cache=True)
-def scan_cell(
-    text: np.ndarray, i: int, end: int, column: np.ndarray, out: np.ndarray, doubles: np.ndarray, row: int, cell: int
-) -> int:
-    """Scan a value of the column's kind, not null, into out (or doubles, its view) at [row, cell]; returns the position
-    after it."""
-    at = -1
-    kind = column[KIND]
+def scan_cell(text: np.ndarray, i: int, end: int, kind: int, whole: int, fraction: int) -> tuple[int, int]:
+    """Scan a value of the kind, not null: (its cell, position). whole, fraction: of a DECIMAL.
+
+    It takes and returns scalars only: passing arrays to a function that is not inlined costs more than scanning a short
+    value.
+    """
+    cell, at = np.int64(0), -1
     if kind == INT64:
-        out[row, cell], at = scan_integer(text, i, end)
+        cell, at = scan_integer(text, i, end)
     elif kind == FLOAT64:
-        doubles[row, cell], at = scan_double(text, i, end)
+        value, at = scan_double(text, i, end)
+        cell = np.float64(value).view(np.int64)
     elif kind == TIMESTAMP:
-        out[row, cell], at = scan_instant(text, i, end)
+        cell, at = scan_instant(text, i, end)
     elif kind == BOOL:
         at = scan_word(text, i, end, _TRUE)
-        out[row, cell] = 1 if at >= 0 else 0
+        cell = np.int64(at >= 0)
         at = at if at >= 0 else scan_word(text, i, end, _FALSE)
     elif kind == DATE and i < end and text[i] == _QUOTE:
-        out[row, cell], at = scan_day(text, i + 1, end)
+        cell, at = scan_day(text, i + 1, end)
         at = at + 1 if 0 <= at < end and text[at] == _QUOTE else -1
     elif kind == TEXT:
-        out[row, cell], at = scan_text(text, i, end)
+        cell, at = scan_text(text, i, end)
     elif kind == DECIMAL:
-        out[row, cell], at = scan_decimal(text, i, end, column[WHOLE], column[FRACTION])
-    return at
+        cell, at = scan_decimal(text, i, end, whole, fraction)
+    return cell, at
 
 
 @njit(cache=True)
 def scan_column(
-    text: np.ndarray,
-    i: int,
-    end: int,
-    about: np.ndarray,
-    out: np.ndarray,
-    doubles: np.ndarray,
-    nulls: np.ndarray,
-    row: int,
-    column: int,
-) -> int:
-    """Scan a value or null of column `column` into row `row`; returns the position after it. about: that column's entry
-    of `columns`, see scan_row."""
-    null = i < end and text[i] == 110
-    nulls[row, column] = null
-    if not null:
-        return scan_cell(text, i, end, about, out, doubles, row, CELLS + column)
-    out[row, CELLS + column] = 0
-    return scan_word(text, i, end, _NULL) if about[NULLABLE] else -1
+    text: np.ndarray, i: int, end: int, kind: int, nullable: int, whole: int, fraction: int
+) -> tuple[int, bool, int]:
+    """Scan a value or null of a column: (its cell, whether it is null, position)."""
+    if i < end and text[i] == 110:
+        return np.int64(0), True, (scan_word(text, i, end, _NULL) if nullable else -1)
+    cell, at = scan_cell(text, i, end, kind, whole, fraction)
+    return cell, False, at
 
 
 @njit(cache=True)
@@ -452,7 +442,6 @@ def scan_row(
     low: int,
     high: int,
     out: np.ndarray,
-    doubles: np.ndarray,
     nulls: np.ndarray,
     row: int,
 ) -> int:
@@ -460,8 +449,8 @@ def scan_row(
     it.
 
     columns: int64[c, 4]; KIND to FRACTION of the columns of all sources, at most 62 per source, whose names are the
-    last c of the pool. out: int64[n, CELLS + .], doubles its view as float64, nulls: bool[n, .]; the row's cells are
-    written to them.
+    last c of the pool. out: int64[n, CELLS + .], nulls: bool[n, .]; the row's cells are written to them, doubles as
+    their bits.
     """
     count = high - low
     if i >= end:
@@ -469,7 +458,10 @@ def scan_row(
     if text[i] == _OPEN_LIST:
         i = skip_space(text, i + 1, end)
         for column in range(count):
-            i = scan_column(text, i, end, columns[low + column], out, doubles, nulls, row, column)
+            k = low + column
+            out[row, CELLS + column], nulls[row, column], i = scan_column(
+                text, i, end, columns[k, KIND], columns[k, NULLABLE], columns[k, WHOLE], columns[k, FRACTION]
+            )
             if i < 0:
                 return -1
             more, i = scan_next(text, i, end, _CLOSE_LIST)
@@ -495,7 +487,10 @@ def scan_row(
         i = scan_colon(text, at, end)
         if i < 0:
             return -1
-        i = scan_column(text, i, end, columns[low + column], out, doubles, nulls, row, column)
+        k = low + column
+        out[row, CELLS + column], nulls[row, column], i = scan_column(
+            text, i, end, columns[k, KIND], columns[k, NULLABLE], columns[k, WHOLE], columns[k, FRACTION]
+        )
         if i < 0:
             return -1
         more, i = scan_next(text, i, end, _CLOSE_OBJECT)

@@ -124,7 +124,7 @@ _Columns = dict[tuple[int, int], _Values]
 class Scanner:
     """Decodes the messages of one topic: `kernel` handles the well-formed ones, `judge` those that it leaves.
 
-    kernel: (text, starts, pool, names, first, columns, out, doubles, nulls, good) -> number of updates. judge: (value)
+    kernel: (text, starts, pool, names, first, columns, out, nulls, good) -> number of updates. judge: (value)
     -> verdict, raises Refusal. envelope: the members of the envelope, which are the first names passed to the kernel.
     least_bytes: a lower bound for the bytes of an update with one column; 0 if a message is one update.
     """
@@ -188,7 +188,7 @@ class Scanner:
                 capacity += int(starts[stop] - starts[begin]) // self._least_bytes
             room = Scanned.room(capacity, self._columns)
             names = (self._pool, self._pool_names, self._first, self._kinds)
-            outputs = (room.out, room.out.view(np.float64), room.nulls, good[begin:stop])
+            outputs = (room.out, room.nulls, good[begin:stop])
             count = self._kernel(text, starts[begin : stop + 1], *names, *outputs)
             out = room.out[:count].copy()
             out[:, MESSAGE] += begin
