@@ -65,7 +65,7 @@ SHORT: dict[str, list[list[str]]] = {
         ["--program", "reachability", "--batch", "1000", "--updates", "20000"],
     ],
     "linear": [["--rows", "1"], ["--rows", "1024"], ["--rows", "100000", "--repeat", "20"]],
-    "scanner": [[]],
+    "scanner": [["--rows", "5000", "--rounds", "41"], []],
     "storage": [["--edges", "1000000"]],
     "steady": [["--epochs", "2000"]],
     "memory": [[], ["--bound", "48"]],
@@ -116,7 +116,7 @@ FULL: dict[str, list[list[str]]] = {
         ["--nodes", "1000000", "--edges", "2000000", "--batch", "1000", "--updates", "100000"],
     ],
     "linear": [["--rows", "1"], ["--rows", "1024"], ["--rows", "1000000", "--repeat", "20"]],
-    "scanner": [["--rows", "200000", "--rounds", "15"]],
+    "scanner": [["--rows", "500", "--rounds", "101"], ["--rows", "5000", "--rounds", "41"], []],
     "storage": [["--edges", "10000000", "--batch", "100000", "--plot", "docs/images/bench-storage.png"]],
     "steady": [
         ["--epochs", "10000", "--warm", "4000", "--window", "200000", "--plot", "docs/images/bench-steady.png"],

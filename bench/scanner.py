@@ -3,10 +3,11 @@
     python -m bench.scanner --rows 50000 --rounds 9
 
 `ours` is the door's own format (service/ingest/formats). `decoded` is only the library's part: each message becomes a
-struct whose type is made from the source's schema. `words` adds what the door needs, rows of words, through Arrow;
-`checked` adds the sieve for members that come twice, which msgspec accepts. The structs take only the spelling that is
-measured and do not check how decimals and times are spelled, so a door with msgspec would cost more than `checked`. All
-answers are compared; the four take turns. One JSON line: medians in nanoseconds of CPU, all threads counted.
+struct whose type is made from the source's schema. `words` adds what the door needs, rows of words, through Arrow.
+`checked` adds what the door must know before it uses them: that no member comes twice (the sieve), and that decimals
+and times are spelled as the door allows. The structs take only the spelling that is measured. `door` is a whole epoch
+at the door with our format: decode, advance the frontier, admit; `door_ratio` is what it would be with `checked` in
+place of `ours`. All answers are compared; all take turns. One JSON line: medians in nanoseconds of CPU of all threads.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.language.types.texts import String
+from vernier.service.ingest.config import DoorConfig, SourceConfig
 from vernier.service.ingest.formats import make_format
 from vernier.service.ingest.formats.columns import DIFF, TIME, rows_of
 from vernier.service.ingest.formats.messages import Parsed
 from vernier.service.ingest.formats.sieve import doubtful
+from vernier.service.ingest.ingestion import Admitted, Door
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import Ints
 
@@ -49,6 +53,9 @@ SCHEMAS = {
         ]
     ),
 }
+INTEGER = r"^-?(0|[1-9][0-9]*)$"
+DECIMAL = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
+MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
 Rows = tuple[Ints, Ints, Ints]
 """Words int64[n, width], times and diffs int64[n]."""
 
@@ -144,14 +151,23 @@ def column(given: Sequence[Any], name: str) -> list[object]:
     return list(map(attrgetter(name), given))
 
 
-def array_of(values: Sequence[object], kind: Type) -> pa.Array:
-    """A column as Arrow."""
+def array_of(values: Sequence[object], kind: Type, *, strict: bool) -> pa.Array:
+    """A column as Arrow. strict: check how its values are spelled."""
     if isinstance(kind, Int64):
         return pa.array(values, pa.int64())
     texts = pa.array(values, pa.large_string())
     if isinstance(kind, String):
         return texts
-    return texts.cast(pa.timestamp("ns", "UTC") if isinstance(kind, TimestampNs) else kind.arrow)
+    if isinstance(kind, TimestampNs):
+        return spelled(texts, MOMENT, strict=strict).cast(pa.timestamp("ns", "UTC"))
+    return spelled(texts, DECIMAL, strict=strict).cast(kind.arrow)
+
+
+def spelled(texts: pa.Array, pattern: str, *, strict: bool) -> pa.Array:
+    """The texts, if all of them match."""
+    if strict and not pc.all(pc.match_substring_regex(texts, pattern)).as_py():
+        raise SystemExit("a value is spelled in another way")
+    return texts
 
 
 class Typed:
@@ -165,20 +181,43 @@ class Typed:
         """A struct a message."""
         return list(map(self._decode, values.to_pylist()))
 
-    def words(self, values: pa.LargeBinaryArray) -> Rows:
+    def words(self, values: pa.LargeBinaryArray, *, strict: bool = False) -> Rows:
         """Rows of words."""
         given, updates = self._form.updates(self.decoded(values))
         fields = self._row_type.fields
-        arrays = {field.name: array_of(column(given, field.name), field.type) for field in fields}
-        arrays[TIME] = pa.array(column(updates, "time"), pa.large_string()).cast(pa.int64())
+        arrays = {field.name: array_of(column(given, field.name), field.type, strict=strict) for field in fields}
+        times = pa.array(column(updates, "time"), pa.large_string())
+        arrays[TIME] = spelled(times, INTEGER, strict=strict).cast(pa.int64())
         arrays[DIFF] = pa.array(column(updates, "diff"), pa.int64())
         return rows_of(arrays, len(updates), self._row_type, Heap())
 
     def checked(self, values: pa.LargeBinaryArray) -> Rows:
-        """Rows of words, when no member comes twice."""
+        """Rows of words of messages that are legal."""
         if doubtful(values).any():
             raise SystemExit("a message is doubtful")
-        return self.words(values)
+        return self.words(values, strict=True)
+
+
+def door_of(form: type[Native | Lines], row_type: RowType, values: pa.LargeBinaryArray) -> Callable[[], Admitted]:
+    """A whole epoch at the door: decode the messages as Spark hands them over, advance the frontier, admit."""
+    source = SourceConfig("topic", format=form.name, clock="event", lateness_ns=0)
+    config = DoorConfig({"source": source}, {"topic": 1}, "heartbeat", 1, max_message_bytes=1 << 20)
+    door, count = Door({"source": row_type}, config), len(values)
+    columns = {
+        "key": pa.nulls(count, pa.binary()),
+        "value": values.cast(pa.binary()),
+        "topic": pa.array(["topic"] * count),
+        "partition": pa.array(np.zeros(count, np.int32)),
+        "offset": pa.array(np.arange(count)),
+        "timestamp": pa.array(np.full(count, BEGIN // 1_000_000)),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+
+    def run() -> Admitted:
+        decoded = door.decode([batch], {}, {}, {}, Heap())
+        return door.admit(decoded, {}, door.advance({}, [decoded.facts]))
+
+    return run
 
 
 def same(parsed: Parsed, other: Rows) -> bool:
@@ -193,9 +232,14 @@ def measure(schema: str, form: type[Native | Lines], count: int, rounds: int) ->
     values = pa.array(form.messages(rows(schema, count), row_type.names), pa.large_binary())
     ours, typed = make_format(form.name, {"source": row_type}), Typed(form, row_type)
     parsed = ours.decode(values, Heap())
-    if not same(parsed, typed.words(values)) or len(parsed.time) != count:
+    if not same(parsed, typed.checked(values)) or len(parsed.time) != count:
         raise SystemExit("the answers differ")
+    through = door_of(form, row_type, values)
+    entered = through()
+    if entered.dead or len(entered.inputs["source"]) + sum(map(len, entered.held["source"])) != count:
+        raise SystemExit("the door has refused messages")
     runs: dict[str, Callable[[], object]] = {
+        "door": through,
         "ours": lambda: ours.decode(values, Heap()),
         "decoded": lambda: typed.decoded(values),
         "words": lambda: typed.words(values),
@@ -214,6 +258,7 @@ def measure(schema: str, form: type[Native | Lines], count: int, rounds: int) ->
         "bytes": round(values.nbytes / count, 1),
         **{f"{name}_ns": round(each, 1) for name, each in ns.items()},
         **{f"{name}_ratio": round(ns[name] / ns["ours"], 2) for name in ("decoded", "words", "checked")},
+        "door_ratio": round(1 + (ns["checked"] - ns["ours"]) / ns["door"], 2),
     }
 
 

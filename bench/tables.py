@@ -108,12 +108,13 @@ def scanners(results: list[Result]) -> str:
             rows.append(
                 [
                     one["format"], one["columns"], number(one["bytes"]), number(one["ours_ns"]), *theirs,
-                    number(one["checked_ratio"]), str(result["load"]),
+                    number(one["checked_ratio"]), number(one["door_ns"]), number(one["door_ratio"]),
+                    str(result["load"]),
                 ]
             )  # fmt: skip
     head = [
         "format", "columns", "bytes a row", "ours, ns a row", "msgspec: decoded", "words", "checked", "checked ÷ ours",
-        "machine's load",
+        "whole door with ours", "with msgspec ÷ with ours", "machine's load",
     ]  # fmt: skip
     return table(head, rows)
 
