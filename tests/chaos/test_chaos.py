@@ -8,7 +8,6 @@ from bench.chaos.run import Plan, run
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.live
 @pytest.mark.timeout(3000)
