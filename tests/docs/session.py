@@ -137,7 +137,7 @@ class Session:
         with (
             contextlib.redirect_stdout(both),
             contextlib.redirect_stderr(both),
-            mock.patch.object(sys, "stdin", io.StringIO(given)),
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8")),
         ):
             run(words[1:])
         return both.getvalue()
