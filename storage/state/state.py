@@ -175,6 +175,8 @@ class StateDirectory:
         if held is not None:
             held.release()
         self._newest, self._broken = None, None
+        # The next owner's first sweep deletes a rollup that no manifest came to name.
+        self._rollups, self._deltas = {}, 0
         self._kept.clear()
         self._uses.clear()
         self._garbage.clear()
