@@ -32,7 +32,7 @@ INSTEAD = {
     r"treads? on": "interfere with",
 }
 """Pattern, and what to write instead."""
-PAGES = ("README.md", "CONTRIBUTING.md", "docs")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs", "examples")
 CODE = ("storage", "operators", "service", "bench", "tools", "vernier.py", "setup.py")
 HISTORY = "docs/notebook/"
 """Dated notes stay as they were written."""

@@ -47,7 +47,9 @@ class Table(list[tuple[Any, ...]]):
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in self._shown()
         )
         rest = f"<p>{self._rest()}</p>" if self._rest() else ""
-        return f'<table style="{_STYLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}'
+        return (
+            f'<table cellpadding="4" style="{_STYLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}'
+        )
 
 
 def instants(schema: RowType) -> list[str]:
