@@ -184,7 +184,7 @@ class Driver:
     def _start_session(self, gateway: Gateway | None) -> SparkSession:
         """Start Spark and its workers, in parallel with the checks of the topics and the newest commit."""
         self._spark = spark = start_session(self.settings, self._bundle.app.name, self._scratch, gateway)
-        wake_workers(spark, self.settings.workers)
+        wake_workers(spark, self.settings.workers, self._threads)
         return spark
 
     def _attach(self, spark: SparkSession) -> None:

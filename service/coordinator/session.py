@@ -34,6 +34,7 @@ from vernier.service.errors import SparkFailed
 from vernier.service.ingest.config import DoorConfig
 from vernier.service.toolchain.jars import spark_jars
 from vernier.service.toolchain.jvm import Gateway, java_options, launch_java, prepare_environment
+from vernier.storage.threads import Threads
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 EARLIEST, LATEST = -2, -1
@@ -177,19 +178,19 @@ def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
     return True
 
 
-def wake_workers(spark: SparkSession, workers: int) -> None:
+def wake_workers(spark: SparkSession, workers: int, threads: Threads) -> None:
     """Make Spark start the process that forks its Python workers and that loads the engine (see
     service/cluster/daemon.py).
 
-    Runs in its own thread, in parallel with everything else that comes before the first epoch. Returns at once; a
-    failure shows up in the first epoch.
+    Runs in a thread of `threads`, in parallel with everything else that comes before the first epoch. Returns at once;
+    a failure shows up in the first epoch.
     """
 
-    def wake() -> None:
+    def wake(_stopping: threading.Event) -> None:
         with contextlib.suppress(Exception):
             spark.range(workers, numPartitions=workers).mapInArrow(_nothing, "id long").collect()
 
-    threading.Thread(target=wake, name="wake-workers", daemon=True).start()
+    threads.start("wake-workers", wake, again=False)
 
 
 def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
