@@ -48,6 +48,8 @@ _LISTED = ("Producer", "records")
 def __getattr__(name: str) -> Any:
     if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module 'vernier' has no attribute {name!r}")
+    # An installed package keeps compiled kernels in the user's cache folder; numba must know that before it is loaded.
+    import_module("vernier.service")
     if name in _ALSO:
         found = _ALSO[name]()
     else:

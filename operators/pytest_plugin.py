@@ -24,8 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -47,11 +48,11 @@ class Start:
         program: an App, or the path of a program, beside the test or from the root of the tests. epochs: data times at
         which an epoch must end. workers: how many share the data.
         """
-        from vernier.operators import testing
-        from vernier.operators.language.collection.app import load_program
-
-        app = load_program(self._find(Path(program))) if isinstance(program, (str, Path)) else program
-        return self._started.enter_context(testing.run(app, epochs=epochs, workers=workers))
+        # By its public names, as programs load it: that settles where an installed package keeps compiled kernels.
+        vn: Any = import_module("vernier")
+        app = vn.load_program(self._find(Path(program))) if isinstance(program, (str, Path)) else program
+        run: Run = self._started.enter_context(vn.testing.run(app, epochs=epochs, workers=workers))
+        return run
 
     def _find(self, path: Path) -> Path:
         found = (folder / path for folder in self._folders)
