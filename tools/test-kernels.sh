@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/.."
 # With few rows each: checked or interpreted kernels are slow.
 own="tests/storage/test_folding.py tests/storage/test_histories.py tests/storage/test_rowcounts.py tests/storage/test_sorting.py
-  tests/storage/test_wide.py tests/operators/test_rounds.py tests/operators/test_exact.py tests/door/test_scanner.py"
+  tests/storage/test_wide.py tests/operators/test_rounds.py tests/operators/test_exact.py tests/ingest/test_scanner.py"
 failed=0
 echo "kernels with every index checked"
 # shellcheck disable=SC2086

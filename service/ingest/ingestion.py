@@ -25,8 +25,8 @@ from vernier.service.ingest.config import DoorConfig, SourceConfig, by_topic
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.deduplication import Copies, Counted, pack
 from vernier.service.ingest.formats import make_format
-from vernier.service.ingest.formats.apart import decode_apart
 from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Refused
+from vernier.service.ingest.formats.one_by_one import decode_apart
 from vernier.service.ingest.formats.upsert import Upserts
 from vernier.service.ingest.future_times import Discard, refuse_ahead
 from vernier.service.ingest.lateness import Gate

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from tests.attack.hostile import AVRO, FORMATS, KEY, Hostile, Message, hostile_messages
 from tests.attack.mutations import mutate_arrow, mutate_avro, mutate_json, mutate_value, tokens
-from tests.door.log import SCHEMA
+from tests.ingest.log import SCHEMA
 from vernier.service.ingest.config import DoorConfig, SourceConfig
-from vernier.service.ingest.formats.apart import UNFORESEEN
 from vernier.service.ingest.formats.judge import load
+from vernier.service.ingest.formats.one_by_one import UNFORESEEN
 from vernier.service.ingest.ingestion import Door
 from vernier.service.ingest.rejects import REASONS, Refusal
 from vernier.service.sidecar.writes.parse import BadBody, Target, read_body

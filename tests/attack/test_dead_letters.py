@@ -14,7 +14,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
-from tests.service.test_letters import commit
+from tests.service.test_dead_letter_sender import commit
 from tests.sinks.topic import committed
 from vernier.service.cli.main import run
 from vernier.service.config.settings import heartbeat_topic, load

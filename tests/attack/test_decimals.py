@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.attack.hostile_binary import stream
-from tests.door.log import values
+from tests.ingest.log import values
 from vernier.operators.errors import BadValue
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Int64

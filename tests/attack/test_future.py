@@ -10,7 +10,7 @@ import pytest
 import vernier as vn
 from tests.crash.machines import WHERE
 from tests.crash.test_change import World
-from tests.door.log import EDGES, Record, batch
+from tests.ingest.log import EDGES, Record, batch
 from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import Service
 from tests.sidecar.builder import StateBuilder, row_type

@@ -13,11 +13,11 @@ import pytest
 
 from tests.attack.hostile import AVRO, FORMATS, KEY, Hostile, Message, hostile_messages
 from tests.attack.hostile_binary import stream
-from tests.door.log import Record, Service, Topics, batch
+from tests.ingest.log import Record, Service, Topics, batch
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.config import DoorConfig, SourceConfig
-from vernier.service.ingest.formats.apart import UNFORESEEN
+from vernier.service.ingest.formats.one_by_one import UNFORESEEN
 from vernier.service.ingest.ingestion import Decoded, Door
 from vernier.service.ingest.rejects import REASONS
 from vernier.storage.strings.string_heap import Heap

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE
 from tests.crash.test_change import SENT, World, sums
-from tests.door.log import Record, batch
+from tests.ingest.log import Record, batch
 from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import PROGRAM, Service
 from vernier.operators.language.types.scalars import Int64

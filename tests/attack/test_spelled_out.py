@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.attack.hostile import Hostile
 from tests.attack.hostile_binary import bomb, stream
 from tests.attack.test_hostile import decoded
-from tests.door.log import values
+from tests.ingest.log import values
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
 from vernier.service.config.settings import load as load_settings

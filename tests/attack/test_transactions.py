@@ -16,8 +16,8 @@ from tests.attack import numbers
 from tests.attack.numbers import Numbers, attack, bare
 from tests.crash.machines import DiskMachine
 from tests.crash.simservice import Log, SimService
-from tests.service.test_letters import LETTERS, commit, received
-from tests.service.test_letters import service as letters_service
+from tests.service.test_dead_letter_sender import LETTERS, commit, received
+from tests.service.test_dead_letter_sender import service as letters_service
 from tests.sinks.test_publisher import state
 from tests.sinks.topic import changes, committed, publish, settings
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender

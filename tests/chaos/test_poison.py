@@ -5,7 +5,7 @@ import pytest
 from bench.chaos.poison import MESSAGES
 from bench.chaos.program import app
 from bench.chaos.sources import SETTINGS, resolved
-from tests.door.log import Service, Topics
+from tests.ingest.log import Service, Topics
 from vernier.service.config.settings import load
 from vernier.service.ingest.config import DoorConfig
 from vernier.service.ingest.ingestion import Door

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.door.log import Service, Topics, values
+from tests.ingest.log import Service, Topics, values
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.config import DoorConfig, SourceConfig

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from tests.door.log import Record, Service
+from tests.ingest.log import Record, Service
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from tests.sinks.topic import Breaking, changes, committed, header, publish, settings
 from vernier.service.errors import PublisherFenced

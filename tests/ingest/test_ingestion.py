@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.door.log import EDGES, ROOTS, SCHEMA, Record, Service, Topics, batch, native, progress
+from tests.ingest.log import EDGES, ROOTS, SCHEMA, Record, Service, Topics, batch, native, progress
 from vernier.service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
 from vernier.service.ingest.ingestion import Door
 from vernier.service.ingest.partition_report import PartitionTwice

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.door.log import EDGES, ROOTS, Entry, Service, Topics, native, progress
+from tests.ingest.log import EDGES, ROOTS, Entry, Service, Topics, native, progress
 from vernier.service.ingest.config import DoorConfig, SourceConfig
 from vernier.service.ingest.ingestion import Door
 from vernier.storage.updates import MIN_TIME

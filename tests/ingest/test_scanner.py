@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.door.log import EDGES, ROOTS, values
+from tests.ingest.log import EDGES, ROOTS, values
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
 from vernier.operators.language.types.schema import RowType

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.door.log import EDGES, ROOTS, values
+from tests.ingest.log import EDGES, ROOTS, values
 from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.formats import ALONE, FORMATS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.door.log import EDGES, ROOTS, Entry, Record, Service, Topics, native, progress, refusals
+from tests.ingest.log import EDGES, ROOTS, Entry, Record, Service, Topics, native, progress, refusals
 from vernier.service.ingest.config import DoorConfig, SourceConfig
 from vernier.service.ingest.ingestion import Door
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.door.log import EDGES, ROOTS, Service, Topics, values
+from tests.ingest.log import EDGES, ROOTS, Service, Topics, values
 from vernier.operators.language.collection.app import App
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Date, Int64, TimestampNs
