@@ -1,8 +1,8 @@
 """What making an epoch durable costs on a disk: each call of a commit, collection, and what readers pay to notice.
 
-`python -m bench.commit --path DIR --epochs 400 --layers 20`: every epoch writes a segment of that many small layers (8
-arrays each), commits a manifest that names the last 8 epochs' layers, and collects. Beside it the floor: a file of the
-same bytes, written and synced. Prints one JSON line: milliseconds by call, median and 99th percentile. Numbers of
+`python -m bench.commit --path DIR --epochs 400 --batches 20`: every epoch writes a segment of that many small batches
+(8 arrays each), commits a manifest that names the last 8 epochs' batches, and collects. Beside it the floor: a file of
+the same bytes, written and synced. Prints one JSON line: milliseconds by call, median and 99th percentile. Numbers of
 another disk, or of a busy one, differ by a factor of ten and more.
 """
 
@@ -21,9 +21,9 @@ import numpy as np
 from vernier.storage.blob.blob import Buffer, LocalBlob, OsDisk
 from vernier.storage.blob.segment import Entry
 from vernier.storage.state.audit import audit
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry
 from vernier.storage.state.state import StateDirectory
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Updates
 
 KEEP = 8
@@ -85,28 +85,28 @@ class TimedDisk(OsDisk):
         self.times.time("overwrite HEAD", super().overwrite, path, data)
 
 
-def layers_of(epoch: int, count: int, updates: int) -> list[Entry]:
-    """Small layers of an epoch."""
+def batches_of(epoch: int, count: int, updates: int) -> list[Entry]:
+    """Small batches of an epoch."""
     rng = np.random.default_rng(epoch)
     made = []
     for number in range(count):
         rows, times = rng.integers(0, 1 << 40, (updates, 2)), rng.integers(epoch, epoch + 1, updates)
-        layer = Layer.build(Updates.of(rows, times, np.ones(updates, np.int64)), 1, epoch, epoch + 1, epoch)
-        made.append(Entry(f"layer-{number}", dict(layer.meta()), layer.arrays()))
+        batch = Batch.build(Updates.of(rows, times, np.ones(updates, np.int64)), 1, epoch, epoch + 1, epoch)
+        made.append(Entry(f"layer-{number}", dict(batch.meta()), batch.arrays()))
     return made
 
 
-def run(path: str, epochs: int, layers: int, updates: int) -> dict[str, object]:
+def run(path: str, epochs: int, batches: int, updates: int) -> dict[str, object]:
     """Commit `epochs` epochs in a new directory under `path`; the state is audited at the end."""
     folder = tempfile.mkdtemp(dir=path)
     times = Times()
     disk = TimedDisk(times)
-    refs: list[list[LayerRef]] = []
+    refs: list[list[BatchRef]] = []
     size = 0
     try:
         with StateDirectory(folder, LocalBlob(folder, disk)) as state:
             for epoch in range(1, epochs + 1):
-                entries = layers_of(epoch, layers, updates)
+                entries = batches_of(epoch, batches, updates)
                 disk.writing = "segment"
                 refs = [*refs, times.time("= write segment", state.write, epoch, "bench", 0, entries)][-KEEP:]
                 newest = manifest(epoch, refs)
@@ -124,11 +124,11 @@ def run(path: str, epochs: int, layers: int, updates: int) -> dict[str, object]:
             raise SystemExit("\n".join(problems))
     finally:
         shutil.rmtree(folder)
-    return {"epochs": epochs, "layers": layers, "segment_bytes": size, "calls": times.report()}
+    return {"epochs": epochs, "layers": batches, "segment_bytes": size, "calls": times.report()}
 
 
-def manifest(epoch: int, refs: list[list[LayerRef]]) -> Manifest:
-    """The manifest of an epoch whose one trace has all these layers."""
+def manifest(epoch: int, refs: list[list[BatchRef]]) -> Manifest:
+    """The manifest of an epoch whose one trace has all these batches."""
     return Manifest(
         epoch=epoch,
         attempt="bench",
@@ -155,10 +155,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--path", default=".", help="a folder on the disk to measure")
     parser.add_argument("--epochs", type=int, default=400)
-    parser.add_argument("--layers", type=int, default=20)
-    parser.add_argument("--updates", type=int, default=200, help="updates in each layer")
+    parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--updates", type=int, default=200, help="updates in each batch")
     args = parser.parse_args()
-    print(json.dumps(run(args.path, args.epochs, args.layers, args.updates)))
+    print(json.dumps(run(args.path, args.epochs, args.batches, args.updates)))
 
 
 if __name__ == "__main__":

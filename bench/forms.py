@@ -1,6 +1,6 @@
-"""Two other representations of a layer's updates, to compare with ours: their size, and that they lose nothing.
+"""Two other representations of a batch's updates, to compare with ours: their size, and that they lose nothing.
 
-Both keep what our layers elide elided (offsets that count 0, 1, 2 …, columns that are constant) and are for one-word
+Both keep what our batches elide elided (offsets that count 0, 1, 2 …, columns that are constant) and are for one-word
 keys and vals outside loops, diffs all 1, as `bench.storage` has them. Sources: seed 004, "high- and low-resolution";
 DESIGN 4.
 """
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Ints
 
 
-def rows_of(layer: Layer) -> Ints:
-    """Its updates as rows [hash, val, time], in the layer's order."""
-    return np.ascontiguousarray(layer.keyed()[:, [0, 2, 3]])
+def rows_of(batch: Batch) -> Ints:
+    """Its updates as rows [hash, val, time], in the batch's order."""
+    return np.ascontiguousarray(batch.keyed()[:, [0, 2, 3]])
 
 
 def bytes_of(*columns: np.ndarray) -> int:
@@ -55,13 +55,13 @@ class LowResolution:
     places: np.ndarray
 
     @staticmethod
-    def of(layer: Layer) -> LowResolution:
-        """The layer's updates. O(n log times)."""
-        rows = rows_of(layer)
+    def of(batch: Batch) -> LowResolution:
+        """The batch's updates. O(n log times)."""
+        rows = rows_of(batch)
         times, places = np.unique(rows[:, 2], return_inverse=True)
         narrow = np.dtype(f"u{next(size for size in (1, 2, 4, 8) if len(times) <= 256**size)}")
         kept = places.astype(narrow) if len(times) > 1 else np.empty(0, narrow)
-        return LowResolution(layer.hashes, layer.key_offsets, layer.vals[:, 0], layer.val_offsets, times, kept)
+        return LowResolution(batch.hashes, batch.key_offsets, batch.vals[:, 0], batch.val_offsets, times, kept)
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +69,7 @@ class LowResolution:
         return bytes_of(self.hashes, self.key_offsets, self.vals, self.val_offsets, self.times, self.places)
 
     def rows(self) -> Ints:
-        """As `rows_of` the layer that it was made of."""
+        """As `rows_of` the batch that it was made of."""
         vals = np.repeat(np.arange(len(self.vals)), sizes_of(self.val_offsets, len(self.vals)))
         keys = np.repeat(np.arange(len(self.hashes)), sizes_of(self.key_offsets, len(self.hashes)))
         times = self.times[self.places] if len(self.places) else np.full(len(vals), self.times[0])
@@ -87,9 +87,9 @@ class TimeFirst:
     vals: Ints
 
     @staticmethod
-    def of(layer: Layer) -> TimeFirst:
-        """The layer's updates. O(n log n)."""
-        rows = rows_of(layer)
+    def of(batch: Batch) -> TimeFirst:
+        """The batch's updates. O(n log n)."""
+        rows = rows_of(batch)
         rows = rows[np.lexsort((rows[:, 1], rows[:, 0], rows[:, 2]))]
         new_key = starts_of(rows[:, [2, 0]])
         keys = rows[new_key]
@@ -104,7 +104,7 @@ class TimeFirst:
         return bytes_of(self.times, self.time_offsets, self.hashes, self.key_offsets, self.vals)
 
     def rows(self) -> Ints:
-        """As `rows_of` the layer that it was made of."""
+        """As `rows_of` the batch that it was made of."""
         keys = np.repeat(np.arange(len(self.hashes)), sizes_of(self.key_offsets, len(self.hashes)))
         times = np.repeat(np.arange(len(self.times)), sizes_of(self.time_offsets, len(self.times)))
         found = np.column_stack((self.hashes[keys], self.vals, self.times[times[keys]]))

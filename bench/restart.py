@@ -27,7 +27,7 @@ from vernier.storage.updates import MIN_TIME, Updates
 
 
 def write(edges: int, folder: str) -> None:
-    """A state of a number of edges, with layers as epochs leave them."""
+    """A state of a number of edges, with batches as epochs leave them."""
     worker, stored, rows = Worker(compile_app(program())), Stored(folder), random_edges(edges)
     step = max(1, edges // 37)
     lower = MIN_TIME
@@ -35,7 +35,7 @@ def write(edges: int, folder: str) -> None:
         worker.run_epoch(lower, at + 1, {"edges": Updates.of(rows[first : first + step], at, 1)})
         lower = at + 1
         stored.store(worker.state)
-    while any(layer.ref is None for trace in worker.state.traces.values() for layer in trace.layers):
+    while any(batch.ref is None for trace in worker.state.traces.values() for batch in trace.batches):
         worker.run_epoch(lower, lower + 1, {})
         lower += 1
         stored.store(worker.state)
@@ -66,7 +66,7 @@ def reopen(folder: str) -> dict[str, float]:
     return {
         "open_ms": (opened - began) * 1e3,
         "first_answer_ms": (done - began) * 1e3,
-        "layers": float(sum(len(trace.layers) for trace in shard.state.traces.values())),
+        "layers": float(sum(len(trace.batches) for trace in shard.state.traces.values())),
         "state_mb": sum(trace.nbytes for trace in shard.state.traces.values()) / 2**20,
         "resident_mb": (resident() - before) / 2**20,
     }

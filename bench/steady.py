@@ -5,8 +5,8 @@ one worker. The first epochs fill the window's traces with merges of all sizes a
 seconds it counts updates that merges went through, which do not depend on the machine. The work of an epoch is
 the same in each run, but disturbances of the machine are not: an epoch counts with its least time of `--runs` runs, and
 the longest of each single run is reported, too.
-`--stored` keeps the state in a directory too, as the service does: large merged layers beside the epochs. The answer at
-the end is compared with a recount. One JSON line; `--plot` draws docs/images/bench-steady.png.
+`--stored` keeps the state in a directory too, as the service does: large merged batches beside the epochs. The answer
+at the end is compared with a recount. One JSON line; `--plot` draws docs/images/bench-steady.png.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.blob.segment import Entry
 from vernier.storage.state.background_writer import Apart
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import MIN_TIME, Ints, Updates
 
@@ -62,13 +62,13 @@ class Stored:
         """Commit the worker's state as the next epoch."""
         before, self.epoch = self.epoch, self.epoch + 1
         self.apart.tend(state.traces.values(), self.epoch, f"a{self.epoch}", 0, f"a{before}")
-        fresh = [layer for trace in state.traces.values() for layer in trace.named if layer.ref is None]
-        entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate(fresh)]
-        for layer, ref in zip(fresh, self.state.write(self.epoch, f"a{self.epoch}", 0, entries), strict=True):
-            layer.ref = ref
+        fresh = [batch for trace in state.traces.values() for batch in trace.named if batch.ref is None]
+        entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate(fresh)]
+        for batch, ref in zip(fresh, self.state.write(self.epoch, f"a{self.epoch}", 0, entries), strict=True):
+            batch.ref = ref
         traces = {}
         for name, trace in state.traces.items():
-            refs: list[LayerRef] = [layer.ref for layer in trace.named]
+            refs: list[BatchRef] = [batch.ref for batch in trace.named]
             traces[name] = TraceEntry(trace.key_width, trace.val_width, trace.depth, [refs])
         manifest = Manifest(
             epoch=self.epoch, attempt=f"a{self.epoch}", lower=self.epoch, upper=self.epoch + 1, committed_ns=0,

@@ -22,7 +22,7 @@ from bench.cargo import CannotBuild, built
 from bench.edges import random_edges, write_words
 from bench.forms import LowResolution, TimeFirst, rows_of
 from vernier.storage.kernels.hashing import key_rows
-from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.batch import Batch, keyed_rows
 from vernier.storage.trace.cursor import Cursor
 from vernier.storage.trace.merge import Merge
 from vernier.storage.trace.spine import Trace
@@ -69,24 +69,24 @@ def ours(edges: Ints, keys: Ints, batch: int) -> dict[str, Any]:
     insert = time.process_time() - began
     asked = key_rows(keys.reshape(-1, 1), np.arange(1), np.empty(0, np.int64), 0)
     asked = np.ascontiguousarray(asked[np.argsort(asked[:, 0])])
-    cursor = Cursor(trace.layers, 1, 1, 0)
+    cursor = Cursor(trace.batches, 1, 1, 0)
     look_up, selected = averaged(lambda: cursor.look_up(asked))
     found = selected.dense()
 
-    def half(first: int, stop: int) -> Layer:
-        return Layer.build(updates_of(edges, first, stop), 1, first, stop, first)
+    def half(first: int, stop: int) -> Batch:
+        return Batch.build(updates_of(edges, first, stop), 1, first, stop, first)
 
     build, (one, two) = timed(lambda: (half(0, n // 2), half(n // 2, n)))
     merge, merged = timed(lambda: Merge(one, two, n).finish())
     return {
-        "insert_s": insert, "longest_insert_s": longest, "layers": len(trace.layers), "look_up_s": look_up,
+        "insert_s": insert, "longest_insert_s": longest, "layers": len(trace.batches), "look_up_s": look_up,
         "found": checksum(found.entries[:, 0], found.entries[:, -1]), "build_s": build, "merge_s": merge,
         "merged": merged.updates,
     }  # fmt: skip
 
 
 def numpys(edges: Ints, keys: Ints) -> dict[str, Any]:
-    """Sorted columns: the floor for one layer that never changes."""
+    """Sorted columns: the floor for one batch that never changes."""
 
     def look_up() -> int:
         first, stop = np.searchsorted(source, keys), np.searchsorted(source, keys, side="right")
@@ -136,7 +136,7 @@ def rusts(edges: Ints, keys: Ints, batch: int, folder: Path) -> dict[str, Any] |
 def at_rest(edges: Ints) -> dict[str, Any]:
     """Bytes an update at rest by how many distinct times there are, for three representations of the same updates.
 
-    key_first: our layers. low_resolution and time_first: bench/forms.py; what they hold is compared with the layer.
+    key_first: our batches. low_resolution and time_first: bench/forms.py; what they hold is compared with the batch.
     raw: the two columns of the edges alone.
     """
     n = len(edges)
@@ -144,11 +144,11 @@ def at_rest(edges: Ints) -> dict[str, Any]:
     for times in (1, 1_000, 100_000, n):
         if times > n:
             continue
-        layer = Layer.build(Updates.of(edges, np.arange(n) * times // n, 1), 1, 0, n, 0)
-        sizes = {"times": times, "key_first": layer.nbytes / n}
-        for name, form in (("low_resolution", LowResolution.of(layer)), ("time_first", TimeFirst.of(layer))):
-            if not np.array_equal(form.rows(), rows_of(layer)):
-                raise SystemExit(f"the {name} form holds other updates than the layer")
+        batch = Batch.build(Updates.of(edges, np.arange(n) * times // n, 1), 1, 0, n, 0)
+        sizes = {"times": times, "key_first": batch.nbytes / n}
+        for name, form in (("low_resolution", LowResolution.of(batch)), ("time_first", TimeFirst.of(batch))):
+            if not np.array_equal(form.rows(), rows_of(batch)):
+                raise SystemExit(f"the {name} form holds other updates than the batch")
             sizes[name] = form.nbytes / n
         curve.append(sizes)
     return {"raw": 16.0, "curve": curve}

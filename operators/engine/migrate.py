@@ -27,7 +27,7 @@ from vernier.operators.planning.ops import ArrangeOp, InputOp
 from vernier.operators.planning.plan import Plan, upstream
 from vernier.operators.runtime.budget import Budget
 from vernier.operators.runtime.exchange import Exchange
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import MIN_TIME, Updates
 
@@ -81,7 +81,7 @@ def migrate(
         now = state.upper - 1
         inputs = {name: _rows(old.traces[trace], words, now) for name, (trace, words) in migration.sources.items()}
         for trace, _ in migration.sources.values():
-            old.heap.attach(layer.texts for layer in old.traces[trace].layers)
+            old.heap.attach(batch.texts for batch in old.traces[trace].batches)
         worker = Worker(plan, exchange, fresh, slice_updates=slice_updates, only=migration.operators, budget=budget)
         worker.run_epoch(now, state.upper, inputs)
         for name in migration.fresh:
@@ -97,7 +97,7 @@ def migrate(
 
 def _rows(trace: Trace, words: tuple[int, ...], time: int) -> Updates:
     """All rows of a trace in the source's word order, as updates of one time. A row may occur several times."""
-    parts = [_layer_rows(layer, words) for layer in trace.layers]
+    parts = [_batch_rows(batch, words) for batch in trace.batches]
     if not parts:
         return Updates.empty(len(words))
     rows = np.concatenate(parts)
@@ -105,8 +105,8 @@ def _rows(trace: Trace, words: tuple[int, ...], time: int) -> Updates:
     return Updates(np.ascontiguousarray(rows), len(words), 0)
 
 
-def _layer_rows(layer: Layer, words: tuple[int, ...]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    data = layer.to_updates().data
+def _batch_rows(batch: Batch, words: tuple[int, ...]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    data = batch.to_updates().data
     width = data.shape[1] - 2
     picked: np.ndarray[tuple[int, int], np.dtype[np.int64]] = data[:, [*words, width, width + 1]]
     return picked

@@ -264,7 +264,7 @@ class Worker:
         self.state.heap.forget_sent()
         for name, shape in self.plan.arrangements.items():
             if shape.texts:
-                self.state.heap.attach(layer.texts for layer in self.state.traces[name].layers)
+                self.state.heap.attach(batch.texts for batch in self.state.traces[name].batches)
         for name, waits in self.plan.holds.items():
             if waits.texts:
                 self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
@@ -274,8 +274,8 @@ class Worker:
         for name, shape in self.plan.arrangements.items():
             trace = self.state.traces[name]
             if shape.texts:
-                for layer in (*trace.layers, *trace.named):
-                    layer.settle(shape.texts, self.state.heap)
+                for batch in (*trace.batches, *trace.named):
+                    batch.settle(shape.texts, self.state.heap)
         for name, waits in self.plan.holds.items():
             if waits.texts:
                 for run in self.state.queues[name].runs:

@@ -22,7 +22,7 @@ from vernier.operators.runtime.scope import ScopeRun
 from vernier.operators.runtime.string_exchange import swap_parcels
 from vernier.storage.kernels.placing import split_rows
 from vernier.storage.trace import spine
-from vernier.storage.trace.batch import Layer, key_layer, key_updates, keyed_columns
+from vernier.storage.trace.batch import Batch, key_batch, key_updates, keyed_columns
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Ints, together
 
@@ -78,7 +78,7 @@ class Arrange(Operator):
         self.texts = tuple(words[at] for at in op.texts)
         self.exchanges = op.exchange and scope.exchange.workers > 1
         self.trace: Trace = scope.traces[op.trace]
-        self.fresh: Ints | Layer | None = None
+        self.fresh: Ints | Batch | None = None
         self.rows_wanted = rows_wanted(scope.plan, op.id)
         self.keyed_by = self.key_width
         self.in_order = words == tuple(range(self.input.op.width))
@@ -91,7 +91,7 @@ class Arrange(Operator):
             return
         rows = self._rows()
         slice_ = self.scope.slice
-        if isinstance(rows, Layer):
+        if isinstance(rows, Batch):
             if rows.updates:
                 self.trace.seal(rows, slice_.lower, slice_.upper)
                 self.fresh = rows
@@ -112,7 +112,7 @@ class Arrange(Operator):
         super().release()
         self.fresh = None
 
-    def _rows(self) -> Ints | Layer:
+    def _rows(self) -> Ints | Batch:
         """The input's output in this step as keyed rows that this worker owns, sorted and consolidated. Large loads
         whose rows no operator reads become a trie instead."""
         if self.exchanges:
@@ -124,7 +124,7 @@ class Arrange(Operator):
             data = np.empty((0, self.input.op.width + self.depth + 2), np.int64) if given is None else given
         if self.trace.loads and len(data) >= spine.LARGE and not self.rows_wanted and self.key_width > 0:
             slice_ = self.scope.slice
-            return key_layer(data, self.key, self.val, self.depth, slice_.lower, slice_.upper, self.trace.since)
+            return key_batch(data, self.key, self.val, self.depth, slice_.lower, slice_.upper, self.trace.since)
         return key_updates(data, self.key, self.val, self.depth)
 
     def _exchanged(self) -> Ints:

@@ -25,7 +25,7 @@ from vernier.operators.runtime.chunking import KEYS, Gathered, parts, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
 from vernier.operators.runtime.scope import ScopeRun
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints, sort_columns, together
 
@@ -85,7 +85,7 @@ class Join(Operator):
 
     def _pair(
         self,
-        fresh: Ints | Layer,
+        fresh: Ints | Batch,
         mine: Arranged,
         other: Arranged,
         before: int,
@@ -97,8 +97,8 @@ class Join(Operator):
         if before == 0:
             return
         fold, at = self.scope.slice.fold, np.array(now, np.int64)
-        whole = len(fresh.hashes) if isinstance(fresh, Layer) else 0
-        if isinstance(fresh, Layer) and other.trace.layers:
+        whole = len(fresh.hashes) if isinstance(fresh, Batch) else 0
+        if isinstance(fresh, Batch) and other.trace.batches:
             other.trace.expect(fresh.key_rows(), before=before)
         for part in parts(fresh):
             keys, runs = touched_keys(part, mine.key_width)
@@ -154,7 +154,7 @@ class Join(Operator):
             start = stop
 
 
-def _fresh(side: Arranged, now: Round) -> Ints | Layer | None:
+def _fresh(side: Arranged, now: Round) -> Ints | Batch | None:
     """The rows that a side added in this step. Inside a loop, an arrangement of an outer scope has new rows only at
     round 0."""
     return side.fresh if not any(now[side.depth :]) else None

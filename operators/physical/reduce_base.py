@@ -18,7 +18,7 @@ from vernier.operators.runtime.chunking import KEYS, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
 from vernier.operators.runtime.scope import ScopeRun
-from vernier.storage.trace.batch import Layer, keyed_columns
+from vernier.storage.trace.batch import Batch, keyed_columns
 from vernier.storage.trace.spine import Selection, Trace
 from vernier.storage.updates import Ints, order_rows, together
 
@@ -107,7 +107,7 @@ class Reduction(Operator):
             if not parts:
                 return None
             fresh = self.no_keys
-        elif isinstance(fresh, Layer):
+        elif isinstance(fresh, Batch):
             fresh = fresh.key_rows()
         scheduled = self.no_keys if not parts else together(parts)
         keys: Ints = visited_keys(fresh, scheduled, self.key_width)

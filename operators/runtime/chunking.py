@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Ints
 
 KEYS = 1 << 14
@@ -68,7 +68,7 @@ def pieces(count: int) -> Iterable[tuple[int, int]]:
     return [(first, min(first + KEYS, count)) for first in range(0, count, KEYS)]
 
 
-def parts(fresh: Ints | Layer) -> Iterable[Ints]:
+def parts(fresh: Ints | Batch) -> Iterable[Ints]:
     """The keyed rows that a step added to an arrangement: all at once or, if they are in a trie, piece by piece of its
     keys."""
-    return fresh.keyed_pieces(KEYS) if isinstance(fresh, Layer) else (fresh,)
+    return fresh.keyed_pieces(KEYS) if isinstance(fresh, Batch) else (fresh,)

@@ -16,7 +16,7 @@ from vernier.operators.planning.op import Op
 from vernier.operators.runtime.budget import Yield
 from vernier.operators.runtime.exchange import Round
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Ints
 
@@ -107,7 +107,7 @@ class Arranged(Protocol):
     key_width: int
     val_width: int
     depth: int
-    fresh: Ints | Layer | None
+    fresh: Ints | Batch | None
     """Keyed rows that the newest step of its scope added, sorted and consolidated, or the same rows as a trie (a batch
     that stores each key and each val once)."""
 

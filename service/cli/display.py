@@ -183,7 +183,7 @@ def state_text(found: Survey, sizes: Mapping[str, int]) -> str:
     rows: list[list[object]] = []
     for one in found.arrangements:
         times = ["" if time is None else instant(time) for time in (one.since, one.upper)]
-        counts = [one.updates, one.bytes, one.layers, one.distinct_times]
+        counts = [one.updates, one.bytes, one.batches, one.distinct_times]
         rows.append([one.name, views.get(one.name, ""), *counts, *times])
     older = (
         f"{sum(sizes.values()) - found.bytes:,} bytes in {len(sizes) - found.segments} of them belong to other epochs"
@@ -194,6 +194,6 @@ def state_text(found: Survey, sizes: Mapping[str, int]) -> str:
         f"{len(sizes)} segments, {sum(sizes.values()):,} bytes; {older}",
         f"{found.held_updates:,} updates are stashed until their time",
         "",
-        table(["arrangement", "view", "updates", "bytes", "layers", "distinct times", "since", "upper"], rows),
+        table(["arrangement", "view", "updates", "bytes", "batches", "distinct times", "since", "upper"], rows),
     ]
     return "\n".join(lines)

@@ -18,7 +18,7 @@ import msgspec
 from vernier.service.cluster.tls import Channel
 from vernier.service.errors import ProtocolBroken
 from vernier.service.ingest.counts import SourceCounts
-from vernier.storage.state.manifest import LayerRef
+from vernier.storage.state.manifest import BatchRef
 
 LARGEST_FRAME = 1 << 30
 LARGEST_HELLO = 4096
@@ -113,10 +113,10 @@ class Cancel(msgspec.Struct, tag="cancel", frozen=True):
 
 
 class TraceReport(msgspec.Struct, frozen=True):
-    """One shard of a trace after the epoch: its layers, oldest first, its since, and the bytes of the layers that the
+    """One shard of a trace after the epoch: its batches, oldest first, its since, and the bytes of the batches that the
     worker has in its own memory and not in a mapped file."""
 
-    layers: list[LayerRef]
+    batches: list[BatchRef]
     since: int
     memory: int = 0
 
@@ -142,10 +142,10 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     offsets: dict[str, dict[int, int]]
     frontiers: dict[str, dict[str, int | None]]
     traces: dict[str, TraceReport]
-    held: dict[str, list[LayerRef]]
-    changes: dict[str, LayerRef]
+    held: dict[str, list[BatchRef]]
+    changes: dict[str, BatchRef]
     signs: dict[str, tuple[int, int]]
-    dead: LayerRef | None
+    dead: BatchRef | None
     received_ms: list[int]
     received_count: list[int]
     counts: dict[str, SourceCounts]

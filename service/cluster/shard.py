@@ -21,11 +21,11 @@ from vernier.service.ingest.stash import Held
 from vernier.service.views.view import key_first
 from vernier.storage.blob.segment import Entry, Segment
 from vernier.storage.kernels.hashing import key_rows
-from vernier.storage.state.manifest import LayerRef, Manifest
+from vernier.storage.state.manifest import BatchRef, Manifest
 from vernier.storage.state.reshard import hash_range, recut
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
 from vernier.storage.trace.time_queue import Queue, Run
 from vernier.storage.updates import MIN_TIME, Updates
@@ -51,8 +51,8 @@ class Shard:
 
     @staticmethod
     def load(plan: Plan, directory: StateDirectory, manifest: Manifest, index: int, workers: int) -> Shard:
-        """Shard `index` of `workers` as the manifest has it. Opens O(layers) files. Verifies all but large entries; the
-        driver has verified those before the first epoch begins (service/coordinator/scrub.py).
+        """Shard `index` of `workers` as the manifest has it. Opens O(batches) files. Verifies all but large entries;
+        the driver has verified those before the first epoch begins (service/coordinator/scrub.py).
 
         If another number of workers made the state, arrangements are resharded (storage/state/reshard.py). Updates held
         at ingest are assigned by the number of their old shard, because they may enter on any worker; what operators
@@ -96,9 +96,9 @@ class Shard:
         (operators/engine/migrate.py)."""
         return self.state.traces.keys() == plan.arrangements.keys() and self.state.queues.keys() == plan.holds.keys()
 
-    def fresh_layers(self) -> list[Layer]:
-        """The layers that no segment contains yet."""
-        return [layer for trace in self.state.traces.values() for layer in trace.named if layer.ref is None]
+    def fresh_batches(self) -> list[Batch]:
+        """The batches that no segment contains yet."""
+        return [batch for trace in self.state.traces.values() for batch in trace.named if batch.ref is None]
 
     def open_heap(self) -> Heap:
         """The heap at the start of an epoch: if earlier epochs have put much into memory, that is freed, and the texts
@@ -135,7 +135,7 @@ def _runs_of(shards: list[list[Run]], part: tuple[int, ...] | None, index: int, 
     return runs
 
 
-def _open_held(entry: Entry, ref: LayerRef, row_type: RowType) -> Held:
+def _open_held(entry: Entry, ref: BatchRef, row_type: RowType) -> Held:
     # Copies: held updates are few, and kernels are compiled for writable arrays.
     arrays = {name: np.array(array) for name, array in entry.arrays.items()}
     return Held.open(row_type.width, arrays, ref)
@@ -143,11 +143,11 @@ def _open_held(entry: Entry, ref: LayerRef, row_type: RowType) -> Held:
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """Where one shard's own output of an epoch is stored: dead letters, and change layers by view (views without
+    """Where one shard's own output of an epoch is stored: dead letters, and change batches by view (views without
     changes are absent)."""
 
-    changes: dict[str, LayerRef]
-    dead: LayerRef | None
+    changes: dict[str, BatchRef]
+    dead: BatchRef | None
 
 
 def store(
@@ -160,32 +160,32 @@ def store(
 ) -> Stored:
     """Write what is new in a shard, its changes (schema order) and its dead letters: one segment, one sync.
 
-    The shard's layers, held batches and queue runs then refer to their stored copies. Nothing exists until a manifest
+    The shard's batches, held batches and queue runs then refer to their stored copies. Nothing exists until a manifest
     names it. Raises StorageErrors.
     """
-    layers, runs = shard.fresh_layers(), shard.fresh_runs()
+    batches, runs = shard.fresh_batches(), shard.fresh_runs()
     changed = {}
     for view, updates in changes.items():
         about = plan.views[view]
         if len(updates):
             stored = key_first(updates, about.schema, about.key)
             width = plan.arrangements[about.trace].key_width
-            layer = Layer.build(stored, width, interval[0], interval[1], interval[0])
-            if layer.updates:
+            batch = Batch.build(stored, width, interval[0], interval[1], interval[0])
+            if batch.updates:
                 if texts := plan.arrangements[about.trace].texts:
-                    layer.settle(texts, shard.state.heap)
-                changed[view] = layer
+                    batch.settle(texts, shard.state.heap)
+                changed[view] = batch
     _settle_held(plan, shard)
     waiting = [(name, i) for name, batches in shard.held.items() for i, one in enumerate(batches) if one.ref is None]
-    entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate(layers)]
-    entries += [Entry(f"changes-{view}", layer.meta(), layer.arrays()) for view, layer in changed.items()]
+    entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate(batches)]
+    entries += [Entry(f"changes-{view}", batch.meta(), batch.arrays()) for view, batch in changed.items()]
     entries += [_held_entry(name, i, shard.held[name][i]) for name, i in waiting]
     entries += [Entry(label, run.meta(), run.arrays()) for label, run in runs]
     if letters:
         entries.append(_letters_entry(letters, interval))
     refs = iter(directory.write(shard.epoch, shard.attempt, shard.index, entries) if entries else ())
-    for layer in layers:
-        layer.ref = next(refs)
+    for batch in batches:
+        batch.ref = next(refs)
     written = {view: next(refs) for view in changed}
     for name, i in waiting:
         shard.held[name][i] = dataclasses.replace(shard.held[name][i], ref=next(refs))

@@ -239,7 +239,7 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     if base.fits(plan):
         state = base.state.fork()
     else:
-        # The layers made here belong to this attempt, so `base` stays unchanged for another one.
+        # The batches made here belong to this attempt, so `base` stays unchanged for another one.
         state = migrate(plan, base.state, exchange, slice_updates=job.slice_updates, budget=process.budget)
         clock.end("adopt")
     worker = Worker(plan, exchange, state, slice_updates=job.slice_updates, budget=process.budget)
@@ -296,7 +296,7 @@ def report(
         offsets={topic: {int(p): n for p, n in own.items()} for topic, own in step.offsets.items()},
         frontiers=step.frontiers,
         traces={
-            name: TraceReport([layer.ref for layer in trace.named], int(trace.since), room.in_memory(trace.layers))
+            name: TraceReport([batch.ref for batch in trace.named], int(trace.since), room.in_memory(trace.batches))
             for name, trace in shard.state.traces.items()
         },
         held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()}

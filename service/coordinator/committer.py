@@ -1,6 +1,6 @@
 """The committer (class Epochs): holds the newest commit and turns the reports of an attempt into the next one.
 
-The manifest alone decides what exists (storage/state/state.py). It contains everything that must survive: layers, held
+The manifest alone decides what exists (storage/state/state.py). It contains everything that must survive: batches, held
 updates, the ingest state (`door`), the state of the sources, offsets, dead letters to be sent, running totals.
 """
 
@@ -24,7 +24,7 @@ from vernier.service.coordinator.topics import Found
 from vernier.service.errors import ProgramChanged
 from vernier.service.ingest.config import DoorConfig
 from vernier.service.observability.metrics import Stats
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, ViewEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Threads
 
@@ -240,7 +240,7 @@ class Epochs:
 
     def _trace(self, name: str, reports: list[Report]) -> TraceEntry:
         shape = self.plan.arrangements[name]
-        shards = [report.traces[name].layers for report in reports]
+        shards = [report.traces[name].batches for report in reports]
         return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards)
 
 
@@ -251,5 +251,5 @@ def _cut_at(newest: Manifest | None, workers: int) -> int | None:
     return newest.upper
 
 
-def _present(refs: Iterable[LayerRef | None]) -> list[LayerRef]:
+def _present(refs: Iterable[BatchRef | None]) -> list[BatchRef]:
     return [ref for ref in refs if ref is not None]

@@ -1,10 +1,10 @@
 """Scrub: reads the newest epoch's files and compares their checksums: all of them once at the start, then slowly for
 ever.
 
-Workers open large layers without verifying them and read only a few pages of each, so a restart takes as long for a
-large state as for a small one. Instead, the driver verifies these layers while Spark starts, and no epoch begins before
-it has finished. After that it reads every file again about every ten minutes, to find bit rot. While a file of the
-newest epoch is damaged, no epoch is made; the next attempt checks whether the file has been restored.
+Workers open large batches without verifying them and read only a few pages of each, so a restart takes as long for a
+large state as for a small one. Instead, the driver verifies these batches while Spark starts, and no epoch begins
+before it has finished. After that it reads every file again about every ten minutes, to find bit rot. While a file of
+the newest epoch is damaged, no epoch is made; the next attempt checks whether the file has been restored.
 
 Only for local directories. For an object store, each process compares the checksum of its local copy of a segment.
 """

@@ -30,7 +30,7 @@ from vernier.service.ingest.formats.one_by_one import decode_apart
 from vernier.service.ingest.formats.upsert import Upserts
 from vernier.service.ingest.future_times import Discard, refuse_ahead
 from vernier.service.ingest.lateness import Gate
-from vernier.service.ingest.partition_report import Batch, Merged, drop_copies, facts_of, held_marks, merge_facts
+from vernier.service.ingest.partition_report import DecodedTopic, Merged, drop_copies, facts_of, held_marks, merge_facts
 from vernier.service.ingest.quarantine import convict
 from vernier.service.ingest.records import Messages, Offsets, sort_messages
 from vernier.service.ingest.rejects import DeadLetter, clipped
@@ -67,7 +67,7 @@ class Decoded:
     not new."""
 
     facts: dict[str, Any]
-    batches: Sequence[Batch]
+    batches: Sequence[DecodedTopic]
     repeated: int
 
 
@@ -195,13 +195,15 @@ class Door:
         }
         return {topic: own for topic, own in counted.items() if own}
 
-    def _decode_topic(self, messages: Messages, heap: Heap | None, poisoned: Poisoned = {}) -> Batch:  # noqa: B006
+    def _decode_topic(self, messages: Messages, heap: Heap | None, poisoned: Poisoned = {}) -> DecodedTopic:  # noqa: B006
         topic = messages.topic
         if topic == self._config.heartbeat_topic:
-            return Batch(messages, None, ())
+            return DecodedTopic(messages, None, ())
         if topic not in self._topics:
             detail = f"no source reads topic {topic}"
-            return Batch(messages, None, [Refused(m, "unknown_source", detail, None) for m in range(len(messages))])
+            return DecodedTopic(
+                messages, None, [Refused(m, "unknown_source", detail, None) for m in range(len(messages))]
+            )
         unread = self._unread(messages, poisoned)
         values, keys = messages.values, messages.keys
         if unread:
@@ -220,9 +222,9 @@ class Door:
         if self._clock(topic).clock == "event":
             parsed, found = _without_timeless(parsed)
             refused += found
-        return Batch(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
+        return DecodedTopic(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
 
-    def _in_time(self, batch: Batch, discard: Discard | None) -> Batch:
+    def _in_time(self, batch: DecodedTopic, discard: Discard | None) -> DecodedTopic:
         """A batch without the messages whose times are too far ahead or discarded."""
         messages, parsed = batch.messages, batch.parsed
         if parsed is None:
@@ -239,7 +241,7 @@ class Door:
         if not found:
             return batch
         refused = sorted([*batch.refused, *found], key=lambda refusal: refusal.message)
-        return Batch(messages, _except(parsed, {refusal.message for refusal in found}), refused)
+        return DecodedTopic(messages, _except(parsed, {refusal.message for refusal in found}), refused)
 
     def _unread(self, messages: Messages, poisoned: Poisoned) -> dict[int, Refused]:
         """The messages that are not passed to a format, by number."""
@@ -340,7 +342,7 @@ class Door:
         ms, count = np.unique(np.concatenate(arrived or [np.empty(0, np.int64)]), return_counts=True)
         return Admitted(inputs, still, dead, counts, (ms, count.astype(np.int64)))
 
-    def _times(self, batch: Batch, before: DoorState) -> Ints:
+    def _times(self, batch: DecodedTopic, before: DoorState) -> Ints:
         """The data times of a batch's updates by their topic's clock, int64[n]."""
         messages, parsed = batch.messages, batch.parsed
         if parsed is None or self._clock(messages.topic).clock == "event":
@@ -447,7 +449,7 @@ def _without(parsed: Parsed, bad: Bools, refusal: Callable[[str, int], Refused])
     return Parsed(parsed.names, source, message, time, diff, words, parsed.progress, parsed.refused), refused
 
 
-def _second_copies(batch: Batch, copies: Mapping[str, Mapping[int, Copies]]) -> Bools:
+def _second_copies(batch: DecodedTopic, copies: Mapping[str, Mapping[int, Copies]]) -> Bools:
     """Which of a batch's updates are second copies, bool[n]."""
     second = np.zeros(0 if batch.parsed is None else len(batch.parsed.time), np.bool_)
     own = copies.get(batch.messages.topic, {})
@@ -466,7 +468,7 @@ def _letters(messages: Messages, refused: Iterable[Refused], frontier: int) -> I
         yield DeadLetter(refusal.reason, clipped(refusal.detail), *place, key, value, headers)
 
 
-def _count_messages(batch: Batch, refused: Iterable[Refused], counts: dict[str, SourceCounts]) -> None:
+def _count_messages(batch: DecodedTopic, refused: Iterable[Refused], counts: dict[str, SourceCounts]) -> None:
     """Count bytes by the source of a message's first update, and refused messages by reason."""
     messages, parsed = batch.messages, batch.parsed
     for refusal in refused:

@@ -33,7 +33,7 @@ class PartitionTwice(InvariantError):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class DecodedTopic:
     """The decoded messages of one topic; parsed is None if no source reads the topic."""
 
     messages: Messages
@@ -56,7 +56,7 @@ class Merged:
     held: Mapping[str, Mapping[int, Sequence[Ints]]]
 
 
-def facts_of(batch: Batch, counted: Mapping[int, Counted]) -> dict[str, Any]:
+def facts_of(batch: DecodedTopic, counted: Mapping[int, Counted]) -> dict[str, Any]:
     """The facts of a topic's partitions as JSON; counted: the partitions with counted progress."""
     messages, parsed = batch.messages, batch.parsed
     facts = {}

@@ -31,11 +31,11 @@ from vernier.service.coordinator.runner import Runner
 from vernier.service.coordinator.session import COLUMNS, Stage, start_session
 from vernier.service.files.changefiles import json_lines
 from vernier.storage.errors import CallerError
-from vernier.storage.state.manifest import LayerRef, Manifest
-from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.manifest import BatchRef, Manifest
+from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Updates
 
 _TOPIC = "replay"
@@ -157,13 +157,13 @@ class SparkEngine:
         plan = self._plan.views[view]
         width = plan.schema.width
         order = [*plan.words, width, width + 1]
-        layers = [self._layer(ref) for ref in manifest.changes.get(view, ())]
-        self.heap.attach(layer.texts for layer in layers)
-        parts = [layer.to_updates().data[:, order] for layer in layers]
+        batches = [self._batch(ref) for ref in manifest.changes.get(view, ())]
+        self.heap.attach(batch.texts for batch in batches)
+        parts = [batch.to_updates().data[:, order] for batch in batches]
         return Updates.concat([Updates(np.ascontiguousarray(part), width, 0) for part in parts], width)
 
-    def _layer(self, ref: LayerRef) -> Layer:
-        return open_layer(self._epochs.directory.open(ref.segment), ref)
+    def _batch(self, ref: BatchRef) -> Batch:
+        return open_batch(self._epochs.directory.open(ref.segment), ref)
 
 
 def _settings(app: App, program: Path, workers: int, state: Path) -> Settings:

@@ -1,7 +1,7 @@
 """Point look-ups: the rows of one key, answered before the request reaches the web framework.
 
 A look-up itself costs microseconds, so routing, dependencies and response classes would be most of its cost. This ASGI
-layer answers `GET /v1/views/{view}/rows/{key}` at the newest time in the ordinary case. It passes on everything else:
+batch answers `GET /v1/views/{view}/rows/{key}` at the newest time in the ordinary case. It passes on everything else:
 other routes, query parameters, and requests that will end in an error. Both ways produce the same bytes.
 """
 

@@ -120,14 +120,14 @@ class _Committed(Collector):
         }
         derived["commit_timestamp_seconds"] = {(): manifest.committed_ns / 1e9}
         updates: dict[Labels, float] = {}
-        layers: dict[Labels, float] = {}
+        batches: dict[Labels, float] = {}
         disk: dict[Labels, float] = {}
         memory = snapshot.stats.numbers.get("trace_bytes", {})
         for name, trace in manifest.traces.items():
             refs = [ref for shard in trace.shards for ref in shard]
-            updates[name,], layers[name,] = sum(ref.updates for ref in refs), len(refs)
+            updates[name,], batches[name,] = sum(ref.updates for ref in refs), len(refs)
             disk[name, "disk"] = sum(ref.nbytes for ref in refs)
-        derived["trace_updates"], derived["trace_layers"], derived["trace_bytes"] = updates, layers, memory | disk
+        derived["trace_updates"], derived["trace_layers"], derived["trace_bytes"] = updates, batches, memory | disk
         return derived
 
     def _published(self, snapshot: Snapshot) -> dict[str, dict[Labels, float]]:

@@ -27,7 +27,7 @@ from vernier.service.status import intake, publisher, trouble
 from vernier.service.views.snapshot_reader import EpochNote, Snapshot
 from vernier.service.views.view import ViewState
 from vernier.storage.errors import Damaged
-from vernier.storage.state.manifest import LayerRef, SourceEntry
+from vernier.storage.state.manifest import BatchRef, SourceEntry
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
@@ -173,7 +173,7 @@ def router(context: Context) -> APIRouter:
                 "depth": trace.depth,
                 "updates": sum(ref.updates for ref in refs),
                 "bytes": sum(ref.nbytes for ref in refs),
-                "shards": [[_layer(ref) for ref in shard] for shard in trace.shards],
+                "shards": [[_batch(ref) for ref in shard] for shard in trace.shards],
             })  # fmt: skip
         return reply({"traces": listed, "stale_ms": context.stale_ms(snapshot)})
 
@@ -355,7 +355,7 @@ def _epoch(note: EpochNote) -> dict[str, Any]:
     }
 
 
-def _layer(ref: LayerRef) -> dict[str, Any]:
+def _batch(ref: BatchRef) -> dict[str, Any]:
     return {
         "segment": ref.segment,
         "updates": ref.updates,

@@ -27,10 +27,10 @@ from vernier.service.views.view import changes_between, sum_until
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import CallerError, EpochGone, StorageError
 from vernier.storage.state.manifest import Manifest
-from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import MIN_TIME, Updates
 
 Kind = Literal["missing", "doubled", "wrong"]
@@ -234,23 +234,23 @@ class _Truth:
 
     view: ViewType
     manifest: Manifest
-    layers: list[Layer]
+    batches: list[Batch]
     since: int
 
     def rows(self, as_of: int) -> Step:
         """The rows at a time."""
-        found = sum_until(self.layers, self.view.stored.width, as_of).flat()
+        found = sum_until(self.batches, self.view.stored.width, as_of).flat()
         return self._step(Updates.of(found.rows, np.full(len(found), as_of, np.int64), found.counts), as_of, as_of + 1)
 
     def changes(self, lower: int, upper: int) -> Step:
         """The changes with lower <= time < upper, none of which is compacted."""
-        return self._step(changes_between(self.layers, self.view.stored.width, lower, upper), lower, upper)
+        return self._step(changes_between(self.batches, self.view.stored.width, lower, upper), lower, upper)
 
     def _step(self, updates: Updates, lower: int, upper: int) -> Step:
         heap = None
         if self.view.stored.text_words:
             heap = Heap()
-            heap.attach(layer.texts for layer in self.layers)
+            heap.attach(batch.texts for batch in self.batches)
         return Step(self.view, "updates", self.manifest.epoch, lower, upper, updates, heap)
 
 
@@ -270,12 +270,12 @@ def _truth(state: StateDirectory, manifest: Manifest, reached: Position, name: s
             "another state was published",
         )
     segments: dict[str, Segment] = {}
-    layers = []
+    batches = []
     for ref in (ref for shard in manifest.traces[entry.trace].shards for ref in shard):
         if ref.segment not in segments:
             segments[ref.segment] = state.open(ref.segment)
-        layers.append(open_layer(segments[ref.segment], ref))
-    return _Truth(view, manifest, layers, entry.since)
+        batches.append(open_batch(segments[ref.segment], ref))
+    return _Truth(view, manifest, batches, entry.since)
 
 
 # --- both -------------------------------------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ from vernier.service.views.head import Newest
 from vernier.service.views.view import ViewState, by_time, changes_between, sum_until
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import EpochGone, StorageError
-from vernier.storage.state.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
-from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.manifest import NO_EPOCH, BatchRef, Manifest, ViewEntry
+from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import MIN_TIME, Updates
 
 MOST_PARTS = 10_000
@@ -81,14 +81,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What an epoch changed. layers: its change batches, by view."""
+    """What an epoch changed. batches: its change batches, by view."""
 
     epoch: int
     app: str
     lower: int
     upper: int
     views: Mapping[str, ViewType]
-    layers: Mapping[str, Sequence[Layer]]
+    batches: Mapping[str, Sequence[Batch]]
     began: int = 0
 
 
@@ -174,16 +174,16 @@ class History:
 
     def _part(self, manifest: Manifest) -> Part:
         segments: dict[str, Segment] = {}
-        layers = {name: self._open(refs, segments) for name, refs in manifest.changes.items() if refs}
+        batches = {name: self._open(refs, segments) for name, refs in manifest.changes.items() if refs}
         views = {name: self._type(name, entry) for name, entry in manifest.views.items()}
         began = max((entry.began for entry in manifest.views.values()), default=0)
-        return Part(manifest.epoch, manifest.app, manifest.lower, manifest.upper, views, layers, began)
+        return Part(manifest.epoch, manifest.app, manifest.lower, manifest.upper, views, batches, began)
 
-    def _open(self, refs: Sequence[LayerRef], segments: dict[str, Segment]) -> list[Layer]:
+    def _open(self, refs: Sequence[BatchRef], segments: dict[str, Segment]) -> list[Batch]:
         for ref in refs:
             if ref.segment not in segments:
                 segments[ref.segment] = self._state.open(ref.segment)
-        return [open_layer(segments[ref.segment], ref) for ref in refs]
+        return [open_batch(segments[ref.segment], ref) for ref in refs]
 
     def _type(self, name: str, entry: ViewEntry) -> ViewType:
         """The view's type; epochs of one meaning share one object."""
@@ -200,7 +200,7 @@ class History:
             if entry is None:
                 return []
             refs = [ref for shard in manifest.traces[entry.trace].shards for ref in shard]
-            layers = self._open(refs, {})
+            batches = self._open(refs, {})
         own, upper, since = self._type(view, entry), manifest.upper, entry.since
         back = discarded(manifest.door) if anew else None
         if frontier is not None and back is not None and frontier > back:
@@ -208,39 +208,39 @@ class History:
             frontier = back
         if frontier is not None and frontier >= upper:
             return []
-        heap = _heap(own, layers)
+        heap = _heap(own, batches)
         lower = MIN_TIME if frontier is None else frontier
         if (not anew and (lower > since or since <= MIN_TIME)) or (frontier is None and since <= MIN_TIME):
-            changes = changes_between(layers, own.stored.width, lower, upper)
+            changes = changes_between(batches, own.stored.width, lower, upper)
             return [Step(own, "updates", manifest.epoch, lower, upper, changes, heap)]
-        return self._snapshot(own, manifest, layers, lower, since, frontier is not None)
+        return self._snapshot(own, manifest, batches, lower, since, frontier is not None)
 
     def _snapshot(
-        self, own: ViewType, manifest: Manifest, layers: Sequence[Layer], lower: int, since: int, restarts: bool
+        self, own: ViewType, manifest: Manifest, batches: Sequence[Batch], lower: int, since: int, restarts: bool
     ) -> list[Step]:
-        width, upper, heap = own.stored.width, manifest.upper, _heap(own, layers)
+        width, upper, heap = own.stored.width, manifest.upper, _heap(own, batches)
         as_of = max(min(since, upper - 1), lower)
-        rows = sum_until(layers, width, as_of).flat()
+        rows = sum_until(batches, width, as_of).flat()
         at = np.full(len(rows), as_of, np.int64)
         whole = Updates.of(rows.rows, at, rows.counts)
         steps = [Step(own, "snapshot", manifest.epoch, lower, as_of + 1, whole, heap, restarts)]
         if as_of + 1 < upper:
-            later = changes_between(layers, width, as_of + 1, upper)
+            later = changes_between(batches, width, as_of + 1, upper)
             steps.append(Step(own, "updates", manifest.epoch, as_of + 1, upper, later, heap))
         return steps
 
 
 def _step(own: ViewType, part: Part, reached: int) -> Step:
-    layers = part.layers.get(own.name, ())
-    changes = by_time(Updates.concat([layer.to_updates() for layer in layers], own.stored.width))
+    batches = part.batches.get(own.name, ())
+    changes = by_time(Updates.concat([batch.to_updates() for batch in batches], own.stored.width))
     if part.lower < reached:
         changes = changes.take(changes.time >= reached)
-    return Step(own, "updates", part.epoch, reached, part.upper, changes, _heap(own, layers))
+    return Step(own, "updates", part.epoch, reached, part.upper, changes, _heap(own, batches))
 
 
-def _heap(own: ViewType, layers: Sequence[Layer]) -> Heap | None:
+def _heap(own: ViewType, batches: Sequence[Batch]) -> Heap | None:
     if not own.stored.text_words:
         return None
     heap = Heap()
-    heap.attach(layer.texts for layer in layers)
+    heap.attach(batch.texts for batch in batches)
     return heap

@@ -33,10 +33,10 @@ from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import Damaged, EpochGone, StorageError
-from vernier.storage.state.manifest import NO_EPOCH, LayerRef, Manifest, ViewEntry
-from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.manifest import NO_EPOCH, BatchRef, Manifest, ViewEntry
+from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import ReadLease, StateDirectory
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Ints, Updates
 
 _HISTORY = 1200
@@ -108,7 +108,7 @@ class Reader:
         self._newest = Newest(self._state)
         self._lease: ReadLease | None = None
         self._segments: dict[str, Segment] = {}
-        self._layers: dict[LayerRef, Layer] = {}
+        self._batches: dict[BatchRef, Batch] = {}
         self.letters = RecentLetters()
         self.letters_damaged: Damaged | None = None
         """The damage of a file that holds some of the dead letters."""
@@ -143,7 +143,7 @@ class Reader:
             self._lease.release()
             self._lease = None
         self._segments.clear()
-        self._layers.clear()
+        self._batches.clear()
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -252,26 +252,26 @@ class Reader:
             _log.warning("segment %s is intact again", name)
             del self.damage[name]
             self._segments.pop(name, None)
-        self._layers = {ref: layer for ref, layer in self._layers.items() if ref.segment not in restored}
+        self._batches = {ref: batch for ref, batch in self._batches.items() if ref.segment not in restored}
         manifest = snapshot.manifest
 
         def reopen(name: str, entry: ViewEntry) -> ViewState:
             if name in snapshot.views:
-                return replace(snapshot.views[name], layers=tuple(self._trace(manifest, entry)))
+                return replace(snapshot.views[name], batches=tuple(self._trace(manifest, entry)))
             return self._load(name, manifest)
 
         views, damaged = self._each(manifest, reopen)
         self.snapshot = replace(snapshot, views=views, damaged=damaged)
         return True
 
-    def _steps(self, old: Manifest, newest: Manifest) -> list[tuple[Manifest, dict[str, list[Layer]]]]:
+    def _steps(self, old: Manifest, newest: Manifest) -> list[tuple[Manifest, dict[str, list[Batch]]]]:
         """The epochs after `old`, each with its change batches by view; empty if one of them was already collected."""
-        found: list[tuple[Manifest, dict[str, list[Layer]]]] = []
+        found: list[tuple[Manifest, dict[str, list[Batch]]]] = []
         for epoch in range(newest.epoch, old.epoch, -1):
             try:
                 manifest = newest if epoch == newest.epoch else self._state.manifest(epoch)
                 refs = {name: manifest.changes.get(name, []) for name in newest.views}
-                found.append((manifest, {name: [self._layer(ref) for ref in part] for name, part in refs.items()}))
+                found.append((manifest, {name: [self._batch(ref) for ref in part] for name, part in refs.items()}))
             except Damaged:
                 return []
             except (StorageError, EpochGone):
@@ -309,51 +309,51 @@ class Reader:
                 _log.warning("cannot read the dead letters of epoch %d: %s", manifest.epoch, error)
 
     def _advance(
-        self, view: ViewState, entry: ViewEntry, newest: Manifest, steps: list[tuple[Manifest, list[Layer]]]
+        self, view: ViewState, entry: ViewEntry, newest: Manifest, steps: list[tuple[Manifest, list[Batch]]]
     ) -> ViewState:
         """A view's next state: epoch by epoch, or, if epochs are missing, by the changes that its trace
         has since then.
         """
-        layers = self._trace(newest, entry)
+        batches = self._trace(newest, entry)
         width = view.stored.width
         for manifest, parts in steps:
-            for layer in parts:
-                layer.verify()
-            changes = by_time(Updates.concat([layer.to_updates() for layer in parts], width))
-            texts = tuple(layer.texts for layer in parts if layer.texts is not None)
+            for batch in parts:
+                batch.verify()
+            changes = by_time(Updates.concat([batch.to_updates() for batch in parts], width))
+            texts = tuple(batch.texts for batch in parts if batch.texts is not None)
             interval = Interval(view.frontier, manifest.upper, changes, manifest.committed_ns, texts)
-            view = view.follow(interval, entry.since, layers, self._log_bytes)
+            view = view.follow(interval, entry.since, batches, self._log_bytes)
         if view.frontier < newest.upper:
             if view.frontier <= entry.since:
-                return ViewState.load(view.name, view.schema, view.key, entry.since, newest.upper, layers)
-            missed = changes_between(layers, width, view.frontier, newest.upper)
+                return ViewState.load(view.name, view.schema, view.key, entry.since, newest.upper, batches)
+            missed = changes_between(batches, width, view.frontier, newest.upper)
             interval = Interval(view.frontier, newest.upper, missed, newest.committed_ns)
-            return view.follow(interval, entry.since, layers, self._log_bytes)
+            return view.follow(interval, entry.since, batches, self._log_bytes)
         # Epochs that no longer exist may have compacted the view although nothing became final in between.
-        return view if steps else replace(view, since=entry.since, layers=tuple(layers))
+        return view if steps else replace(view, since=entry.since, batches=tuple(batches))
 
     def _load(self, name: str, manifest: Manifest) -> ViewState:
         entry = manifest.views[name]
         schema = RowType.from_json(entry.schema)
         return ViewState.load(name, schema, entry.key, entry.since, manifest.upper, self._trace(manifest, entry))
 
-    def _trace(self, manifest: Manifest, entry: ViewEntry) -> list[Layer]:
-        return [self._layer(ref) for shard in manifest.traces[entry.trace].shards for ref in shard]
+    def _trace(self, manifest: Manifest, entry: ViewEntry) -> list[Batch]:
+        return [self._batch(ref) for shard in manifest.traces[entry.trace].shards for ref in shard]
 
-    def _layer(self, ref: LayerRef) -> Layer:
-        layer = self._layers.get(ref)
-        if layer is None:
+    def _batch(self, ref: BatchRef) -> Batch:
+        batch = self._batches.get(ref)
+        if batch is None:
             segment = self._segments.get(ref.segment)
             if segment is None:
                 segment = self._segments[ref.segment] = self._state.open(ref.segment)
-            layer = open_layer(segment, ref, lazy=True)
-            if layer.texts is not None and len(layer.texts):
+            batch = open_batch(segment, ref, lazy=True)
+            if batch.texts is not None and len(batch.texts):
                 # Answers read texts one at a time, so the whole entry is verified now.
                 segment.verify_entry(ref.label)
             elif not segment.is_verified(ref.label):
-                layer.check = partial(self._verify, segment, ref.label)
-            self._layers[ref] = layer
-        return layer
+                batch.check = partial(self._verify, segment, ref.label)
+            self._batches[ref] = batch
+        return batch
 
     def _verify(self, segment: Segment, label: str) -> None:
         try:
@@ -367,7 +367,7 @@ class Reader:
         """
         needed = manifest.segments()
         self._segments = {name: segment for name, segment in self._segments.items() if name in needed}
-        self._layers = {ref: layer for ref, layer in self._layers.items() if ref.segment in needed}
+        self._batches = {ref: batch for ref, batch in self._batches.items() if ref.segment in needed}
         for name in self.damage.keys() - needed:
             # The file belonged to an older epoch, or to no epoch any more.
             self.damage.pop(name, None)

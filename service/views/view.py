@@ -20,7 +20,7 @@ from vernier.service.views.multiset import RowSet
 from vernier.storage.errors import CallerError, DiffOverflow
 from vernier.storage.kernels.status import OK
 from vernier.storage.strings.string_heap import Heap, Texts
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import MIN_TIME, Ints, Updates, consolidate_rows, order_rows
 
 _LOG_LENGTH = 1024
@@ -111,7 +111,7 @@ class ViewState:
     rows: RowSet
     incarnation: int
     log: tuple[Interval, ...] = ()
-    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    batches: tuple[Batch, ...] = field(default=(), repr=False)
     heap: Heap | None = field(default=None, repr=False)
 
     @staticmethod
@@ -121,15 +121,15 @@ class ViewState:
 
     @staticmethod
     def load(
-        name: str, schema: RowType, key: Sequence[str], since: int, frontier: int, layers: Iterable[Layer]
+        name: str, schema: RowType, key: Sequence[str], since: int, frontier: int, batches: Iterable[Batch]
     ) -> ViewState:
         """Build the state from the batches of its trace alone. O(n log n) for n updates in the trace."""
-        stored, held = ViewState.stored_type(schema, key), tuple(layers)
+        stored, held = ViewState.stored_type(schema, key), tuple(batches)
         rows = sum_until(held, stored.width, frontier - 1)
         heap = _heap_of(stored, held, ())
         return ViewState(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held, heap)
 
-    def follow(self, interval: Interval, since: int, layers: Iterable[Layer], log_bytes: int) -> ViewState:
+    def follow(self, interval: Interval, since: int, batches: Iterable[Batch], log_bytes: int) -> ViewState:
         """The state after an interval that begins at this frontier. The log keeps its newest `log_bytes`."""
         log = [*self.log, interval]
         kept = sum(one.changes.data.nbytes for one in log)
@@ -138,9 +138,9 @@ class ViewState:
             kept -= log[drop].changes.data.nbytes
             drop += 1
         rows = self.rows.apply(matrix_of(interval.changes))
-        held, kept_log = tuple(layers), tuple(log[drop:])
+        held, kept_log = tuple(batches), tuple(log[drop:])
         heap = _heap_of(self.stored, held, kept_log)
-        return replace(self, since=since, frontier=interval.upper, rows=rows, log=kept_log, layers=held, heap=heap)
+        return replace(self, since=since, frontier=interval.upper, rows=rows, log=kept_log, batches=held, heap=heap)
 
     @property
     def log_start(self) -> int:
@@ -166,7 +166,7 @@ class ViewState:
             undone = matrix_of(Updates.concat(later, self.stored.width)).copy()
             undone[:, -1] *= -1
             return self.rows.apply(undone)
-        return sum_until(self.layers, self.stored.width, as_of)
+        return sum_until(self.batches, self.stored.width, as_of)
 
     def undone(self, as_of: int) -> int | None:
         """The number of changes after that time, which is the cost of the rows as of it; None if the log does not reach
@@ -224,7 +224,7 @@ class ViewState:
         if not self.can_resume(lower):
             raise Compacted(view=self.name, as_of=lower, since=self.since)
         middle = min(self.log_start, upper)
-        older = changes_between(self.layers, self.stored.width, lower, middle)
+        older = changes_between(self.batches, self.stored.width, lower, middle)
         return [Interval(lower, middle, older, 0), *self._log_parts(middle, upper)]
 
     def _log_parts(self, lower: int, upper: int) -> list[Interval]:
@@ -239,17 +239,17 @@ class ViewState:
         return parts
 
 
-def _heap_of(stored: RowType, layers: Iterable[Layer], log: Iterable[Interval]) -> Heap | None:
+def _heap_of(stored: RowType, batches: Iterable[Batch], log: Iterable[Interval]) -> Heap | None:
     """A heap over the long texts of these batches and intervals. O(batches + intervals); reads no text yet."""
     if not stored.text_words:
         return None
     heap = Heap()
-    heap.attach(layer.texts for layer in layers)
+    heap.attach(batch.texts for batch in batches)
     heap.attach(texts for interval in log for texts in interval.texts)
     return heap
 
 
-def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int) -> Updates:
+def changes_between(batches: Iterable[Batch], width: int, lower: int, upper: int) -> Updates:
     """The changes that a view's batches hold with lower <= time < upper, ordered by time, then row.
 
     Exact if no time from `lower` on was compacted. Then batches of one shard hold different times and batches of
@@ -257,21 +257,21 @@ def changes_between(layers: Iterable[Layer], width: int, lower: int, upper: int)
     plus a sort of the result. Raises Damaged.
     """
     found = []
-    for layer in layers:
-        if layer.lower < upper and layer.upper > lower and layer.updates:
-            layer.verify()
-            picked = views.pick_between(layer.address, layer.key_width, layer.val_width, lower, upper)
+    for batch in batches:
+        if batch.lower < upper and batch.upper > lower and batch.updates:
+            batch.verify()
+            picked = views.pick_between(batch.address, batch.key_width, batch.val_width, lower, upper)
             found.append(Updates(picked, width, 0))
     return by_time(Updates.concat(found, width))
 
 
-def sum_until(layers: Iterable[Layer], width: int, as_of: int) -> RowSet:
+def sum_until(batches: Iterable[Batch], width: int, as_of: int) -> RowSet:
     """The rows at a data time. O(updates), plus a sort of the distinct rows. Raises DiffOverflow, Damaged."""
     found = [np.empty((0, width + 1), np.int64)]
-    for layer in layers:
-        if layer.lower <= as_of and layer.updates:
-            layer.verify()
-            rows, status = views.sum_until(layer.address, layer.key_width, layer.val_width, as_of)
+    for batch in batches:
+        if batch.lower <= as_of and batch.updates:
+            batch.verify()
+            rows, status = views.sum_until(batch.address, batch.key_width, batch.val_width, as_of)
             if status != OK:
                 raise DiffOverflow(operation="addition")
             found.append(rows)

@@ -15,11 +15,11 @@ from vernier.storage.blob.segment import Entry, Segment
 from vernier.storage.errors import EpochGone, ManifestMissing, StorageError
 from vernier.storage.kernels.hashing import key_rows, owner
 from vernier.storage.kernels.texts import H0, encode
-from vernier.storage.state.manifest import HIGHEST, LOWEST, NO_EPOCH, LayerRef, Manifest, TraceEntry
-from vernier.storage.state.reshard import NotThatLayer, open_layer
+from vernier.storage.state.manifest import HIGHEST, LOWEST, NO_EPOCH, BatchRef, Manifest, TraceEntry
+from vernier.storage.state.reshard import BatchMismatch, open_batch
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Texts
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Ints
 
 Flags = npt.NDArray[np.bool_]
@@ -31,7 +31,7 @@ class Audit:
 
     manifests: int = 0
     segments: int = 0
-    layers: int = 0
+    batches: int = 0
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ def audit(state: StateDirectory, progress: Callable[[int, int], None] | None = N
     sizes = state.segments()
     named: set[str] = set()
     opened: dict[str, Segment] = {}
-    checked: set[LayerRef] = set()
+    checked: set[BatchRef] = set()
     total = sum(sizes.values())
     for epoch in epochs:
         try:
@@ -95,7 +95,7 @@ def _check_segment(state: StateDirectory, name: str, found: Audit) -> Segment | 
 
 
 def _manifest_problems(
-    manifest: Manifest, opened: dict[str, Segment], checked: set[LayerRef], found: Audit
+    manifest: Manifest, opened: dict[str, Segment], checked: set[BatchRef], found: Audit
 ) -> Iterator[str]:
     """The problems of what a manifest names; batches in `checked` were audited with another epoch."""
     for ref in manifest.refs():
@@ -109,19 +109,19 @@ def _manifest_problems(
             where = f"epoch {manifest.epoch}: {name}: shard {shard}"
             yield from (f"{where}: {problem}" for problem in _order_problems(refs, manifest))
             for ref, segment in _unchecked(refs, opened, checked):
-                found.layers += 1
+                found.batches += 1
                 try:
-                    layer = open_layer(segment, ref)
-                except NotThatLayer as problem:
+                    batch = open_batch(segment, ref)
+                except BatchMismatch as problem:
                     yield f"{where}: {problem}"
                     continue
-                problems = [*_width_problems(layer, trace), *layer_problems(layer)]
-                if not problems and len(layer.hashes) and manifest.workers > 1:
-                    problems += _owner_problems(layer, shard, manifest.workers)
+                problems = [*_width_problems(batch, trace), *batch_problems(batch)]
+                if not problems and len(batch.hashes) and manifest.workers > 1:
+                    problems += _owner_problems(batch, shard, manifest.workers)
                 yield from (f"{where}: segment {ref.segment}: {ref.label}: {problem}" for problem in problems)
     for name, refs in manifest.changes.items():
         for ref, segment in _unchecked(refs, opened, checked):
-            found.layers += 1
+            found.batches += 1
             where = f"epoch {manifest.epoch}: changes of {name}: segment {ref.segment}: {ref.label}"
             yield from (f"{where}: {problem}" for problem in _change_problems(segment, ref))
     for name, shards in manifest.held.items():
@@ -132,22 +132,22 @@ def _manifest_problems(
 
 
 def _unchecked(
-    refs: Iterable[LayerRef], opened: dict[str, Segment], checked: set[LayerRef]
-) -> Iterator[tuple[LayerRef, Segment]]:
+    refs: Iterable[BatchRef], opened: dict[str, Segment], checked: set[BatchRef]
+) -> Iterator[tuple[BatchRef, Segment]]:
     """The references that have not been audited yet and whose entries exist and are intact, with their segments."""
     for ref in refs:
         if ref not in checked and ref.segment in opened and opened[ref.segment].is_verified(ref.label):
             yield ref, opened[ref.segment]
 
 
-def _change_problems(segment: Segment, ref: LayerRef) -> list[str]:
+def _change_problems(segment: Segment, ref: BatchRef) -> list[str]:
     try:
-        return layer_problems(open_layer(segment, ref))
-    except NotThatLayer as problem:
+        return batch_problems(open_batch(segment, ref))
+    except BatchMismatch as problem:
         return [str(problem)]
 
 
-def _waiting_problems(entry: Entry, ref: LayerRef) -> Iterator[str]:
+def _waiting_problems(entry: Entry, ref: BatchRef) -> Iterator[str]:
     """Checks that stashed updates, of a source or inside an operator, are sorted by time."""
     data = entry.arrays["data"]
     times = entry.arrays.get("times", data[:, -2])
@@ -159,7 +159,7 @@ def _waiting_problems(entry: Entry, ref: LayerRef) -> Iterator[str]:
         yield f"diff {_first(data[:, -1] == 0)} is zero"
 
 
-def _ref_problems(ref: LayerRef, segment: Segment) -> Iterator[str]:
+def _ref_problems(ref: BatchRef, segment: Segment) -> Iterator[str]:
     where = f"segment {ref.segment}"
     if ref.label not in segment.labels:
         yield f"{where} has no entry {ref.label!r}"
@@ -175,7 +175,7 @@ def _ref_problems(ref: LayerRef, segment: Segment) -> Iterator[str]:
             yield f"{where}: {ref.label}: {name} is {value}, the manifest says {expected}"
 
 
-def _order_problems(refs: list[LayerRef], manifest: Manifest) -> Iterator[str]:
+def _order_problems(refs: list[BatchRef], manifest: Manifest) -> Iterator[str]:
     """Batches are oldest first and follow one another without overlap, up to the epoch's upper.
 
     Batches from before a reshard may overlap in time, because their hashes differ.
@@ -189,28 +189,28 @@ def _order_problems(refs: list[LayerRef], manifest: Manifest) -> Iterator[str]:
             yield f"batch {ref.label} covers [{ref.lower}, {ref.upper}), the epoch ends at {manifest.upper}"
 
 
-def _width_problems(layer: Layer, trace: TraceEntry) -> Iterator[str]:
-    found = (layer.key_width, layer.val_width, layer.depth)
+def _width_problems(batch: Batch, trace: TraceEntry) -> Iterator[str]:
+    found = (batch.key_width, batch.val_width, batch.depth)
     expected = (trace.key_width, trace.val_width, trace.depth)
     if found != expected:
         yield f"key width, val width and depth are {found}, the arrangement's {expected}"
 
 
-def _owner_problems(layer: Layer, shard: int, workers: int) -> Iterator[str]:
+def _owner_problems(batch: Batch, shard: int, workers: int) -> Iterator[str]:
     # Hashes ascend, and so do their owners: the first and the last suffice.
-    for hashed in (layer.hashes[0], layer.hashes[-1]):
+    for hashed in (batch.hashes[0], batch.hashes[-1]):
         found = owner(hashed, workers)
         if found != shard:
             yield f"hash {hashed} belongs to shard {found} of {workers}"
             return
 
 
-def layer_problems(layer: Layer) -> list[str]:
+def batch_problems(batch: Batch) -> list[str]:
     """The problems of one batch's shapes, offsets, order, hashes, times and diffs; empty if it is sound. O(n)."""
-    problems = list(_shape_problems(layer))
-    if not problems and layer.updates:
-        problems = [*_order_of_keys(layer), *_order_of_vals(layer), *_order_of_times(layer), *_time_problems(layer)]
-    return problems + ([] if layer.texts is None else list(_text_problems(layer.texts)))
+    problems = list(_shape_problems(batch))
+    if not problems and batch.updates:
+        problems = [*_order_of_keys(batch), *_order_of_vals(batch), *_order_of_times(batch), *_time_problems(batch)]
+    return problems + ([] if batch.texts is None else list(_text_problems(batch.texts)))
 
 
 def _text_problems(texts: Texts) -> Iterator[str]:
@@ -228,25 +228,25 @@ def _text_problems(texts: Texts) -> Iterator[str]:
             yield f"text {_first(wrong)} does not have the hash that it is stored under"
 
 
-def _shape_problems(layer: Layer) -> Iterator[str]:
+def _shape_problems(batch: Batch) -> Iterator[str]:
     """Checks lengths and offsets. If these are right, all other checks are safe to run."""
-    n, keys = layer.updates, len(layer.hashes)
-    vals = len(layer.val_offsets) - 1 if len(layer.val_offsets) else n
+    n, keys = batch.updates, len(batch.hashes)
+    vals = len(batch.val_offsets) - 1 if len(batch.val_offsets) else n
     shapes: dict[str, tuple[Ints, list[tuple[int, ...]]]] = {
-        "hashes": (layer.hashes, [(keys,)]),
-        "keys": (layer.keys, [(keys if layer.key_width > 1 else 0, layer.key_width)]),
-        "vals": (layer.vals, [(vals, layer.val_width)]),
-        "times": (layer.times, [(n,), (min(n, 1),)]),
-        "rounds": (layer.rounds, [(n, layer.depth), (min(n, 1), layer.depth)]),
-        "diffs": (layer.diffs, [(n,), (min(n, 1),)]),
+        "hashes": (batch.hashes, [(keys,)]),
+        "keys": (batch.keys, [(keys if batch.key_width > 1 else 0, batch.key_width)]),
+        "vals": (batch.vals, [(vals, batch.val_width)]),
+        "times": (batch.times, [(n,), (min(n, 1),)]),
+        "rounds": (batch.rounds, [(n, batch.depth), (min(n, 1), batch.depth)]),
+        "diffs": (batch.diffs, [(n,), (min(n, 1),)]),
     }
     for name, (array, allowed) in shapes.items():
         if array.shape not in allowed or array.dtype != np.int64:
             wanted = " or ".join(f"int64{list(shape)}" for shape in allowed)
             yield f"{name} is {array.dtype}{list(array.shape)}, expected {wanted}"
     for name, offsets, count, end in (
-        ("key_offsets", layer.key_offsets, keys, vals),
-        ("val_offsets", layer.val_offsets, vals, n),
+        ("key_offsets", batch.key_offsets, keys, vals),
+        ("val_offsets", batch.val_offsets, vals, n),
     ):
         if len(offsets) == 0:
             if count != end:
@@ -257,35 +257,35 @@ def _shape_problems(layer: Layer) -> Iterator[str]:
             yield f"{name} does not ascend at {_first(offsets[1:] <= offsets[:-1]) + 1}"
 
 
-def _order_of_keys(layer: Layer) -> Iterator[str]:
-    yield from _ascending("key", [layer.hashes, *(layer.keys.T if layer.key_width > 1 else ())])
-    if layer.key_width > 1:
-        columns = np.arange(layer.key_width, dtype=np.int64)
-        hashes = key_rows(np.ascontiguousarray(layer.keys), columns, columns[:0], 0)[:, 0]
-        if not np.array_equal(hashes, layer.hashes):
-            at = _first(hashes != layer.hashes)
-            yield f"hash {layer.hashes[at]} of key {at}: expected {hashes[at]}"
+def _order_of_keys(batch: Batch) -> Iterator[str]:
+    yield from _ascending("key", [batch.hashes, *(batch.keys.T if batch.key_width > 1 else ())])
+    if batch.key_width > 1:
+        columns = np.arange(batch.key_width, dtype=np.int64)
+        hashes = key_rows(np.ascontiguousarray(batch.keys), columns, columns[:0], 0)[:, 0]
+        if not np.array_equal(hashes, batch.hashes):
+            at = _first(hashes != batch.hashes)
+            yield f"hash {batch.hashes[at]} of key {at}: expected {hashes[at]}"
 
 
-def _order_of_vals(layer: Layer) -> Iterator[str]:
-    yield from _ascending("val", list(layer.vals.T), layer.key_offsets)
+def _order_of_vals(batch: Batch) -> Iterator[str]:
+    yield from _ascending("val", list(batch.vals.T), batch.key_offsets)
 
 
-def _order_of_times(layer: Layer) -> Iterator[str]:
-    columns = [np.broadcast_to(column, layer.updates) for column in (*layer.rounds.T, layer.times)]
-    yield from _ascending("time", columns, layer.val_offsets)
+def _order_of_times(batch: Batch) -> Iterator[str]:
+    columns = [np.broadcast_to(column, batch.updates) for column in (*batch.rounds.T, batch.times)]
+    yield from _ascending("time", columns, batch.val_offsets)
 
 
-def _time_problems(layer: Layer) -> Iterator[str]:
-    least, most = int(layer.times.min()), int(layer.times.max())
+def _time_problems(batch: Batch) -> Iterator[str]:
+    least, most = int(batch.times.min()), int(batch.times.max())
     # Compaction advances times to since, which may be past upper. It is lazy, so times before since are no problem.
-    if least < layer.lower or most > max(layer.upper - 1, layer.since):
-        since = f"since {layer.since}"
-        yield f"times from {least} to {most} in a batch that covers [{layer.lower}, {layer.upper}), {since}"
-    if not layer.diffs.all():
-        yield f"diff {_first(layer.diffs == 0)} is zero"
-    if layer.depth and layer.rounds.min() < 0:
-        yield f"round {int(layer.rounds.min())} is negative"
+    if least < batch.lower or most > max(batch.upper - 1, batch.since):
+        since = f"since {batch.since}"
+        yield f"times from {least} to {most} in a batch that covers [{batch.lower}, {batch.upper}), {since}"
+    if not batch.diffs.all():
+        yield f"diff {_first(batch.diffs == 0)} is zero"
+    if batch.depth and batch.rounds.min() < 0:
+        yield f"round {int(batch.rounds.min())} is negative"
 
 
 def _ascending(what: str, columns: list[Ints], starts: Ints | None = None) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Background writer: writes large merged batches outside the epochs, so that no epoch waits for them.
 
-Until a large merged batch is on disk, manifests name the batches that it was merged from (`Layer.leaves`), and it
+Until a large merged batch is on disk, manifests name the batches that it was merged from (`Batch.leaves`), and it
 exists only in memory. A process that ends in the meantime loses work, not data. A thread writes one such batch at a
 time, in a segment of its own. The thread mostly waits for the device and needs the interpreter only between pieces.
 
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from vernier.storage.blob.segment import Entry, segment_file
 from vernier.storage.errors import StorageError
-from vernier.storage.state.manifest import LayerRef
+from vernier.storage.state.manifest import BatchRef
 from vernier.storage.state.state import StateDirectory
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
 
 _log = logging.getLogger("vernier.storage")
@@ -30,9 +30,9 @@ _log = logging.getLogger("vernier.storage")
 class _Write:
     """A batch that is being written to disk."""
 
-    layer: Layer
+    batch: Batch
     thread: threading.Thread | None = None
-    ref: LayerRef | None = None
+    ref: BatchRef | None = None
     problem: StorageError | None = None
 
 
@@ -40,8 +40,8 @@ class _Write:
 class _Named:
     """A batch that an attempt reports under its own name, before a commit is known to have named it."""
 
-    layer: Layer
-    parts: tuple[Layer, ...]
+    batch: Batch
+    parts: tuple[Batch, ...]
     attempt: str
 
 
@@ -60,22 +60,22 @@ class Apart:
         base: the attempt that produced the state that this one continues; it was therefore committed. Costs one file
         lookup for each batch not known to be committed; never waits for the device. A failed write is retried.
         """
-        layers = {id(layer): layer for trace in traces for layer in trace.layers}
+        batches = {id(batch): batch for trace in traces for batch in trace.batches}
         self._confirm(base)
         done = self._writing
         if done is not None and (done.thread is None or not done.thread.is_alive()):
             self._writing = None
             if done.problem is not None:
                 _log.warning("a merged batch of shard %d is not written yet: %s", shard, done.problem)
-            elif done.ref is not None and id(done.layer) in layers and self._is_there(done.ref):
-                self._named.append(_Named(done.layer, done.layer.parts, attempt))
-                done.layer.ref, done.layer.parts = done.ref, ()
+            elif done.ref is not None and id(done.batch) in batches and self._is_there(done.ref):
+                self._named.append(_Named(done.batch, done.batch.parts, attempt))
+                done.batch.ref, done.batch.parts = done.ref, ()
             elif done.ref is not None:
                 self._directory.blob.delete(segment_file(done.ref.segment))
         if self._writing is None:
-            waiting = [layer for layer in layers.values() if layer.ref is None and layer.parts]
+            waiting = [batch for batch in batches.values() if batch.ref is None and batch.parts]
             if waiting:
-                self._begin(max(waiting, key=lambda layer: layer.updates), epoch, attempt, shard)
+                self._begin(max(waiting, key=lambda batch: batch.updates), epoch, attempt, shard)
 
     def _confirm(self, base: str) -> None:
         """Drop batches that a commit has named; reset batches whose files a sweep has deleted."""
@@ -83,19 +83,19 @@ class Apart:
         for named in self._named:
             if named.attempt == base:
                 continue
-            if self._is_there(named.layer.ref):
+            if self._is_there(named.batch.ref):
                 left.append(named)
             else:
-                named.layer.ref, named.layer.parts = None, named.parts
+                named.batch.ref, named.batch.parts = None, named.parts
         self._named = left
 
-    def _is_there(self, ref: LayerRef) -> bool:
+    def _is_there(self, ref: BatchRef) -> bool:
         return self._directory.blob.size(segment_file(ref.segment)) is not None
 
-    def _begin(self, layer: Layer, epoch: int, attempt: str, shard: int) -> None:
+    def _begin(self, batch: Batch, epoch: int, attempt: str, shard: int) -> None:
         self._serial += 1
-        write = self._writing = _Write(layer)
-        entry = Entry("layer", layer.meta(), layer.arrays())
+        write = self._writing = _Write(batch)
+        entry = Entry("layer", batch.meta(), batch.arrays())
 
         def run() -> None:
             try:

@@ -30,7 +30,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 """The range of all hashes."""
 
 
-class LayerRef(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+class BatchRef(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Where a batch (or a stash, or dead letters) is stored, and what it covers.
 
     updates: number of updates. nbytes: bytes of its arrays. lower, upper, since: the batch's data times. low, high: the
@@ -55,7 +55,7 @@ class TraceEntry(msgspec.Struct, frozen=True):
     key_width: int
     val_width: int
     depth: int
-    shards: list[list[LayerRef]]
+    shards: list[list[BatchRef]]
 
 
 class ViewEntry(msgspec.Struct, frozen=True):
@@ -123,20 +123,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     program: str
     traces: dict[str, TraceEntry] = {}
-    held: dict[str, list[list[LayerRef]]] = {}
+    held: dict[str, list[list[BatchRef]]] = {}
     door: dict[str, Any] = {}
     sources: dict[str, SourceEntry] = {}
     offsets: dict[str, dict[int, int]] = {}
     views: dict[str, ViewEntry] = {}
-    changes: dict[str, list[LayerRef]] = {}
-    dead: list[LayerRef] = []
+    changes: dict[str, list[BatchRef]] = {}
+    dead: list[BatchRef] = []
     stats: dict[str, Any] = {}
     topics: dict[str, str] = {}
     cut_at: int | None = None
-    rollup: LayerRef | None = None
+    rollup: BatchRef | None = None
     format: int = FORMAT
 
-    def refs(self) -> Iterator[LayerRef]:
+    def refs(self) -> Iterator[BatchRef]:
         """Every reference to a stored entry."""
         for trace in self.traces.values():
             for shard in trace.shards:
@@ -144,8 +144,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         for shards in self.held.values():
             for shard in shards:
                 yield from shard
-        for layers in self.changes.values():
-            yield from layers
+        for batches in self.changes.values():
+            yield from batches
         yield from self.dead
         if self.rollup is not None:
             yield self.rollup
@@ -160,7 +160,7 @@ class ShardDelta(msgspec.Struct, frozen=True, array_like=True):
     its place in the rollup's list, its length. fresh: the other batches, in order."""
 
     kept: list[int]
-    fresh: list[LayerRef]
+    fresh: list[BatchRef]
 
 
 class Delta(msgspec.Struct, frozen=True):

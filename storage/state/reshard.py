@@ -14,15 +14,15 @@ import numpy as np
 
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import InvariantError
-from vernier.storage.state.manifest import HIGHEST, LOWEST, LayerRef
-from vernier.storage.trace.batch import Layer
+from vernier.storage.state.manifest import HIGHEST, LOWEST, BatchRef
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Ints
 
 _HALF = 1 << 32
 _SIGN = 1 << 63
 
 
-class NotThatLayer(InvariantError):
+class BatchMismatch(InvariantError):
     """A stored batch does not match the reference to it."""
 
     message = "segment {segment}: {label} has {found} updates between its hashes {low} and {high}, expected {expected}"
@@ -40,43 +40,43 @@ def hash_range(index: int, workers: int) -> tuple[int, int]:
     return (first << 32) - _SIGN, (following << 32) - 1 - _SIGN
 
 
-def open_layer(segment: Segment, ref: LayerRef, *, lazy: bool = False) -> Layer:
+def open_batch(segment: Segment, ref: BatchRef, *, lazy: bool = False) -> Batch:
     """The batch that a reference names, restricted to its range of hashes. The stored entry is verified first.
 
     lazy: a large batch that is needed whole is opened unverified, in O(1); see `Segment.entry`. Raises EntryMissing,
-    NotThatLayer, Damaged.
+    BatchMismatch, Damaged.
     """
     entry = segment.entry(ref.label, lazy=lazy and _is_whole(ref))
-    layer = _cut(entry.meta, entry.arrays, ref)
-    if layer.updates != ref.updates:
-        raise NotThatLayer(
+    batch = _cut(entry.meta, entry.arrays, ref)
+    if batch.updates != ref.updates:
+        raise BatchMismatch(
             segment=ref.segment,
             label=ref.label,
             low=ref.low,
             high=ref.high,
-            found=layer.updates,
+            found=batch.updates,
             expected=ref.updates,
         )
-    return layer
+    return batch
 
 
 def recut(
-    shards: Sequence[Sequence[LayerRef]],
+    shards: Sequence[Sequence[BatchRef]],
     index: int,
     workers: int,
     opened: Callable[[str], Segment],
     *,
     lazy: bool = False,
-) -> list[Layer]:
+) -> list[Batch]:
     """The batches of worker `index` of `workers`, from those of all shards of an arrangement; `opened` opens segments.
 
     If there are as many workers as shards, these are the shard's own. Otherwise batches of several shards are combined,
     ordered by upper. The lower of each is moved back to at most the lowers of those after it, so that any run of
     neighbours covers the times that its members cover. They may overlap in time, but never in hashes. O(batches), plus
-    the cost of `open_layer` (lazy: see there).
+    the cost of `open_batch` (lazy: see there).
     """
     if len(shards) == workers:
-        return [open_layer(opened(ref.segment), ref, lazy=lazy) for ref in shards[index]]
+        return [open_batch(opened(ref.segment), ref, lazy=lazy) for ref in shards[index]]
     low, high = hash_range(index, workers)
     parts = []
     for number, refs in enumerate(shards):
@@ -91,30 +91,30 @@ def recut(
                 if wanted.low > wanted.high:
                     continue
                 entry = opened(ref.segment).entry(ref.label)
-                layer = _cut(entry.meta, entry.arrays, wanted)
-                if layer.updates:
-                    parts.append(msgspec.structs.replace(wanted, updates=layer.updates, nbytes=layer.nbytes))
+                batch = _cut(entry.meta, entry.arrays, wanted)
+                if batch.updates:
+                    parts.append(msgspec.structs.replace(wanted, updates=batch.updates, nbytes=batch.nbytes))
     parts.sort(key=lambda ref: ref.upper)
     least = parts[-1].lower if parts else 0
     for place in range(len(parts) - 1, -1, -1):
         least = min(least, parts[place].lower)
         parts[place] = msgspec.structs.replace(parts[place], lower=least)
-    return [open_layer(opened(ref.segment), ref, lazy=lazy) for ref in parts]
+    return [open_batch(opened(ref.segment), ref, lazy=lazy) for ref in parts]
 
 
-def _is_whole(ref: LayerRef) -> bool:
+def _is_whole(ref: BatchRef) -> bool:
     """Whether a reference names all of a stored batch. Finding a part requires searching the stored hashes."""
     return (ref.low, ref.high) == (LOWEST, HIGHEST)
 
 
-def _cut(meta: Mapping[str, Any], arrays: Mapping[str, Ints], ref: LayerRef) -> Layer:
+def _cut(meta: Mapping[str, Any], arrays: Mapping[str, Ints], ref: BatchRef) -> Batch:
     about = {**meta, "lower": ref.lower, "upper": ref.upper}
     if not _is_whole(ref):
         arrays, updates = _between(meta["updates"], arrays, ref.low, ref.high)
         about["updates"] = updates
-    layer = Layer.open(about, arrays)
-    layer.ref = ref
-    return layer
+    batch = Batch.open(about, arrays)
+    batch.ref = ref
+    return batch
 
 
 def _between(updates: int, arrays: Mapping[str, Ints], low: int, high: int) -> tuple[dict[str, Ints], int]:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from vernier.storage.blob.segment import Entry
-from vernier.storage.state.manifest import Delta, LayerRef, Manifest, ShardDelta, Written
+from vernier.storage.state.manifest import BatchRef, Delta, Manifest, ShardDelta, Written
 
 LABEL = "rollup"
 MORE = "+"
@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 class Contents(msgspec.Struct, frozen=True):
     """What a rollup's entry holds as JSON: the batches of each arrangement by shard, and the totals."""
 
-    traces: dict[str, list[list[LayerRef]]]
+    traces: dict[str, list[list[BatchRef]]]
     stats: dict[str, Any]
 
 
@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder(Contents).decode
 class Rollup:
     """A rollup in memory. ref: where it is stored."""
 
-    def __init__(self, ref: LayerRef, contents: Contents, nbytes: int) -> None:
+    def __init__(self, ref: BatchRef, contents: Contents, nbytes: int) -> None:
         self.ref, self.contents, self.nbytes = ref, contents, nbytes
         self._places = {
             name: [{batch: place for place, batch in enumerate(shard)} for shard in shards]
@@ -56,7 +56,7 @@ class Rollup:
         return Entry(LABEL, {"updates": 0, "lower": 0, "upper": 0, "since": 0}, {"json": data})
 
     @staticmethod
-    def open(ref: LayerRef, entry: Entry) -> Rollup:
+    def open(ref: BatchRef, entry: Entry) -> Rollup:
         """The rollup that an entry holds. Raises DecodeError."""
         data = entry.arrays["json"].tobytes()
         return Rollup(ref, _decode(data), len(data))
@@ -80,10 +80,10 @@ class Rollup:
         stats = changed(self.contents.stats, delta.stats)
         return msgspec.structs.replace(plain(written), traces=traces, stats=stats)
 
-    def _shard_delta(self, name: str, shard: int, batches: Sequence[LayerRef]) -> ShardDelta:
+    def _shard_delta(self, name: str, shard: int, batches: Sequence[BatchRef]) -> ShardDelta:
         places = self._places[name][shard] if shard < len(self._places.get(name, ())) else {}
         kept: list[int] = []
-        fresh: list[LayerRef] = []
+        fresh: list[BatchRef] = []
         for at, batch in enumerate(batches):
             place = places.get(batch)
             if place is None:
@@ -94,8 +94,8 @@ class Rollup:
                 kept += [at, place, 1]
         return ShardDelta(kept, fresh)
 
-    def _shard(self, name: str, shard: int, delta: ShardDelta) -> list[LayerRef]:
-        found: list[LayerRef] = []
+    def _shard(self, name: str, shard: int, delta: ShardDelta) -> list[BatchRef]:
+        found: list[BatchRef] = []
         fresh = iter(delta.fresh)
         for at, place, count in zip(delta.kept[::3], delta.kept[1::3], delta.kept[2::3], strict=True):
             while len(found) < at:

@@ -55,7 +55,7 @@ from vernier.storage.state.lease import Lease, Leases
 from vernier.storage.state.manifest import (
     EPOCH_DIGITS,
     NO_EPOCH,
-    LayerRef,
+    BatchRef,
     Manifest,
     Written,
     decode_manifest,
@@ -126,7 +126,7 @@ class StateDirectory:
         self._leases = Leases(self._blob)
         self._lock: Held | None = None
         self._newest: Manifest | None = None
-        self._rollups: dict[LayerRef, Rollup] = {}
+        self._rollups: dict[BatchRef, Rollup] = {}
         self._deltas = 0
         self._kept: dict[int, frozenset[str]] = {}
         self._uses: Counter[str] = Counter()
@@ -279,7 +279,7 @@ class StateDirectory:
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
-    def write(self, epoch: int, attempt: str, shard: int, entries: Sequence[Entry]) -> list[LayerRef]:
+    def write(self, epoch: int, attempt: str, shard: int, entries: Sequence[Entry]) -> list[BatchRef]:
         """Write one worker's entries of an epoch; returns their references, in order.
 
         Small entries share one segment (one sync); each large entry gets its own. Their meta must contain `updates`,
@@ -476,7 +476,7 @@ class StateDirectory:
             self._cache(Rollup.open(ref, entry))
         return self._rollups[ref]
 
-    def _rollup(self, ref: LayerRef) -> Rollup:
+    def _rollup(self, ref: BatchRef) -> Rollup:
         """A rollup, from memory if it is there."""
         found = self._rollups.get(ref)
         if found is None:
@@ -533,6 +533,6 @@ class StateDirectory:
         self._blob.overwrite(HEAD, b"%b %016x\n" % (mark, checksum(mark)))
 
 
-def _reference(name: str, entry: Entry) -> LayerRef:
+def _reference(name: str, entry: Entry) -> BatchRef:
     meta = entry.meta
-    return LayerRef(name, entry.label, meta["updates"], entry.nbytes, meta["lower"], meta["upper"], meta["since"])
+    return BatchRef(name, entry.label, meta["updates"], entry.nbytes, meta["lower"], meta["upper"], meta["since"])

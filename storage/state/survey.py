@@ -7,7 +7,7 @@ import numpy as np
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import Damaged
 from vernier.storage.state.manifest import TraceEntry
-from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import ReadLease, StateDirectory
 
 
@@ -24,7 +24,7 @@ class Arrangement:
     key_width: int
     val_width: int
     depth: int
-    layers: int
+    batches: int
     updates: int
     bytes: int
     distinct_times: int
@@ -100,13 +100,13 @@ def _lease(state: StateDirectory, epoch: int | None) -> ReadLease:
 
 def _arrangement(name: str, trace: TraceEntry, segments: dict[str, Segment], since: int | None) -> Arrangement:
     refs = [ref for shard in trace.shards for ref in shard]
-    times = [np.unique(open_layer(segments[ref.segment], ref).times) for ref in refs]
+    times = [np.unique(open_batch(segments[ref.segment], ref).times) for ref in refs]
     return Arrangement(
         name=name,
         key_width=trace.key_width,
         val_width=trace.val_width,
         depth=trace.depth,
-        layers=len(refs),
+        batches=len(refs),
         updates=sum(ref.updates for ref in refs),
         bytes=sum(ref.nbytes for ref in refs),
         distinct_times=len(np.unique(np.concatenate(times))) if times else 0,

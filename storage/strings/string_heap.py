@@ -154,7 +154,7 @@ class Heap:
     def trim(self, limit: int = HEAP_BYTES) -> None:
         """Call between epochs: detaches all dictionaries, and frees the contents if they take more than `limit` bytes.
 
-        Every live batch has its dictionary by then (`Layer.settle`); the next epoch attaches it again.
+        Every live batch has its dictionary by then (`Batch.settle`); the next epoch attaches it again.
         """
         with self._lock:
             self.detach()

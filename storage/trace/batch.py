@@ -1,4 +1,4 @@
-"""Batch: an immutable set of updates sorted by key and val, stored as a merge trie (class Layer).
+"""Batch: an immutable set of updates sorted by key and val, stored as a merge trie (class Batch).
 
 The trie is keys → vals → (time, rounds, diff), linked by offsets. Keys are ordered by (hash, key). A batch can
 therefore be built by one sort, probed by interpolation, cut into contiguous hash ranges for workers and cut again when
@@ -50,17 +50,17 @@ def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
     return keyed
 
 
-def key_layer(data: Ints, key: Ints, val: Ints, depth: int, lower: int, upper: int, since: int) -> Layer:
+def key_batch(data: Ints, key: Ints, val: Ints, depth: int, lower: int, upper: int, since: int) -> Batch:
     """Like `key_updates`, but builds a batch without the intermediate matrix of keyed rows. The key has at least one
     word. O(n log n) time; four bytes per update of memory beside the batch. Raises DiffOverflow."""
     whole, first = _whole(data)
     shape = len(key), len(val), depth
     if len(whole) >= MOST:
-        return Layer.of_rows(key_updates(data, key, val, depth), len(key), depth, lower, upper, since)
+        return Batch.of_rows(key_updates(data, key, val, depth), len(key), depth, lower, upper, since)
     columns, updates, status = load_keyed(whole, key + first, val + first, depth + 2, keyed_columns(*shape))
     if status != 0:
         raise DiffOverflow(operation="addition")
-    return Layer.of_columns(columns, shape, updates, lower, upper, since)
+    return Batch.of_columns(columns, shape, updates, lower, upper, since)
 
 
 def _whole(data: Ints) -> tuple[Ints, int]:
@@ -114,7 +114,7 @@ def _taken_apart(together: Ints, address: Ints, key_width: int, val_width: int, 
     return columns
 
 
-class Layer:
+class Batch:
     """An immutable trie for the data times [lower, upper), compacted to `since`.
 
     hashes[K]; keys[K, key_width] (no rows unless key_width > 1); key_offsets[K + 1] and val_offsets[V + 1] (empty:
@@ -157,10 +157,10 @@ class Layer:
         self.key_width, self.val_width, self.depth = key_width, val_width, depth
         self.updates, self.lower, self.upper, self.since = updates, lower, upper, since
         self.ref: Any = None
-        self.parts: tuple[Layer, ...] = ()
+        self.parts: tuple[Batch, ...] = ()
         self.check: Callable[[], None] | None = None
         self.texts: Texts | None = None
-        self.origins: tuple[Layer, ...] = ()
+        self.origins: tuple[Batch, ...] = ()
         self._together: Ints | None = None
         if isinstance(columns, np.ndarray):
             self._together = columns
@@ -195,31 +195,31 @@ class Layer:
         return columns[name]
 
     @staticmethod
-    def of_rows(rows: Ints, key_width: int, depth: int, lower: int, upper: int, since: int) -> Layer:
+    def of_rows(rows: Ints, key_width: int, depth: int, lower: int, upper: int, since: int) -> Batch:
         """The batch of keyed rows that are already sorted and consolidated. O(n)."""
         val_width = rows.shape[1] - 3 - key_width - depth
         columns, address = tries.pack(rows, key_width, val_width, depth)
-        return Layer(key_width, val_width, depth, len(rows), lower, upper, since, columns, address)
+        return Batch(key_width, val_width, depth, len(rows), lower, upper, since, columns, address)
 
     @staticmethod
     def of_columns(
         columns: Sequence[Ints], shape: tuple[int, int, int], updates: int, lower: int, upper: int, since: int
-    ) -> Layer:
+    ) -> Batch:
         """The batch of columns and addresses that kernels.growing.finish_trie returns. shape: (key words, val words,
         depth)."""
         arrays = dict(zip(COLUMNS, columns[:-1], strict=True))
-        return Layer(*shape, updates, lower, upper, since, arrays, columns[-1])
+        return Batch(*shape, updates, lower, upper, since, arrays, columns[-1])
 
     @staticmethod
-    def build(updates: Updates, key_width: int, lower: int, upper: int, since: int) -> Layer:
+    def build(updates: Updates, key_width: int, lower: int, upper: int, since: int) -> Batch:
         """The batch of updates whose first `key_width` words are the key. O(n log n). Raises DiffOverflow."""
-        return Layer.of_rows(keyed_rows(updates, key_width), key_width, updates.depth, lower, upper, since)
+        return Batch.of_rows(keyed_rows(updates, key_width), key_width, updates.depth, lower, upper, since)
 
     @staticmethod
-    def open(meta: Mapping[str, Any], arrays: Mapping[str, Ints]) -> Layer:
+    def open(meta: Mapping[str, Any], arrays: Mapping[str, Ints]) -> Batch:
         """The batch that `meta()` and `arrays()` describe. The arrays may be views of a mapped file and are not
         copied."""
-        return Layer(
+        return Batch(
             meta["key_width"],
             meta["val_width"],
             meta["depth"],
@@ -276,7 +276,7 @@ class Layer:
         return columns if self.texts is None else columns | self.texts.arrays()
 
     @property
-    def leaves(self) -> tuple[Layer, ...]:
+    def leaves(self) -> tuple[Batch, ...]:
         """The batches that a manifest names for this one: itself, or its parts while it exists only in memory."""
         return self.parts if self.parts and self.ref is None else (self,)
 
@@ -302,13 +302,13 @@ class Layer:
             return np.column_stack((self.hashes, unmix_words(self.hashes)))
         return np.column_stack((self.hashes, self.keys))
 
-    def since_then(self, since: int) -> Layer | None:
+    def since_then(self, since: int) -> Batch | None:
         """The batch compacted to `since` if all its updates have one time, so that no two of them can add up; else
         None. O(1), because columns are shared."""
         if len(self.times) > 1:
             return None
         arrays = {name: getattr(self, name) for name in COLUMNS} | {"times": np.maximum(self.times, since)}
-        return Layer(
+        return Batch(
             self.key_width, self.val_width, self.depth, self.updates, self.lower, self.upper, since, arrays
         )  # fmt: skip
 

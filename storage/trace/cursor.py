@@ -13,18 +13,18 @@ import numpy as np
 from vernier.storage.errors import DiffOverflow
 from vernier.storage.kernels import tries
 from vernier.storage.kernels.cursors import seek
-from vernier.storage.trace.batch import Layer, keyed_columns
+from vernier.storage.trace.batch import Batch, keyed_columns
 from vernier.storage.trace.history_cache import Selection, select_once
 from vernier.storage.updates import Ints, consolidate_rows
 
 
 class Cursor:
-    """Reads `layers`, batches that share widths and depth."""
+    """Reads `batches`, batches that share widths and depth."""
 
-    def __init__(self, layers: Sequence[Layer], key_width: int, val_width: int, depth: int) -> None:
-        self.layers = tuple(layers)
+    def __init__(self, batches: Sequence[Batch], key_width: int, val_width: int, depth: int) -> None:
+        self.batches = tuple(batches)
         self.key_width, self.val_width, self.depth = key_width, val_width, depth
-        self._table = np.array([layer.address for layer in self.layers], np.int64).reshape(-1, tries.FIELDS)
+        self._table = np.array([batch.address for batch in self.batches], np.int64).reshape(-1, tries.FIELDS)
 
     def look_up(self, keyed: Ints) -> Selection:
         """The histories of many keys at once. keyed: `[hash | key words …]`, distinct, sorted by hash. Raises
@@ -41,7 +41,7 @@ class Cursor:
     def seek(self, hashed: int) -> Ints:
         """The position, in each batch, of the first key whose hash is at least `hashed` (the number of keys if none
         is)."""
-        places = [seek(layer.address[tries.HASHES], 1, 0, len(layer.hashes), hashed) for layer in self.layers]
+        places = [seek(batch.address[tries.HASHES], 1, 0, len(batch.hashes), hashed) for batch in self.batches]
         return np.array(places, np.int64)
 
     def range(self, lower: int | None = None, upper: int | None = None) -> Ints:
@@ -50,11 +50,11 @@ class Cursor:
 
         O(log log n) for each batch and O(m log m) for m rows.
         """
-        first = self.seek(lower) if lower is not None else np.zeros(len(self.layers), np.int64)
+        first = self.seek(lower) if lower is not None else np.zeros(len(self.batches), np.int64)
         stop = self.seek(upper) if upper is not None else self._table[:, tries.KEYS]
         parts = [
-            layer.keyed(keys=(int(one), int(two)))
-            for layer, one, two in zip(self.layers, first, stop, strict=True)
+            batch.keyed(keys=(int(one), int(two)))
+            for batch, one, two in zip(self.batches, first, stop, strict=True)
             if one < two
         ]
         if not parts:

@@ -233,9 +233,9 @@ def select_once(table: Ints, keyed: Ints, key_width: int, val_width: int, depth:
     """(histories, status) of keys over batches, with times as stored; nothing is cached."""
     nothing = np.empty((0, 1), np.int64)
     arena = np.empty((4 * len(keyed), val_width + depth + 2), np.int64)
-    layers = len(table)
+    batches = len(table)
     spans, arena, status = select_keys(
-        table, keyed, key_width, val_width, depth, layers, layers, AS_STORED, nothing, nothing, nothing, arena, 0,
+        table, keyed, key_width, val_width, depth, batches, batches, AS_STORED, nothing, nothing, nothing, arena, 0,
         np.zeros(INDEX_WORDS, np.int64),
     )  # fmt: skip
     return Selection(spans, arena), status

@@ -24,7 +24,7 @@ from vernier.storage.kernels.merging import (
 )
 from vernier.storage.kernels.tries import KEYS, VAL_COUNT
 from vernier.storage.trace import spill
-from vernier.storage.trace.batch import COLUMNS, Layer
+from vernier.storage.trace.batch import COLUMNS, Batch
 from vernier.storage.updates import Ints
 
 _ALL = 2**62
@@ -44,7 +44,7 @@ class Merge:
 
     __slots__ = ("_columns", "_state", "due", "newer", "older", "since", "size", "spent")
 
-    def __init__(self, older: Layer, newer: Layer, since: int, *, due: int = 0) -> None:
+    def __init__(self, older: Batch, newer: Batch, since: int, *, due: int = 0) -> None:
         self.older, self.newer, self.since, self.due = older, newer, since, due
         n = self.size = older.updates + newer.updates
         self.spent = 0
@@ -89,10 +89,10 @@ class Merge:
         self.spent = int(self._state[READ])
         return self.done
 
-    def finish(self) -> Layer:
+    def finish(self) -> Batch:
         """Complete the merge and return the merged batch, which may be empty.
 
-        Each call returns a new Layer object over the same columns, because one attempt may have stored its batch and
+        Each call returns a new Batch object over the same columns, because one attempt may have stored its batch and
         another not.
         """
         self.work(_ALL)
@@ -111,12 +111,12 @@ class Merge:
         )
         arrays = {name: _fitted(column) for name, column in zip(COLUMNS, columns, strict=True)}
         since = max(self.since, older.since, newer.since)
-        layer = Layer(older.key_width, older.val_width, older.depth, n, older.lower, newer.upper, since, arrays)
+        batch = Batch(older.key_width, older.val_width, older.depth, n, older.lower, newer.upper, since, arrays)
         if older.texts is not None or newer.texts is not None:
-            layer.origins = (older, newer)
+            batch.origins = (older, newer)
         if n >= APART:
-            layer.parts = older.leaves + newer.leaves
-        return layer
+            batch.parts = older.leaves + newer.leaves
+        return batch
 
 
 def _fitted(column: Ints) -> Ints:

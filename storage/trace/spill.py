@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from vernier.storage.blob.segment import Segment
-from vernier.storage.trace.batch import COLUMNS, Layer
+from vernier.storage.trace.batch import COLUMNS, Batch
 from vernier.storage.updates import Ints
 
 LARGE = 1 << 20
@@ -69,34 +69,34 @@ def empty(rows: int, width: int | None = None) -> Ints:
     return np.ndarray(shape, np.int64, memoryview(pages))
 
 
-def rebind(layer: Layer, segment: Segment, label: str) -> None:
+def rebind(batch: Batch, segment: Segment, label: str) -> None:
     """Switch a batch that was written to the columns in its segment; the memory of its old columns becomes free.
 
     Callers that have copied the batch's addresses must read them again (`Trace.replace`).
     """
-    stored = Layer.open(segment.meta(label), segment.entry(label).arrays)
-    layer.hold({name: getattr(stored, name) for name in COLUMNS})
-    layer.texts = stored.texts
-    layer.address = stored.address
+    stored = Batch.open(segment.meta(label), segment.entry(label).arrays)
+    batch.hold({name: getattr(stored, name) for name in COLUMNS})
+    batch.texts = stored.texts
+    batch.address = stored.address
 
 
-def in_file(layer: Layer) -> bool:
+def in_file(batch: Batch) -> bool:
     """Whether the batch's columns, except for small ones, are in files."""
-    return all(column.nbytes < LARGE or _pages(column) is not None for column in _columns(layer))
+    return all(column.nbytes < LARGE or _pages(column) is not None for column in _columns(batch))
 
 
-def in_memory(layers: Iterable[Layer]) -> int:
+def in_memory(batches: Iterable[Batch]) -> int:
     """Bytes of the batches that are not in mapped files. O(batches)."""
-    return sum(layer.nbytes if layer.ref is None else layer.ref.nbytes for layer in layers if not _is_mapped(layer))
+    return sum(batch.nbytes if batch.ref is None else batch.ref.nbytes for batch in batches if not _is_mapped(batch))
 
 
-def _is_mapped(layer: Layer) -> bool:
-    return not layer.packed and _pages(layer.hashes) is not None
+def _is_mapped(batch: Batch) -> bool:
+    return not batch.packed and _pages(batch.hashes) is not None
 
 
-def release(layers: Iterable[Layer], more: Iterable[Ints] = ()) -> int:
+def release(batches: Iterable[Batch], more: Iterable[Ints] = ()) -> int:
     """Drop this process's pages of mapped columns; returns the number of mappings. more: other columns."""
-    columns = [column for layer in layers for column in _columns(layer)]
+    columns = [column for batch in batches for column in _columns(batch)]
     found = {id(pages): pages for column in [*columns, *more] if (pages := _pages(column)) is not None}
     for pages in found.values():
         pages.madvise(mmap.MADV_DONTNEED)
@@ -119,8 +119,8 @@ def _libc() -> Any:
         return None
 
 
-def _columns(layer: Layer) -> list[Ints]:
-    return [getattr(layer, name) for name in COLUMNS]
+def _columns(batch: Batch) -> list[Ints]:
+    return [getattr(batch, name) for name in COLUMNS]
 
 
 def _pages(column: Ints) -> mmap.mmap | None:

@@ -5,7 +5,7 @@ them, which say how much they have seen. When the slice closes, its steps become
 sizes are within a factor of two merge, compacted to `since`. Merges are incremental. For each update that the slice
 added, and for each level of sizes, a close pays for `FUEL` updates of merging, plus `LEAST` more; the merge with the
 earliest deadline is served first. Readers use the two old batches until the new one is done; unfinished merges are not
-persisted. Small batches wait until there are more than `SMALL_LAYERS` of them, or until they hold `2 * SMALL` updates;
+persisted. Small batches wait until there are more than `SMALL_BATCHES` of them, or until they hold `2 * SMALL` updates;
 then they become one. So small slices do not merge at every close.
 
 *Close times are even*: an update goes through little more than one merge per level, and `FUEL` is more than that. What
@@ -39,7 +39,7 @@ from vernier.storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from vernier.storage.kernels import tries
 from vernier.storage.kernels.folding import MANY, close_layers, close_steps
 from vernier.storage.time.antichain import Antichain
-from vernier.storage.trace.batch import Layer, keyed_columns
+from vernier.storage.trace.batch import Batch, keyed_columns
 from vernier.storage.trace.cursor import Cursor
 from vernier.storage.trace.history_cache import Histories, Selection
 from vernier.storage.trace.holds import Hold, Holds
@@ -58,7 +58,7 @@ SMALL = 1 << 9
 _SORTING = 3
 """The fuel charged for each update that is sorted with small batches: at least this many updates could be merged in
 that time."""
-SMALL_LAYERS = 8
+SMALL_BATCHES = 8
 """How many small batches at the end are left alone; with one more, all of them become one."""
 LARGE = 1 << 17
 """From this number of rows on, a load keeps a step as a trie."""
@@ -73,7 +73,7 @@ _numbers = itertools.count(1)
 class Trace:
     """The batches of one arrangement, oldest first. Batches are immutable, so `fork` is a cheap copy.
 
-    `layers` are the batches of earlier slices. `steps` are the keyed rows that the running slice has sealed, each a
+    `batches` are the batches of earlier slices. `steps` are the keyed rows that the running slice has sealed, each a
     matrix or, if it is large, a trie. They are read in place and become a batch when the slice closes.
 
     `loads`: whether the running slice is a load, that is very many updates, mostly of one time. Then large steps become
@@ -92,14 +92,14 @@ class Trace:
 
     __slots__ = (
         "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_number", "_packed",
-        "_sealed", "_small", "_table", "_tries", "cuts", "depth", "kept", "key_width", "layers", "loads", "merged",
+        "_sealed", "_small", "_table", "_tries", "batches", "cuts", "depth", "kept", "key_width", "loads", "merged",
         "merges", "name", "readers", "since", "spent", "steps", "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
         self.name, self.key_width, self.val_width, self.depth = name, key_width, val_width, depth
-        self.layers: list[Layer] = []
-        self.steps: list[Ints | Layer] = []
+        self.batches: list[Batch] = []
+        self.steps: list[Ints | Batch] = []
         self.merges: list[Merge] = []
         self.readers, self.cuts = Holds(1 + depth), Holds(1)
         self.since = since
@@ -118,44 +118,44 @@ class Trace:
         copy = Trace(self.name, self.key_width, self.val_width, self.depth, self.since)
         copy.merges = list(self.merges)
         copy.readers, copy.cuts, copy._histories = self.readers, self.cuts, self._histories
-        copy.replace(self.layers)
+        copy.replace(self.batches)
         copy._at_rest, copy._added = self._at_rest, self._added
         return copy
 
-    def replace(self, layers: list[Layer]) -> None:
+    def replace(self, batches: list[Batch]) -> None:
         """Hold exactly these batches, all of earlier slices. Merges of other batches are abandoned."""
-        self.layers = list(layers)
-        here = {id(layer) for layer in layers}
+        self.batches = list(batches)
+        here = {id(batch) for batch in batches}
         self.merges = [merge for merge in self.merges if id(merge.older) in here and id(merge.newer) in here]
         self._clear_steps()
         self._at_rest = False
         self._small = self._loose = 0
-        while self._small < len(layers) and layers[-1 - self._small].updates < SMALL:
-            self._loose += layers[-1 - self._small].updates
+        while self._small < len(batches) and batches[-1 - self._small].updates < SMALL:
+            self._loose += batches[-1 - self._small].updates
             self._small += 1
-        while len(self._table) < len(layers):
+        while len(self._table) < len(batches):
             self._grow()
         known = self._addresses
-        for place, layer in enumerate(layers):
-            if place >= len(known) or known[place] is not layer.address:
-                self._table[place] = layer.address
-        self._addresses = [layer.address for layer in layers]
+        for place, batch in enumerate(batches):
+            if place >= len(known) or known[place] is not batch.address:
+                self._table[place] = batch.address
+        self._addresses = [batch.address for batch in batches]
 
-    def seal(self, rows: Ints | Layer, lower: int, upper: int) -> None:
+    def seal(self, rows: Ints | Batch, lower: int, upper: int) -> None:
         """Add the changes of one step of the slice [lower, upper): keyed rows, sorted and consolidated, or their trie.
 
         The rows must not be modified afterwards. O(1); O(rows) for a large step of a load, because a trie takes a fifth
         of the memory.
         """
-        if (rows.updates if isinstance(rows, Layer) else len(rows)) == 0:
+        if (rows.updates if isinstance(rows, Batch) else len(rows)) == 0:
             return
-        if self.loads and not isinstance(rows, Layer) and len(rows) >= LARGE:
-            rows = Layer.of_rows(np.ascontiguousarray(rows), self.key_width, self.depth, lower, upper, self.since)
+        if self.loads and not isinstance(rows, Batch) and len(rows) >= LARGE:
+            rows = Batch.of_rows(np.ascontiguousarray(rows), self.key_width, self.depth, lower, upper, self.since)
         self._interval = (self._interval[0] if self.steps else lower, upper)
         count = self.mark
         if count == len(self._table):
             self._grow()
-        if isinstance(rows, Layer):
+        if isinstance(rows, Batch):
             self._table[count] = rows.address
             self._tries += 1
             self._packed += rows.updates
@@ -171,12 +171,12 @@ class Trace:
     @property
     def mark(self) -> int:
         """The current number of batches and steps. A reader remembers it to tell later what it has seen."""
-        return len(self.layers) + len(self.steps)
+        return len(self.batches) + len(self.steps)
 
     @property
     def settled(self) -> Ints:
         """The addresses of the batches of earlier slices, for kernels (kernels/tries.py): int64[batches, FIELDS]."""
-        return self._table[: len(self.layers)]
+        return self._table[: len(self.batches)]
 
     @property
     def sealed(self) -> int:
@@ -186,18 +186,18 @@ class Trace:
     @property
     def updates(self) -> int:
         """The number of updates in the batches of earlier slices."""
-        return sum(layer.updates for layer in self.layers)
+        return sum(batch.updates for batch in self.batches)
 
     @property
-    def named(self) -> list[Layer]:
+    def named(self) -> list[Batch]:
         """The batches that a manifest names for this trace: its own, or those they were merged from
-        (`Layer.leaves`)."""
-        return [leaf for layer in self.layers for leaf in layer.leaves]
+        (`Batch.leaves`)."""
+        return [leaf for batch in self.batches for leaf in batch.leaves]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all batches of earlier slices."""
-        return sum(layer.nbytes for layer in self.layers)
+        return sum(batch.nbytes for batch in self.batches)
 
     def select(self, keyed: Ints, *, fold: int, before: int | None = None) -> Selection:
         """The histories of many keys, in one kernel call.
@@ -219,7 +219,7 @@ class Trace:
         """The arguments that the histories need about this trace and the keys; makes the histories serve this trace."""
         self._histories.serve(self._number)
         mark = self.mark if before is None else before
-        return self._table, np.ascontiguousarray(keyed), len(self.layers), mark, self._sealed, self._tries
+        return self._table, np.ascontiguousarray(keyed), len(self.batches), mark, self._sealed, self._tries
 
     def let_go(self) -> None:
         """Free the memory that selections use. Not inside a slice."""
@@ -247,10 +247,10 @@ class Trace:
 
     def cursor_through(self, upper: int) -> Cursor:
         """A cursor over exactly the updates before the data time `upper`. Not inside a slice. Raises CutLost."""
-        older = [layer for layer in self.layers if layer.upper <= upper]
-        for layer in self.layers[len(older) :]:
-            if layer.lower < upper:
-                raise CutLost(trace=self.name, upper=upper, first=layer.lower, last=layer.upper)
+        older = [batch for batch in self.batches if batch.upper <= upper]
+        for batch in self.batches[len(older) :]:
+            if batch.lower < upper:
+                raise CutLost(trace=self.name, upper=upper, first=batch.lower, last=batch.upper)
         return Cursor(older, self.key_width, self.val_width, self.depth)
 
     def close_slice(self, since: int) -> None:
@@ -270,21 +270,21 @@ class Trace:
             self._loose = self._loose + fresh.updates if small else 0
         if self._at_rest and not self._crowded and (fresh is None or fresh.updates < SMALL):
             return
-        layers = list(self.layers)
+        batches = list(self.batches)
         spent = self.spent
-        self._unite_small(layers)
-        self._go_on(layers, 0 if fresh is None else fresh.updates, _SORTING * (self.spent - spent))
-        self.replace(layers)
+        self._unite_small(batches)
+        self._go_on(batches, 0 if fresh is None else fresh.updates, _SORTING * (self.spent - spent))
+        self.replace(batches)
         self._at_rest = not self.merges and self.cuts.earliest is None
 
-    def _append(self, layer: Layer) -> None:
+    def _append(self, batch: Batch) -> None:
         """Add one batch."""
-        count = len(self.layers)
+        count = len(self.batches)
         if count == len(self._table):
             self._grow()
-        self._table[count] = layer.address
-        self._addresses.append(layer.address)
-        self.layers = [*self.layers, layer]
+        self._table[count] = batch.address
+        self._addresses.append(batch.address)
+        self.batches = [*self.batches, batch]
 
     def _clear_steps(self) -> None:
         """Drop the slice's steps and the histories read from them."""
@@ -297,31 +297,31 @@ class Trace:
     @property
     def _crowded(self) -> bool:
         """Whether there are too many small batches at the end, or they are no longer small together."""
-        return self._small > SMALL_LAYERS or (self._small > 1 and self._loose >= 2 * SMALL)
+        return self._small > SMALL_BATCHES or (self._small > 1 and self._loose >= 2 * SMALL)
 
-    def _unite_small(self, layers: list[Layer]) -> None:
+    def _unite_small(self, batches: list[Batch]) -> None:
         """Merge the small batches at the end into one, if that is due."""
         tail, cut = self._small, self.cuts.earliest
-        if not self._crowded or self._busy(*layers[-tail:]) or (cut is not None and layers[-1].upper > cut):
+        if not self._crowded or self._busy(*batches[-tail:]) or (cut is not None and batches[-1].upper > cut):
             return
-        parts = layers[-tail:]
-        updates = sum(layer.updates for layer in parts)
-        united = self._united(len(layers) - tail, updates, parts[0].lower, parts[-1].upper)
-        if united is not None and any(layer.texts is not None for layer in parts):
+        parts = batches[-tail:]
+        updates = sum(batch.updates for batch in parts)
+        united = self._united(len(batches) - tail, updates, parts[0].lower, parts[-1].upper)
+        if united is not None and any(batch.texts is not None for batch in parts):
             united.origins = tuple(parts)
         self.merged += updates
         self.kept += 0 if united is None else united.updates
         self.spent += updates
-        layers[-tail:] = [] if united is None else [united]
+        batches[-tail:] = [] if united is None else [united]
 
-    def _go_on(self, layers: list[Layer], added: int, spent: int) -> None:
-        """Begin the merges of `layers` that can begin, and spend the fuel on running merges, earliest deadline first.
+    def _go_on(self, batches: list[Batch], added: int, spent: int) -> None:
+        """Begin the merges of `batches` that can begin, and spend the fuel on running merges, earliest deadline first.
 
         added: updates of the slice's batch; spent: fuel already used.
         """
         self._added += added
-        self._begin(layers)
-        fuel = self._fuel(layers, added) - spent
+        self._begin(batches)
+        fuel = self._fuel(batches, added) - spent
         while self.merges:
             merge = min(self.merges, key=lambda merge: (not merge.done, merge.due))
             if fuel <= 0 and not merge.done:
@@ -335,22 +335,22 @@ class Trace:
                 self.merged += merge.size
                 merged = merge.finish()
                 self.kept += merged.updates
-                place = next(i for i, layer in enumerate(layers) if layer is merge.older)
-                layers[place : place + 2] = [merged] if merged.updates else []
-                self._begin(layers)
+                place = next(i for i, batch in enumerate(batches) if batch is merge.older)
+                batches[place : place + 2] = [merged] if merged.updates else []
+                self._begin(batches)
 
-    def _begin(self, layers: list[Layer]) -> None:
+    def _begin(self, batches: list[Batch]) -> None:
         """Begin merges of neighbours whose sizes are within a factor of two."""
         cut = self.cuts.earliest
-        for older, newer in itertools.pairwise(layers):
+        for older, newer in itertools.pairwise(batches):
             if newer.updates < SMALL or older.updates >= 2 * newer.updates or (cut is not None and newer.upper > cut):
                 continue
             if not self._busy(older, newer):
                 self.merges.append(Merge(older, newer, self.since, due=self._added + newer.updates))
 
-    def _fuel(self, layers: list[Layer], added: int) -> int:
+    def _fuel(self, batches: list[Batch], added: int) -> int:
         """How many updates of merging a close pays for if it adds `added` updates."""
-        levels = (sum(layer.updates for layer in layers) // SMALL).bit_length()
+        levels = (sum(batch.updates for batch in batches) // SMALL).bit_length()
         fuel = LEAST + int(FUEL * levels * added)
         left = 0
         for merge in sorted(self.merges, key=lambda merge: merge.due):
@@ -358,21 +358,21 @@ class Trace:
             fuel = max(fuel, left * added // max(added, merge.due - self._added, 1))
         return fuel
 
-    def _busy(self, *layers: Layer) -> bool:
+    def _busy(self, *batches: Batch) -> bool:
         """Whether one of the batches is being merged."""
-        return any(layer is merge.older or layer is merge.newer for merge in self.merges for layer in layers)
+        return any(batch is merge.older or batch is merge.newer for merge in self.merges for batch in batches)
 
-    def _close_steps(self) -> Layer | None:
+    def _close_steps(self) -> Batch | None:
         """The batch of this slice's steps; None if they cancel out."""
         if not self.steps:
             return None
         only = self.steps[0]
-        if len(self.steps) == 1 and isinstance(only, Layer) and (layer := only.since_then(self.since)) is not None:
-            return layer
+        if len(self.steps) == 1 and isinstance(only, Batch) and (batch := only.since_then(self.since)) is not None:
+            return batch
         alike = len(self.steps) > 1 and not self._tries and self.sealed <= _FOLDED and self.since >= self._interval[1]
-        return self._united(len(self.layers), self.sealed, *self._interval, alike)
+        return self._united(len(self.batches), self.sealed, *self._interval, alike)
 
-    def _united(self, first: int, updates: int, lower: int, upper: int, alike: bool = False) -> Layer | None:
+    def _united(self, first: int, updates: int, lower: int, upper: int, alike: bool = False) -> Batch | None:
         """One batch of the batches and steps from number `first` on, which have this many updates, compacted to
         `since`; None if they cancel out. alike: they are steps, and compaction leaves them a single time. O(n log n).
         """
@@ -380,10 +380,10 @@ class Trace:
         parts = self._table[: self.mark], first, updates, *shape, self.since, self._columns
         if updates > MANY and self.key_width > 0 and not alike:
             columns, left, status = close_steps(*parts)
-            layer = Layer.of_columns(columns, shape, left, *interval)
+            batch = Batch.of_columns(columns, shape, left, *interval)
         else:
             (together, address), left, status = close_layers(*parts, alike)
-            layer = Layer(*shape, left, *interval, together, address)
+            batch = Batch(*shape, left, *interval, together, address)
         if status != 0:
             raise DiffOverflow(operation=f"addition in {self.name}")
-        return layer if left else None
+        return batch if left else None

@@ -40,7 +40,7 @@ class Run:
 
     def settle(self, positions: Sequence[int], heap: Heap) -> None:
         """Collect the contents of the long texts in its rows. positions: the words at which texts begin; see
-        `Layer.settle`."""
+        `Batch.settle`."""
         if self.texts is None:
             self.texts = heap.dictionary(self.data, positions)
 

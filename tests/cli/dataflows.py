@@ -20,8 +20,8 @@ from vernier.service.cluster.exchange.shared_ring import warm_rings
 from vernier.service.ingest.formats import FORMATS
 from vernier.service.views.view import changes_between, sum_until
 from vernier.storage.strings.string_heap import Heap, order, unite
-from vernier.storage.trace.batch import Layer, keyed_rows
-from vernier.storage.trace.spine import SMALL_LAYERS, Trace
+from vernier.storage.trace.batch import Batch, keyed_rows
+from vernier.storage.trace.spine import SMALL_BATCHES, Trace
 from vernier.storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
 _MESSAGES = {
@@ -148,7 +148,7 @@ def run() -> None:
                     trace.cursor_through(CLOSED).range(0)
     _load()
     _contents()
-    _small_layers()
+    _small_batches()
     _views()
     warm_rings()
     _messages()
@@ -177,10 +177,10 @@ def _load() -> None:
             engine.run_epoch(1, CLOSED, {"edges": Updates.of(rows[:10], 5, -1), "nodes": roots})
 
 
-def _small_layers() -> None:
+def _small_batches() -> None:
     """Layers so many and so small that they become one."""
     trace = Trace("warm", 1, 1, 0)
-    for time in range(SMALL_LAYERS + 1):
+    for time in range(SMALL_BATCHES + 1):
         trace.seal(keyed_rows(Updates.of([[time, 0]], time, 1), 1), time, time + 1)
         trace.close_slice(time + 1)
 
@@ -199,9 +199,9 @@ def _contents() -> None:
 
 def _views() -> None:
     """What reads the contents of a view, and what changed in it."""
-    layer = Layer.build(Updates.of([[1, 1], [2, 1]], 1, 1), 1, 1, 2, 1)
-    sum_until([layer], 2, 1)
-    changes_between([layer], 2, 1, 2)
+    batch = Batch.build(Updates.of([[1, 1], [2, 1]], 1, 1), 1, 1, 2, 1)
+    sum_until([batch], 2, 1)
+    changes_between([batch], 2, 1, 2)
 
 
 def _messages() -> None:

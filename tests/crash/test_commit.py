@@ -28,8 +28,8 @@ KINDS = [DiskMachine, StoreMachine]
 
 
 @pytest.fixture(autouse=True)
-def _some_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the larger layers have segments of their own, as in life."""
+def _some_batches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the larger batches have segments of their own, as in life."""
     monkeypatch.setattr(state_module, "ALONE", 600)
 
 

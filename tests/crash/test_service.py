@@ -41,7 +41,8 @@ Update = tuple[int, int, int, int]
 
 @pytest.fixture(autouse=True)
 def _slow_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let merges of small layers take several epochs, and be written beside these, as large ones are; collect often."""
+    """Let merges of small batches take several epochs, and be written beside these, as large ones are; collect
+    often."""
     monkeypatch.setattr(trace_module, "LEAST", 3)
     monkeypatch.setattr(trace_module, "SMALL", 1)
     monkeypatch.setattr(trace_module, "FUEL", 1)
@@ -132,8 +133,8 @@ class Simulation:
         newest = service.epochs.newest
         if newest is None:
             return "no epoch"
-        layers = sum(len(shard) for trace in newest.traces.values() for shard in trace.shards)
-        return f"epoch {newest.epoch} of {newest.attempt} to {newest.upper}, {layers} layers"
+        batches = sum(len(shard) for trace in newest.traces.values() for shard in trace.shards)
+        return f"epoch {newest.epoch} of {newest.attempt} to {newest.upper}, {batches} batches"
 
     def fail(self) -> str:
         """An epoch in which some call of some process goes wrong."""
@@ -277,7 +278,7 @@ def read_again(*_: object) -> None:
 
 
 def everyone(index: int, workers: int) -> tuple[int, int]:
-    """Every worker opens whole layers when the number of workers changes."""
+    """Every worker opens whole batches when the number of workers changes."""
     return LOWEST, HIGHEST
 
 

@@ -1,6 +1,6 @@
-"""A small service over real layers and a real state directory: what it must hold after any epoch is known.
+"""A small service over real batches and a real state directory: what it must hold after any epoch is known.
 
-Every epoch adds updates that depend on its number alone to a trace, persists the layers that are new, carries a held
+Every epoch adds updates that depend on its number alone to a trace, persists the batches that are new, carries a held
 batch for three epochs, commits and collects. So a run that was broken off and taken up again must end as an unbroken
 one.
 """
@@ -13,9 +13,9 @@ import numpy as np
 from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.segment import Entry
 from vernier.storage.state import rollup
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry
 from vernier.storage.state.state import StateDirectory
-from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.batch import Batch, keyed_rows
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import MIN_TIME, Updates
 
@@ -55,7 +55,7 @@ class Service:
         self.attempt = attempt
         self.newest = self.state.acquire()
         self.trace = Trace("rows", 1, 1, 0)
-        self.held: list[LayerRef] = []
+        self.held: list[BatchRef] = []
         self.take_up()
 
     @property
@@ -64,12 +64,12 @@ class Service:
 
     def take_up(self) -> None:
         """Begin from the newest manifest, as after a start or a failed epoch."""
-        layers: list[Layer] = []
+        batches: list[Batch] = []
         if self.newest is not None:
-            layers = [open_layer(self.state, ref) for ref in self.newest.traces["rows"].shards[0]]
+            batches = [open_batch(self.state, ref) for ref in self.newest.traces["rows"].shards[0]]
             self.held = self.newest.held["source"][0]
         self.trace.since = self.newest.lower if self.newest else MIN_TIME
-        self.trace.replace(layers)
+        self.trace.replace(batches)
 
     def step(self, keep: int = KEEP) -> None:
         """One epoch, whole. Raises what storage raises; the directory then is as it was, or has the epoch."""
@@ -79,13 +79,13 @@ class Service:
         trace = self.trace.fork()
         trace.seal(keyed_rows(updates, 1), lower, upper)
         trace.close_slice(lower)
-        fresh = [layer for layer in trace.layers if layer.ref is None]
-        entries = [Entry(f"rows/{number}", dict(layer.meta()), layer.arrays()) for number, layer in enumerate(fresh)]
+        fresh = [batch for batch in trace.batches if batch.ref is None]
+        entries = [Entry(f"rows/{number}", dict(batch.meta()), batch.arrays()) for number, batch in enumerate(fresh)]
         span = {"updates": len(updates), "lower": lower, "upper": upper, "since": lower}
         entries.append(Entry("held", span, {"updates": updates.data}))
         refs = self.state.write(epoch, self.attempt, 0, entries)
-        for layer, ref in zip(fresh, refs, strict=False):
-            layer.ref = ref
+        for batch, ref in zip(fresh, refs, strict=False):
+            batch.ref = ref
         held = [*self.held, refs[-1]][-3:]
         new = Manifest(
             epoch=epoch,
@@ -96,7 +96,7 @@ class Service:
             workers=1,
             app="workload",
             program="1",
-            traces={"rows": TraceEntry(1, 1, 0, [[layer.ref for layer in trace.layers]])},
+            traces={"rows": TraceEntry(1, 1, 0, [[batch.ref for batch in trace.batches]])},
             held={"source": [held]},
         )
         self.newest, self.trace, self.held = self.state.commit(new), trace, held
@@ -107,19 +107,19 @@ class Service:
             self.step()
 
 
-def open_layer(state: StateDirectory, ref: LayerRef) -> Layer:
-    """A persisted layer, its checksums compared."""
+def open_batch(state: StateDirectory, ref: BatchRef) -> Batch:
+    """A persisted batch, its checksums compared."""
     entry = state.open(ref.segment).entry(ref.label)
-    layer = Layer.open(entry.meta, entry.arrays)
-    layer.ref = ref
-    return layer
+    batch = Batch.open(entry.meta, entry.arrays)
+    batch.ref = ref
+    return batch
 
 
 def rows_in(state: StateDirectory, found: Manifest) -> Rows:
-    """What a manifest's layers add up to, every byte verified; its held batches must be those of its last epochs."""
+    """What a manifest's batches add up to, every byte verified; its held batches must be those of its last epochs."""
     total: Rows = Counter()
     for ref in found.traces["rows"].shards[0]:
-        add_rows(total, open_layer(state, ref).to_updates())
+        add_rows(total, open_batch(state, ref).to_updates())
     for ref, epoch in zip(found.held["source"][0], range(max(1, found.epoch - 2), found.epoch + 1), strict=True):
         held = state.open(ref.segment).entry(ref.label).arrays["updates"]
         assert np.array_equal(held, updates_of(epoch).data)

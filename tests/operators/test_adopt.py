@@ -125,12 +125,12 @@ def check(before: vn.App, after: vn.App, seed: int, workers: int) -> None:
                 app, found = after, {}
                 kept = set(plan_migration(engine.plan, old.traces).kept)
                 assert all(worker.state.traces.keys() == engine.plan.arrangements.keys() for worker in engine.workers)
-                assert all(engine.workers[0].state.traces[name].layers == old.traces[name].layers for name in kept)
+                assert all(engine.workers[0].state.traces[name].batches == old.traces[name].batches for name in kept)
                 for name, view in engine.plan.views.items():
                     rows: list[Change] = []
                     for worker in engine.workers:
-                        for layer in worker.state.traces[view.trace].layers:
-                            updates = layer.to_updates()
+                        for batch in worker.state.traces[view.trace].batches:
+                            updates = batch.to_updates()
                             decoded = view.schema.decode_rows(updates.rows[:, list(view.words)])
                             rows += zip(decoded, updates.time.tolist(), updates.diff.tolist(), strict=True)
                     assert collection_at(rows, change - 1) == collection_at(whole[name], change - 1), name

@@ -14,13 +14,13 @@ from vernier.operators.engine.local import LocalEngine
 from vernier.operators.engine.worker import Worker, WorkerState
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
 from vernier.storage.trace.time_queue import Queue, Run
 from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
 Between = Literal["go on", "reopen", "repeat"]
-"""What happens at an epoch: nothing but it; the workers start again from the layers' arrays; it is tried twice."""
+"""What happens at an epoch: nothing but it; the workers start again from the batches' arrays; it is tried twice."""
 
 
 def run(
@@ -54,7 +54,7 @@ def run(
                 found[name].extend(fresh)
                 if upper < CLOSED:
                     check_history(engine, name, found[name], upper)
-            # Contents of texts in memory are a cache between epochs: the layers and queues have their own.
+            # Contents of texts in memory are a cache between epochs: the batches and queues have their own.
             for heap in (engine.heap, *(worker.state.heap for worker in engine.workers)):
                 heap.trim(0)
             lower = upper
@@ -94,8 +94,8 @@ def reopened(state: WorkerState) -> WorkerState:
         traces[name] = Trace(name, trace.key_width, trace.val_width, trace.depth, trace.since)
         traces[name].replace(
             [
-                Layer.open(layer.meta(), {part: array.copy() for part, array in layer.arrays().items()})
-                for layer in trace.layers
+                Batch.open(batch.meta(), {part: array.copy() for part, array in batch.arrays().items()})
+                for batch in trace.batches
             ]
         )
     queues = {}
@@ -112,10 +112,10 @@ def check_history(engine: LocalEngine, view: str, changes: Sequence[Change], upp
     """
     plan = engine.plan.views[view]
     traces = [worker.state.traces[plan.trace] for worker in engine.workers]
-    parts = [layer.to_updates() for trace in traces for layer in trace.layers]
+    parts = [batch.to_updates() for trace in traces for batch in trace.batches]
     held = Updates.concat(parts, plan.schema.width)
     heap = Heap()
-    heap.attach(layer.texts for trace in traces for layer in trace.layers)
+    heap.attach(batch.texts for trace in traces for batch in trace.batches)
     rows = plan.schema.decode_rows(np.ascontiguousarray(held.rows[:, list(plan.words)]), heap)
     history = list(zip(map(canonical, rows), held.time.tolist(), held.diff.tolist(), strict=True))
     since = max(trace.since for trace in traces)

@@ -1,4 +1,4 @@
-"""Updates, layers and traces against dictionaries: the same histories, however they are cut, merged and compacted."""
+"""Updates, batches and traces against dictionaries: the same histories, however they are cut, merged and compacted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storage.merging import merge_layers
+from tests.storage.merging import merge_batches
 from vernier.storage.errors import DiffOverflow
 from vernier.storage.kernels.hashing import key_rows, mix, owner, partition_rows, unmix
 from vernier.storage.kernels.placing import split_rows
-from vernier.storage.trace.batch import Layer, keyed_rows
-from vernier.storage.trace.spine import SMALL_LAYERS, Trace
+from vernier.storage.trace.batch import Batch, keyed_rows
+from vernier.storage.trace.spine import SMALL_BATCHES, Trace
 from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 Words = tuple[int, ...]
@@ -110,10 +110,10 @@ def test_a_sum_beyond_64_bits_is_an_error(pair: tuple[int, int]) -> None:
     with pytest.raises(DiffOverflow):
         matrix(some, 2, 0).consolidate()
     with pytest.raises(DiffOverflow):
-        Layer.build(matrix(some, 2, 0), 1, 0, 10, 0)
-    parts = [Layer.build(matrix([one], 2, 0), 1, 0, 10, 0) for one in some]
+        Batch.build(matrix(some, 2, 0), 1, 0, 10, 0)
+    parts = [Batch.build(matrix([one], 2, 0), 1, 0, 10, 0) for one in some]
     with pytest.raises(DiffOverflow):
-        merge_layers(parts, 0)
+        merge_batches(parts, 0)
     trace = Trace("t", 1, 1, 0)
     for part in parts:
         trace.seal(part.keyed(), 0, 10)
@@ -164,23 +164,23 @@ tries = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3))
 
 
 @given(tries.flatmap(lambda shape: st.tuples(st.just(shape), entries(shape[0] + shape[1], shape[2]))))
-def test_a_layer_holds_what_it_was_built_from(case: tuple[tuple[int, int, int], list[Entry]]) -> None:
+def test_a_batch_holds_what_it_was_built_from(case: tuple[tuple[int, int, int], list[Entry]]) -> None:
     (key_width, val_width, depth), some = case
-    layer = Layer.build(matrix(some, key_width + val_width, depth), key_width, -5, 10, -5)
+    batch = Batch.build(matrix(some, key_width + val_width, depth), key_width, -5, 10, -5)
     expected = history(some)
-    assert as_history(layer.to_updates()) == expected
-    assert layer.updates == len(expected)
-    assert len(layer.hashes) == len({row[:key_width] for row, _, _ in expected})
-    assert layer.hashes.tolist() == sorted(layer.hashes.tolist())
-    again = Layer.open(layer.meta(), {name: array.copy() for name, array in layer.arrays().items()})
-    assert again.meta() == layer.meta()
+    assert as_history(batch.to_updates()) == expected
+    assert batch.updates == len(expected)
+    assert len(batch.hashes) == len({row[:key_width] for row, _, _ in expected})
+    assert batch.hashes.tolist() == sorted(batch.hashes.tolist())
+    again = Batch.open(batch.meta(), {name: array.copy() for name, array in batch.arrays().items()})
+    assert again.meta() == batch.meta()
     assert as_history(again.to_updates()) == expected
-    assert again.nbytes == layer.nbytes
+    assert again.nbytes == batch.nbytes
 
 
 def test_constant_columns_cost_nothing() -> None:
-    layer = Layer.build(matrix([((key,), 7, (0,), 1) for key in range(1000)], 1, 1), 1, 0, 10, 0)
-    sizes = {name: array.size for name, array in layer.arrays().items()}
+    batch = Batch.build(matrix([((key,), 7, (0,), 1) for key in range(1000)], 1, 1), 1, 0, 10, 0)
+    sizes = {name: array.size for name, array in batch.arrays().items()}
     assert sizes.pop("hashes") == 1000
     assert max(sizes.values()) <= 1
 
@@ -198,11 +198,11 @@ def test_merging_is_adding_and_compaction_raises_times_only(
     case: tuple[tuple[int, int, int], list[list[Entry]]], since: int
 ) -> None:
     (key_width, val_width, depth), parts = case
-    layers = [Layer.build(matrix(part, key_width + val_width, depth), key_width, 0, 10, 0) for part in parts]
-    merged = merge_layers(layers, since)
+    batches = [Batch.build(matrix(part, key_width + val_width, depth), key_width, 0, 10, 0) for part in parts]
+    merged = merge_batches(batches, since)
     raised = [(row, max(time, since), rounds, diff) for part in parts for row, time, rounds, diff in part]
     assert as_history(merged.to_updates()) == history(raised)
-    rebuilt = Layer.build(matrix(raised, key_width + val_width, depth), key_width, 0, 10, 0)
+    rebuilt = Batch.build(matrix(raised, key_width + val_width, depth), key_width, 0, 10, 0)
     assert {name: array.tolist() for name, array in merged.arrays().items()} == {
         name: array.tolist() for name, array in rebuilt.arrays().items()
     }
@@ -301,11 +301,11 @@ def test_a_trace_reads_as_all_its_updates(
         old += [entry for step in steps for entry in step]
         trace.close_slice(lower + 10)
         whole = history((row, lower + 10, rounds, diff) for row, _, rounds, diff in old)
-        inside = [entry for layer in trace.layers for entry in listed(layer.to_updates())]
+        inside = [entry for batch in trace.batches for entry in listed(batch.to_updates())]
         assert history((row, lower + 10, rounds, diff) for row, _, rounds, diff in inside) == whole
-        sizes = [layer.updates for layer in trace.layers]
+        sizes = [batch.updates for batch in trace.batches]
         assert all(size > 0 for size in sizes)
-        assert len(sizes) <= SMALL_LAYERS
+        assert len(sizes) <= SMALL_BATCHES
         unmoved = history((row, lower, rounds, diff) for row, _, rounds, diff in before_this)
         everything = keyed(universe, key_width)
         assert selected(kept, everything, lower, None) == unmoved

@@ -16,7 +16,7 @@ from vernier.service.coordinator.runner import SOON_SECONDS, beat_in
 from vernier.service.ingest.config import DoorConfig, SourceConfig
 from vernier.storage.state.audit import audit
 from vernier.storage.state.state import StateDirectory
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 
 Change = tuple[str, tuple[int, ...], int, int]
 
@@ -41,7 +41,7 @@ def committed(path: Path) -> list[Change]:
         for view, refs in state.manifest(number).changes.items():
             for ref in refs:
                 entry = state.open(ref.segment).entry(ref.label)
-                data = Layer.open(entry.meta, entry.arrays).to_updates().data
+                data = Batch.open(entry.meta, entry.arrays).to_updates().data
                 found += [(view, tuple(row[:-2]), row[-2], row[-1]) for row in data.tolist()]
     return found
 

@@ -13,7 +13,7 @@ from vernier.service.coordinator.scrub import Scrub
 from vernier.service.errors import StateDamaged
 from vernier.storage.blob.segment import read_and_verify, segment_file
 from vernier.storage.errors import Damaged, StorageError
-from vernier.storage.state.manifest import LayerRef
+from vernier.storage.state.manifest import BatchRef
 from vernier.storage.threads import Threads
 
 
@@ -26,9 +26,9 @@ def builder(tmp_path: Path) -> Iterator[StateBuilder]:
     made.close()
 
 
-def ref_of(builder: StateBuilder) -> LayerRef:
-    """The newest layer of the view."""
-    found: LayerRef = builder.traces["v"][0][-1].ref
+def ref_of(builder: StateBuilder) -> BatchRef:
+    """The newest batch of the view."""
+    found: BatchRef = builder.traces["v"][0][-1].ref
     return found
 
 

@@ -1,4 +1,4 @@
-"""Long texts are stored with the layers, changes and held batches that need them, and come back from there alone."""
+"""Long texts are stored with the batches, changes and held batches that need them, and come back from there alone."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.ingestion import Admitted, Advanced
 from vernier.service.ingest.stash import Held
 from vernier.storage.state.audit import audit
-from vernier.storage.state.reshard import open_layer
+from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import MIN_TIME, Updates
@@ -97,17 +97,17 @@ def run_epoch(plan: Plan, path: Path, workers: int) -> int:
 
 
 def committed(plan: Plan, path: Path) -> dict[str, set[tuple[str, int, int]]]:
-    """What the epochs' change layers say, each with the contents in its own segment."""
+    """What the epochs' change batches say, each with the contents in its own segment."""
     state = StateDirectory(path)
     found: dict[str, Counter[tuple[str, int]]] = {view: Counter() for view in plan.views}
     for number in state.epochs():
         for view, refs in state.manifest(number).changes.items():
             about = plan.views[view]
             for ref in refs:
-                layer = open_layer(state.open(ref.segment), ref)
+                batch = open_batch(state.open(ref.segment), ref)
                 heap = Heap()
-                heap.attach([layer.texts])
-                updates = layer.to_updates()
+                heap.attach([batch.texts])
+                updates = batch.to_updates()
                 rows = about.schema.decode_rows(updates.rows[:, list(about.words)], heap)
                 for row, time, diff in zip(rows, updates.time.tolist(), updates.diff.tolist(), strict=True):
                     found[view][repr(row), time] += diff

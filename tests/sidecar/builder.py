@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.storage.merging import merge_layers
+from tests.storage.merging import merge_batches
 from vernier.operators.language.types.scalars import parse
 from vernier.operators.language.types.schema import RowType
 from vernier.service.observability.metrics import Stats
 from vernier.service.views.view import ViewState
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import Entry
-from vernier.storage.state.manifest import LayerRef, Manifest, SourceEntry, TraceEntry, ViewEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, SourceEntry, TraceEntry, ViewEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import MIN_TIME, Updates
 
 Change = tuple[tuple[Any, ...], int, int]
@@ -51,7 +51,7 @@ class StateBuilder:
         self.stats = Stats()
         self.sources: dict[str, SourceEntry] = {}
         self.heap = Heap()
-        self.traces: dict[str, list[list[Layer]]] = {name: [[] for _ in range(shards)] for name in views}
+        self.traces: dict[str, list[list[Batch]]] = {name: [[] for _ in range(shards)] for name in views}
         self.since = dict.fromkeys(views, MIN_TIME)
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class StateBuilder:
         offsets: Mapping[str, dict[int, int]] | None = None,
         door: Mapping[str, Any] | None = None,
     ) -> Manifest:
-        """Commit one epoch [frontier, upper); `since` compacts the traces (with `merge`, into one layer a shard).
+        """Commit one epoch [frontier, upper); `since` compacts the traces (with `merge`, into one batch a shard).
         offsets, door: as the manifest has them."""
         self.epoch += 1
         attempt = f"a{self.epoch}"
@@ -93,22 +93,22 @@ class StateBuilder:
             for shard in range(self.shards):
                 part = given.take(given.rows[:, 0] % self.shards == shard)
                 if len(part):
-                    layer = Layer.build(part, self._key_width(view), lower, upper, lower)
-                    fresh[view, shard] = layer
-                    self.traces[view][shard].append(layer)
+                    batch = Batch.build(part, self._key_width(view), lower, upper, lower)
+                    fresh[view, shard] = batch
+                    self.traces[view][shard].append(batch)
         for view in self.views:
             if since is not None:
                 self.since[view] = max(self.since[view], since)
-            for shard, layers in enumerate(self.traces[view]):
-                if merge and layers:
-                    self.traces[view][shard] = [merge_layers(layers, self.since[view])]
-        for (view, _), layer in fresh.items():
-            layer.settle(self.stored(view).text_words, self.heap)
+            for shard, batches in enumerate(self.traces[view]):
+                if merge and batches:
+                    self.traces[view][shard] = [merge_batches(batches, self.since[view])]
+        for (view, _), batch in fresh.items():
+            batch.settle(self.stored(view).text_words, self.heap)
         for view, shards in self.traces.items():
-            for layer in (layer for layers in shards for layer in layers if layer.ref is None):
-                layer.settle(self.stored(view).text_words, self.heap)
+            for batch in (batch for batches in shards for batch in batches if batch.ref is None):
+                batch.settle(self.stored(view).text_words, self.heap)
         self._write(
-            [*fresh.values(), *(layer for t in self.traces.values() for shard in t for layer in shard)], attempt
+            [*fresh.values(), *(batch for t in self.traces.values() for shard in t for batch in shard)], attempt
         )
         self.stats.add("epochs_total", "committed")
         manifest = Manifest(
@@ -145,14 +145,14 @@ class StateBuilder:
 
     def _trace_entry(self, view: str) -> TraceEntry:
         width = self._key_width(view)
-        shards: list[list[LayerRef]] = [[layer.ref for layer in layers] for layers in self.traces[view]]
+        shards: list[list[BatchRef]] = [[batch.ref for batch in batches] for batches in self.traces[view]]
         return TraceEntry(width, self.stored(view).width - width, 0, shards)
 
-    def _write(self, layers: Iterable[Layer], attempt: str) -> None:
-        loose = list({id(layer): layer for layer in layers if layer.ref is None}.values())
-        entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate(loose)]
-        for layer, ref in zip(loose, self.state.write(self.epoch, attempt, 0, entries) if entries else [], strict=True):
-            layer.ref = ref
+    def _write(self, batches: Iterable[Batch], attempt: str) -> None:
+        loose = list({id(batch): batch for batch in batches if batch.ref is None}.values())
+        entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate(loose)]
+        for batch, ref in zip(loose, self.state.write(self.epoch, attempt, 0, entries) if entries else [], strict=True):
+            batch.ref = ref
 
 
 def by_time_and_row(changes: Iterable[Change]) -> list[Change]:

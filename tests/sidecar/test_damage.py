@@ -23,7 +23,7 @@ from vernier.storage.blob import segment
 from vernier.storage.blob.blob import LocalBlob
 from vernier.storage.blob.segment import Entry, open_segment, segment_file
 from vernier.storage.errors import Damaged
-from vernier.storage.state.manifest import LayerRef
+from vernier.storage.state.manifest import BatchRef
 
 VIEWS = {
     "reach": (row_type(node="Int64"), ["node"]),
@@ -162,7 +162,7 @@ def test_answers_are_right_or_say_that_a_file_is_damaged(
     shutil.rmtree(state.parent)
 
 
-def flip(state: Path, ref: LayerRef, array: str = "hashes") -> Path:
+def flip(state: Path, ref: BatchRef, array: str = "hashes") -> Path:
     """Flip a bit in an array of a stored entry; returns the file."""
     path = state / segment_file(ref.segment)
     stored = open_segment(LocalBlob(state), ref.segment).entry(ref.label).arrays[array].tobytes()
@@ -226,8 +226,8 @@ def test_a_damaged_epoch_leaves_readers_at_the_last_whole_one(tmp_path: Path, se
     builder.close()
 
 
-def test_a_large_layer_is_verified_when_the_past_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Following an epoch does not read the layers that it merged; the first read of the past does, and says so."""
+def test_a_large_batch_is_verified_when_the_past_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Following an epoch does not read the batches that it merged; the first read of the past does, and says so."""
     monkeypatch.setattr(segment, "LARGE", 1)
     builder = StateBuilder(tmp_path / "state", VIEWS)
     for upper in (10, 20, 30):

@@ -51,7 +51,7 @@ def test_readers_follow_a_state_in_s3(place: Place, tmp_path: Path, capsys: pyte
     listed = capsys.readouterr().out
     assert listed.startswith(f"{place}: app test, epoch 2 of 1 workers")
     (columns,) = [line for line in listed.splitlines() if line.startswith("arrangement")]
-    assert columns.split()[-7:] == ["updates", "bytes", "layers", "distinct", "times", "since", "upper"]
+    assert columns.split()[-7:] == ["updates", "bytes", "batches", "distinct", "times", "since", "upper"]
     assert run(["state", "verify", place.uri]) == 0
     assert capsys.readouterr().out.startswith("2 epochs, 2 segments")
     assert run(["state", "gc", place.uri]) == 1

@@ -52,7 +52,7 @@ def get(url: str, path: str, **params: object) -> httpx.Response:
 
 
 def follow(builder: StateBuilder, url: str) -> None:
-    """Epochs that the sidecar steps through: a row goes, its layers are merged, another one comes."""
+    """Epochs that the sidecar steps through: a row goes, its batches are merged, another one comes."""
     builder.commit(20, {"people": [(SHORT, 12, 1), (FIRST, 15, -1)]}, merge=True, since=5)
     builder.commit(30, {"people": [(person(LONG + "c"), 25, 2)]})
     get(url, "/v1/views/people", as_of=29, wait_ms=10_000)

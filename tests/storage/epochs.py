@@ -1,4 +1,4 @@
-"""Small epochs to commit: each adds one layer that holds the epoch's number."""
+"""Small epochs to commit: each adds one batch that holds the epoch's number."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vernier.storage.blob.segment import Entry
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry
 from vernier.storage.state.state import StateDirectory
 
 SPAN = {"updates": 1, "lower": 0, "upper": 1, "since": 0}
@@ -18,7 +18,7 @@ def entry(label: str, number: int, size: int = 1) -> Entry:
     return Entry(label, SPAN, {"numbers": np.full(size, number)})
 
 
-def manifest(epoch: int, refs: list[LayerRef], attempt: str = "a") -> Manifest:
+def manifest(epoch: int, refs: list[BatchRef], attempt: str = "a") -> Manifest:
     return Manifest(
         epoch=epoch,
         attempt=attempt,
@@ -32,15 +32,15 @@ def manifest(epoch: int, refs: list[LayerRef], attempt: str = "a") -> Manifest:
     )
 
 
-def commit(state: StateDirectory, epoch: int, kept: list[LayerRef] | None = None) -> list[LayerRef]:
-    """Commit an epoch with one new layer, whose number is the epoch, after `kept` ones; returns all references."""
+def commit(state: StateDirectory, epoch: int, kept: list[BatchRef] | None = None) -> list[BatchRef]:
+    """Commit an epoch with one new batch, whose number is the epoch, after `kept` ones; returns all references."""
     refs = [*(kept or []), *state.write(epoch, "a", 0, [entry("t", epoch)])]
     state.commit(manifest(epoch, refs))
     return refs
 
 
 def numbers(state: StateDirectory, found: Manifest) -> list[int]:
-    """What the layers of a manifest hold, verified."""
+    """What the batches of a manifest hold, verified."""
     refs = [ref for trace in found.traces.values() for shard in trace.shards for ref in shard]
     return [int(state.open(ref.segment).entry(ref.label).arrays["numbers"][0]) for ref in refs]
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.merge import Merge
 
 
-def merge_layers(layers: Sequence[Layer], since: int) -> Layer:
+def merge_batches(batches: Sequence[Batch], since: int) -> Batch:
     """One batch for a run of adjacent batches, oldest first, compacted to `since`. O(n log batches). Raises
     DiffOverflow."""
-    runs = list(layers)
+    runs = list(batches)
     if len(runs) == 1:
         runs.append(empty_like(runs[0]))
     while len(runs) > 1:
@@ -24,7 +24,7 @@ def merge_layers(layers: Sequence[Layer], since: int) -> Layer:
     return runs[0]
 
 
-def empty_like(layer: Layer) -> Layer:
+def empty_like(batch: Batch) -> Batch:
     """A batch of the same shape and interval, without updates."""
-    rows = np.empty((0, 3 + layer.key_width + layer.val_width + layer.depth), np.int64)
-    return Layer.of_rows(rows, layer.key_width, layer.depth, layer.lower, layer.upper, layer.since)
+    rows = np.empty((0, 3 + batch.key_width + batch.val_width + batch.depth), np.int64)
+    return Batch.of_rows(rows, batch.key_width, batch.depth, batch.lower, batch.upper, batch.since)

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storage.merging import merge_layers
+from tests.storage.merging import merge_batches
 from vernier.storage.blob.segment import Entry, segment_file
 from vernier.storage.errors import NothingCommitted
 from vernier.storage.kernels.hashing import owner
-from vernier.storage.state.audit import audit, layer_problems
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, ViewEntry, manifest_file
+from vernier.storage.state.audit import audit, batch_problems
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, ViewEntry, manifest_file
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.state.survey import survey
 from vernier.storage.strings.contents import Contents
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Updates
 
 
-def build(rows: np.ndarray, key_width: int, depth: int = 0, lower: int = 0, upper: int = 10) -> Layer:
-    """A layer of rows [words | time | rounds | diff]."""
-    return Layer.build(Updates(rows, rows.shape[1] - 2 - depth, depth), key_width, lower, upper, lower)
+def build(rows: np.ndarray, key_width: int, depth: int = 0, lower: int = 0, upper: int = 10) -> Batch:
+    """A batch of rows [words | time | rounds | diff]."""
+    return Batch.build(Updates(rows, rows.shape[1] - 2 - depth, depth), key_width, lower, upper, lower)
 
 
-def wide() -> Layer:
+def wide() -> Batch:
     """Two-word keys with several vals, times and rounds each."""
     rows = [[k, k % 2, v, t, r, 1 + t] for k in range(4) for v in range(3) for t in range(2) for r in range(2)]
     return build(np.array(rows, np.int64), 2, depth=1)
@@ -37,18 +37,18 @@ small = st.integers(0, 3)
 
 
 @given(st.data(), st.integers(0, 3), st.integers(0, 2), st.integers(0, 2))
-def test_layers_as_they_are_built_and_merged_are_sound(
+def test_batches_as_they_are_built_and_merged_are_sound(
     data: st.DataObject, key_width: int, val_width: int, depth: int
 ) -> None:
     width = key_width + val_width
-    layers = []
+    batches = []
     for lower in (0, 4):
         row = st.tuples(*[small] * width, st.integers(lower, lower + 3), *[small] * depth, st.sampled_from([-1, 1, 2]))
         rows = data.draw(st.lists(row, max_size=30))
         table = np.array(rows, np.int64).reshape(len(rows), width + 2 + depth)
-        layers.append(build(table, key_width, depth, lower, lower + 4))
-    for layer in (*layers, merge_layers(layers, 3), merge_layers(layers, 8)):
-        assert layer_problems(layer) == []
+        batches.append(build(table, key_width, depth, lower, lower + 4))
+    for batch in (*batches, merge_batches(batches, 3), merge_batches(batches, 8)):
+        assert batch_problems(batch) == []
 
 
 def change(array: np.ndarray, at: int, value: int) -> np.ndarray:
@@ -72,12 +72,12 @@ def change(array: np.ndarray, at: int, value: int) -> np.ndarray:
         ("diffs", 5, 0, "diff 5 is zero"),
     ],
 )
-def test_each_broken_rule_of_a_layer_is_named(name: str, at: int, value: int, says: str) -> None:
-    layer = wide()
-    arrays = layer.arrays()
-    assert layer_problems(Layer.open(layer.meta(), arrays)) == []
-    broken = Layer.open(layer.meta(), {**arrays, name: change(arrays[name], at, value)})
-    problems = layer_problems(broken)
+def test_each_broken_rule_of_a_batch_is_named(name: str, at: int, value: int, says: str) -> None:
+    batch = wide()
+    arrays = batch.arrays()
+    assert batch_problems(Batch.open(batch.meta(), arrays)) == []
+    broken = Batch.open(batch.meta(), {**arrays, name: change(arrays[name], at, value)})
+    problems = batch_problems(broken)
     assert problems
     with pytest.raises(AssertionError, match=says):
         raise AssertionError("\n".join(problems))
@@ -96,20 +96,20 @@ def test_arrays_of_the_wrong_shape_are_named_before_anything_is_read(
     name: str, array: np.ndarray, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KERNEL_LIST", "")  # opening a batch of the wrong types compiles the kernel that describes it
-    layer = wide()
-    assert any(says in problem for problem in layer_problems(Layer.open(layer.meta(), {**layer.arrays(), name: array})))
+    batch = wide()
+    assert any(says in problem for problem in batch_problems(Batch.open(batch.meta(), {**batch.arrays(), name: array})))
 
 
 # --- directories ------------------------------------------------------------------------------------------------------
 
 
-def commit(state: StateDirectory, layers: list[list[Layer]]) -> Manifest:
-    """The next epoch, of one arrangement with these layers by shard."""
+def commit(state: StateDirectory, batches: list[list[Batch]]) -> Manifest:
+    """The next epoch, of one arrangement with these batches by shard."""
     epoch = (state.epochs() or [0])[-1] + 1
     entries = [
-        Entry(f"rows/{shard}/{number}", dict(layer.meta()), layer.arrays())
-        for shard, own in enumerate(layers)
-        for number, layer in enumerate(own)
+        Entry(f"rows/{shard}/{number}", dict(batch.meta()), batch.arrays())
+        for shard, own in enumerate(batches)
+        for number, batch in enumerate(own)
     ]
     refs = iter(state.write(epoch, "a", 0, entries))
     found = Manifest(
@@ -118,34 +118,34 @@ def commit(state: StateDirectory, layers: list[list[Layer]]) -> Manifest:
         lower=0,
         upper=10,
         committed_ns=1,
-        workers=len(layers),
+        workers=len(batches),
         app="app",
         program="p",
-        traces={"rows": TraceEntry(1, 1, 0, [[next(refs) for _ in own] for own in layers])},
+        traces={"rows": TraceEntry(1, 1, 0, [[next(refs) for _ in own] for own in batches])},
         views={"all": ViewEntry([], [], "rows", -5)},
     )
     state.commit(found)
     return found
 
 
-def layer_of(shard: int, lower: int = 0, upper: int = 5) -> Layer:
+def batch_of(shard: int, lower: int = 0, upper: int = 5) -> Batch:
     """Keys that belong to one of two shards."""
     rows = np.array([[key, key, lower + key % 3, 1] for key in range(40)], np.int64)
-    layer = build(rows, 1, 0, lower, upper)
-    mine = [owner(int(hashed), 2) == shard for hashed in layer.hashes]
-    return Layer.build(layer.to_updates().take(np.flatnonzero(mine)), 1, lower, upper, lower)
+    batch = build(rows, 1, 0, lower, upper)
+    mine = [owner(int(hashed), 2) == shard for hashed in batch.hashes]
+    return Batch.build(batch.to_updates().take(np.flatnonzero(mine)), 1, lower, upper, lower)
 
 
 def test_a_sound_directory_has_no_problems(tmp_path: Path) -> None:
     with StateDirectory(tmp_path) as state:
-        commit(state, [[layer_of(0), layer_of(0, 5, 10)], [layer_of(1)]])
-        commit(state, [[layer_of(0)], [layer_of(1)]])
-        garbage = state.write(2, "failed", 0, [Entry("x", layer_of(0).meta())])
-        state.write(3, "running", 0, [Entry("x", layer_of(0).meta())])
+        commit(state, [[batch_of(0), batch_of(0, 5, 10)], [batch_of(1)]])
+        commit(state, [[batch_of(0)], [batch_of(1)]])
+        garbage = state.write(2, "failed", 0, [Entry("x", batch_of(0).meta())])
+        state.write(3, "running", 0, [Entry("x", batch_of(0).meta())])
     steps: list[tuple[int, int]] = []
     found = audit(StateDirectory(tmp_path), lambda done, total: steps.append((done, total)))
     assert (found.problems, found.unused) == ([], [garbage[0].segment])
-    assert (found.manifests, found.segments, found.layers) == (2, 2, 5)
+    assert (found.manifests, found.segments, found.batches) == (2, 2, 5)
     sizes = StateDirectory(tmp_path).segments()
     assert found.bytes == sizes["000000000001-a-0"] + sizes["000000000002-a-0"]
     assert [total for _, total in steps] == [sum(sizes.values())] * 2
@@ -155,7 +155,7 @@ def test_a_sound_directory_has_no_problems(tmp_path: Path) -> None:
 def test_all_damage_is_listed_not_only_the_first(tmp_path: Path) -> None:
     with StateDirectory(tmp_path) as state:
         for _ in range(4):
-            commit(state, [[layer_of(0)], [layer_of(1)]])
+            commit(state, [[batch_of(0)], [batch_of(1)]])
     manifest = tmp_path / manifest_file(1)
     manifest.write_bytes(manifest.read_bytes().replace(b"rows", b"rowz"))
     flipped = tmp_path / segment_file("000000000002-a-0")
@@ -174,23 +174,23 @@ def test_all_damage_is_listed_not_only_the_first(tmp_path: Path) -> None:
 
 
 def commit_wrong(tmp_path: Path, **wrong: object) -> str:
-    """Commit a sound layer under manifests that say something wrong about it; returns what the audit says."""
+    """Commit a sound batch under manifests that say something wrong about it; returns what the audit says."""
     with StateDirectory(tmp_path) as state:
-        sound = commit(state, [[layer_of(0)], [layer_of(1)]])
+        sound = commit(state, [[batch_of(0)], [batch_of(1)]])
         for epoch in (2, 3):
             state.commit(msgspec.structs.replace(sound, epoch=epoch, **wrong))
-        # A layer is looked into once: with the first epoch that names it, which now is a wrong one.
+        # A batch is looked into once: with the first epoch that names it, which now is a wrong one.
         state.gc(2)
     return "\n".join(audit(StateDirectory(tmp_path)).problems)
 
 
 def test_what_a_manifest_says_must_be_so(tmp_path: Path) -> None:
-    ref = LayerRef("000000000001-a-0", "rows/0/0", layer_of(0).updates, layer_of(0).nbytes, 0, 5, 0)
-    other = LayerRef(ref.segment, "rows/1/0", layer_of(1).updates, layer_of(1).nbytes, 0, 5, 0)
+    ref = BatchRef("000000000001-a-0", "rows/0/0", batch_of(0).updates, batch_of(0).nbytes, 0, 5, 0)
+    other = BatchRef(ref.segment, "rows/1/0", batch_of(1).updates, batch_of(1).nbytes, 0, 5, 0)
     cases: dict[str, tuple[TraceEntry, str]] = {
-        "label": (TraceEntry(1, 1, 0, [[LayerRef(ref.segment, "no", 1, 1, 0, 5, 0)], []]), "has no entry 'no'"),
+        "label": (TraceEntry(1, 1, 0, [[BatchRef(ref.segment, "no", 1, 1, 0, 5, 0)], []]), "has no entry 'no'"),
         "meta": (
-            TraceEntry(1, 1, 0, [[LayerRef(ref.segment, ref.label, ref.updates, ref.nbytes, 0, 5, 3)], []]),
+            TraceEntry(1, 1, 0, [[BatchRef(ref.segment, ref.label, ref.updates, ref.nbytes, 0, 5, 3)], []]),
             "rows/0/0: since is 0, the manifest says 3",
         ),
         "widths": (TraceEntry(2, 0, 0, [[ref], []]), "are (1, 1, 0), the arrangement's (2, 0, 0)"),
@@ -206,15 +206,15 @@ def test_what_a_manifest_says_must_be_so(tmp_path: Path) -> None:
 def test_what_waits_and_what_changed_is_looked_at_too(tmp_path: Path) -> None:
     data = np.array([[1, 4, 1], [2, 3, 1]], np.int64)
     meta = {"updates": 2, "lower": 3, "upper": 5, "since": 3}
-    layer = layer_of(0)
-    unsorted = {**layer.arrays(), "hashes": layer.hashes[::-1].copy()}
+    batch = batch_of(0)
+    unsorted = {**batch.arrays(), "hashes": batch.hashes[::-1].copy()}
     with StateDirectory(tmp_path) as state:
-        sound = commit(state, [[layer_of(0)], [layer_of(1)]])
+        sound = commit(state, [[batch_of(0)], [batch_of(1)]])
         entries = [
             Entry("held", meta, {"data": data}),
             Entry("run", meta, {"data": data[::-1].copy(), "times": np.array([3, 4, 4])}),
             Entry("zero", meta, {"data": np.array([[1, 3, 1], [2, 4, 0]])}),
-            Entry("changes", dict(layer.meta()), unsorted),
+            Entry("changes", dict(batch.meta()), unsorted),
         ]
         *held, changes = state.write(2, "a", 0, entries)
         waiting = {"door": [held[:1], held[1:2]], "operator": [held[2:], []]}
@@ -229,24 +229,24 @@ def test_what_waits_and_what_changed_is_looked_at_too(tmp_path: Path) -> None:
 def test_texts_are_held_to_their_hashes() -> None:
     heap = Heap()
     words = heap.encode(Contents.of([b"a text that is long enough", b"another one that is long", b"short"]))
-    layer = Layer.build(Updates.of(words, 1, 1), 4, 0, 2, 0)
-    texts = layer.settle([0], heap)
+    batch = Batch.build(Updates.of(words, 1, 1), 4, 0, 2, 0)
+    texts = batch.settle([0], heap)
     assert len(texts) == 2
-    assert layer_problems(layer) == []
+    assert batch_problems(batch) == []
     for name, at, value, says in (
         ("text_data", 3, 0, "does not have the hash that it is stored under"),
         ("text_offsets", 1, 10**6, "text_offsets does not ascend at 2"),
         ("text_offsets", 2, 5, "text_offsets has 3 entries, expected 3 from 0 to 50"),
         ("text_hashes", 0, 2**62, "text 1"),
     ):
-        arrays = {**layer.arrays(), name: change(layer.arrays()[name], at, value)}
-        assert any(says in problem for problem in layer_problems(Layer.open(layer.meta(), arrays))), name
+        arrays = {**batch.arrays(), name: change(batch.arrays()[name], at, value)}
+        assert any(says in problem for problem in batch_problems(Batch.open(batch.meta(), arrays))), name
 
 
 def test_a_head_without_its_manifest_is_named(tmp_path: Path) -> None:
     with StateDirectory(tmp_path) as state:
         for _ in range(2):
-            commit(state, [[layer_of(0)], [layer_of(1)]])
+            commit(state, [[batch_of(0)], [batch_of(1)]])
     assert audit(StateDirectory(tmp_path)).problems == []
     (tmp_path / manifest_file(2)).unlink()
     (problem,) = audit(StateDirectory(tmp_path)).problems
@@ -258,15 +258,15 @@ def test_a_survey_counts(tmp_path: Path) -> None:
     with pytest.raises(NothingCommitted):
         survey(state)
     with state:
-        commit(state, [[layer_of(0), layer_of(0, 5, 10)], [layer_of(1)]])
-        commit(state, [[layer_of(0)], [layer_of(1)]])
+        commit(state, [[batch_of(0), batch_of(0, 5, 10)], [batch_of(1)]])
+        commit(state, [[batch_of(0)], [batch_of(1)]])
     found = survey(state, 1)
     assert (found.epoch, found.epochs, found.workers, found.views) == (1, [1, 2], 2, {"all": "rows"})
     (rows,) = found.arrangements
-    layers = [layer_of(0), layer_of(0, 5, 10), layer_of(1)]
-    assert rows.layers == 3
-    assert rows.updates == sum(layer.updates for layer in layers)
-    assert rows.bytes == sum(layer.nbytes for layer in layers)
+    batches = [batch_of(0), batch_of(0, 5, 10), batch_of(1)]
+    assert rows.batches == 3
+    assert rows.updates == sum(batch.updates for batch in batches)
+    assert rows.bytes == sum(batch.nbytes for batch in batches)
     assert (rows.distinct_times, rows.lower, rows.upper, rows.since) == (6, 0, 10, -5)
     assert found.bytes == state.segments()["000000000001-a-0"] > rows.bytes
     assert survey(state).epoch == 2

@@ -1,4 +1,4 @@
-"""Large merged layers reach the disk beside the epochs: every manifest is whole, whatever fails on the way."""
+"""Large merged batches reach the disk beside the epochs: every manifest is whole, whatever fails on the way."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from vernier.storage.blob.blob import PIECE, LocalBlob, OsDisk
 from vernier.storage.blob.segment import Entry, open_segment, segment_file, write_segment
 from vernier.storage.errors import DiskFull
 from vernier.storage.state.background_writer import Apart
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace import merge as merge_module
 from vernier.storage.trace import spine as trace_module
-from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.batch import Batch, keyed_rows
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Updates
 
@@ -42,7 +42,7 @@ class Life:
         self.trace = Trace("t", 1, 1, 0)
         self.facts: Counter[tuple[int, int]] = Counter()
         self.attempt, self.epoch, self.tries = "", 0, 0
-        self.refs: list[LayerRef] = []
+        self.refs: list[BatchRef] = []
 
     def step(self, *, fail: bool = False) -> None:
         lower = 10 * (self.epoch + 1)
@@ -53,15 +53,15 @@ class Life:
         trace.seal(keyed_rows(Updates.of(rows, np.full(n, lower), 1), 1), lower, lower + 10)
         trace.close_slice(lower + 10)
         self.apart.tend([trace], self.epoch + 1, attempt, 0, self.attempt)
-        fresh = [layer for layer in trace.named if layer.ref is None]
-        entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate(fresh)]
+        fresh = [batch for batch in trace.named if batch.ref is None]
+        entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate(fresh)]
         refs = self.state.write(self.epoch + 1, attempt, 0, entries)
-        for layer, ref in zip(fresh, refs, strict=True):
-            layer.ref = ref
+        for batch, ref in zip(fresh, refs, strict=True):
+            batch.ref = ref
         if fail:
             self.state.sweep()
             return
-        self.refs = [layer.ref for layer in trace.named]
+        self.refs = [batch.ref for batch in trace.named]
         manifest = Manifest(
             epoch=self.epoch + 1, attempt=attempt, lower=lower, upper=lower + 10, committed_ns=0, workers=1, app="t",
             program="1", traces={"t": TraceEntry(1, 1, 0, [self.refs])},
@@ -71,22 +71,22 @@ class Life:
         self.facts.update(rows)
         self.trace, self.attempt, self.epoch = trace, attempt, self.epoch + 1
 
-    def open(self) -> list[Layer]:
-        """The layers of the newest manifest, from disk."""
-        found: list[Layer] = []
+    def open(self) -> list[Batch]:
+        """The batches of the newest manifest, from disk."""
+        found: list[Batch] = []
         if self.epoch == 0:
             return found
         for ref in self.state.manifest(self.epoch).traces["t"].shards[0]:
             entry = self.state.open(ref.segment).entry(ref.label)
-            layer = Layer.open(entry.meta, entry.arrays)
-            layer.ref = ref
-            found.append(layer)
+            batch = Batch.open(entry.meta, entry.arrays)
+            batch.ref = ref
+            found.append(batch)
         return found
 
     def check(self) -> None:
         total: Counter[tuple[int, int]] = Counter()
-        for layer in self.open():
-            for key, val, _, diff in layer.to_updates().data.tolist():
+        for batch in self.open():
+            for key, val, _, diff in batch.to_updates().data.tolist():
                 total[key, val] += diff
         assert total == self.facts
 
@@ -96,12 +96,12 @@ def test_every_manifest_is_whole_when_attempts_fail_and_are_swept(tmp_path: Path
     life = Life(tmp_path, seed)
     deferred = named = taken_back = 0
     for _ in range(120):
-        before = {id(one.layer) for one in life.apart._named}
+        before = {id(one.batch) for one in life.apart._named}
         life.step(fail=life.choose.random() < 0.3)
-        deferred += any(layer.parts for layer in life.trace.layers)
-        after = [one.layer for one in life.apart._named]
-        named += sum(id(layer) not in before for layer in after)
-        taken_back += any(layer.ref is None for layer in life.trace.layers if id(layer) in before)
+        deferred += any(batch.parts for batch in life.trace.batches)
+        after = [one.batch for one in life.apart._named]
+        named += sum(id(batch) not in before for batch in after)
+        taken_back += any(batch.ref is None for batch in life.trace.batches if id(batch) in before)
         life.check()
         if life.choose.random() < 0.03:
             # The process is gone: another one opens what there is.
@@ -109,7 +109,7 @@ def test_every_manifest_is_whole_when_attempts_fail_and_are_swept(tmp_path: Path
             life.trace.replace(life.open())
     assert deferred > 10
     assert named > 5
-    # In the end nothing is left to be written, and the large layers have places of their own.
+    # In the end nothing is left to be written, and the large batches have places of their own.
     for _ in range(40):
         life.step()
     life.check()
@@ -117,11 +117,11 @@ def test_every_manifest_is_whole_when_attempts_fail_and_are_swept(tmp_path: Path
     assert set(life.state.segments()) >= {ref.segment for ref in life.refs}
 
 
-def test_a_layer_that_cannot_be_written_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_written_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     life = Life(tmp_path, 7)
     write = life.state.write
 
-    def full(epoch: int, attempt: str, shard: int, entries: list[Entry]) -> list[LayerRef]:
+    def full(epoch: int, attempt: str, shard: int, entries: list[Entry]) -> list[BatchRef]:
         if "apart" in attempt:
             raise DiskFull(name=attempt, where="here")
         return write(epoch, attempt, shard, entries)
@@ -129,7 +129,7 @@ def test_a_layer_that_cannot_be_written_stays_in_memory(tmp_path: Path, monkeypa
     monkeypatch.setattr(life.state, "write", full)
     for _ in range(40):
         life.step()
-    assert any(layer.parts for layer in life.trace.layers)
+    assert any(batch.parts for batch in life.trace.batches)
     life.check()
     monkeypatch.setattr(life.state, "write", write)
     for _ in range(20):
@@ -138,11 +138,11 @@ def test_a_layer_that_cannot_be_written_stays_in_memory(tmp_path: Path, monkeypa
     assert any("apart" in ref.segment for ref in life.refs)
 
 
-def test_epochs_go_on_while_a_layer_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epochs_go_on_while_a_batch_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     life = Life(tmp_path, 3, threads=True)
     write, go_on, begun = life.state.write, threading.Event(), threading.Event()
 
-    def slow(epoch: int, attempt: str, shard: int, entries: list[Entry]) -> list[LayerRef]:
+    def slow(epoch: int, attempt: str, shard: int, entries: list[Entry]) -> list[BatchRef]:
         if "apart" in attempt:
             begun.set()
             assert go_on.wait(60)

@@ -1,4 +1,4 @@
-"""Cursors against dictionaries: look-up of many keys, seek and range over several layers."""
+"""Cursors against dictionaries: look-up of many keys, seek and range over several batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vernier.storage.kernels.hashing import key_rows
-from vernier.storage.trace.batch import Layer, keyed_columns
+from vernier.storage.trace.batch import Batch, keyed_columns
 from vernier.storage.trace.cursor import Cursor
 from vernier.storage.updates import Ints, Updates, order_rows
 
@@ -17,16 +17,16 @@ Histories = dict[tuple[int, ...], Counter[tuple[int, ...]]]
 
 
 def built(choose: random.Random, key_width: int, keys: int, sizes: list[int]) -> tuple[Cursor, Histories]:
-    """A cursor over layers of these sizes, and by key what it holds: (val, time) to diff."""
-    layers, wanted = [], Histories()
+    """A cursor over batches of these sizes, and by key what it holds: (val, time) to diff."""
+    batches, wanted = [], Histories()
     for number, size in enumerate(sizes):
         rows = [[choose.randrange(keys), *[1] * (key_width - 1), choose.randrange(3)] for _ in range(size)]
         times = [10 * number + choose.randrange(4) for _ in range(size)]
         diffs = [choose.choice((-1, 1, 2)) for _ in range(size)]
         for row, time, diff in zip(rows, times, diffs, strict=True):
             wanted.setdefault(tuple(row[:-1]), Counter())[row[-1], time] += diff
-        layers.append(Layer.build(Updates.of(rows, times, diffs), key_width, 10 * number, 10 * number + 10, 0))
-    return Cursor(layers, key_width, 1, 0), wanted
+        batches.append(Batch.build(Updates.of(rows, times, diffs), key_width, 10 * number, 10 * number + 10, 0))
+    return Cursor(batches, key_width, 1, 0), wanted
 
 
 def asked_for(keys: list[tuple[int, ...]]) -> Ints:
@@ -55,7 +55,7 @@ def test_look_up_gives_the_histories_of_many_keys(key_width: int, sizes: list[in
 def test_seek_and_range_by_brute_force() -> None:
     choose = random.Random(5)
     cursor, _ = built(choose, 1, 900, [2000, 500, 60])
-    whole = np.concatenate([layer.keyed() for layer in cursor.layers])
+    whole = np.concatenate([batch.keyed() for batch in cursor.batches])
     edges = [
         None,
         -(2**63),
@@ -65,7 +65,7 @@ def test_seek_and_range_by_brute_force() -> None:
     ]
     for lower in edges:
         if lower is not None:
-            places = [int((layer.hashes < lower).sum()) for layer in cursor.layers]
+            places = [int((batch.hashes < lower).sum()) for batch in cursor.batches]
             assert cursor.seek(lower).tolist() == places
         for upper in edges:
             mine = np.ones(len(whole), np.bool_)

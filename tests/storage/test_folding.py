@@ -1,11 +1,11 @@
-"""Closing a slice of many rows, which goes by pieces of the keys, gives the layer that one sort gives."""
+"""Closing a slice of many rows, which goes by pieces of the keys, gives the batch that one sort gives."""
 
 import numpy as np
 import pytest
 
 from vernier.storage.errors import DiffOverflow
 from vernier.storage.trace import spine as trace_module
-from vernier.storage.trace.batch import COLUMNS, Layer, key_layer, keyed_rows
+from vernier.storage.trace.batch import COLUMNS, Batch, key_batch, keyed_rows
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Updates
 
@@ -41,16 +41,16 @@ def test_many_rows_close_as_few_do(
         trace.seal(keyed_rows(step, key_width), 0, 9)
     # The fold of all at once is what many rows of one time have, too: only pieces are asked for here.
     trace.close_slice(since)
-    (layer,) = trace.layers
+    (batch,) = trace.batches
     data = np.concatenate([step.data for step in steps])
     data[:, key_width + 1] = np.maximum(data[:, key_width + 1], since)
-    expected = Layer.build(Updates(data, key_width + 1, depth), key_width, 0, 9, since)
-    assert layer.updates == expected.updates
+    expected = Batch.build(Updates(data, key_width + 1, depth), key_width, 0, 9, since)
+    assert batch.updates == expected.updates
     for name in COLUMNS:
-        assert np.array_equal(getattr(layer, name), getattr(expected, name)), name
+        assert np.array_equal(getattr(batch, name), getattr(expected, name)), name
 
 
-def test_many_rows_that_cancel_leave_no_layer() -> None:
+def test_many_rows_that_cancel_leave_no_batch() -> None:
     step = _step(np.random.default_rng(1), 0, 2, 20_000, 1, True)
     trace = Trace("t", 1, 1, 1)
     rows = keyed_rows(step, 1)
@@ -59,7 +59,7 @@ def test_many_rows_that_cancel_leave_no_layer() -> None:
     for sealed in (rows, back, rows, back):
         trace.seal(sealed, 0, 9)
     trace.close_slice(0)
-    assert trace.layers == []
+    assert trace.batches == []
 
 
 def test_many_rows_that_overflow_are_refused() -> None:
@@ -83,13 +83,13 @@ def test_a_large_step_alone_closes_as_it_is(alike: bool, monkeypatch: pytest.Mon
     trace.loads = True
     trace.seal(keyed_rows(step, 1), -4, 9)
     trace.close_slice(2)
-    (layer,) = trace.layers
-    assert (layer.lower, layer.upper, layer.since) == (-4, 9, 2)
-    assert layer.times.tolist() == [2]
+    (batch,) = trace.batches
+    assert (batch.lower, batch.upper, batch.since) == (-4, 9, 2)
+    assert batch.times.tolist() == [2]
     step.data[:, 2] = 2
-    expected = Layer.build(step, 1, -4, 9, 2)
+    expected = Batch.build(step, 1, -4, 9, 2)
     for name in COLUMNS:
-        assert np.array_equal(getattr(layer, name), getattr(expected, name)), name
+        assert np.array_equal(getattr(batch, name), getattr(expected, name)), name
 
 
 @pytest.mark.parametrize("rows", [1, 2, 1000, 60_000])
@@ -111,19 +111,19 @@ def test_a_load_goes_into_the_trie_that_its_rows_make(rows: int, keys: int, key_
     if kind == "all":
         data[:, -1] = rng.integers(-1, 2, rows)
     key, val = np.array([2, 1][:key_width]), np.array([0])
-    layer = key_layer(data, key, val, 1, 0, 9, 0)
+    batch = key_batch(data, key, val, 1, 0, 9, 0)
     shuffled = Updates(np.ascontiguousarray(data[:, [*key, *val, 3, 4, 5]]), key_width + 1, 1)
-    expected = Layer.build(shuffled, key_width, 0, 9, 0)
-    assert layer.updates == expected.updates
+    expected = Batch.build(shuffled, key_width, 0, 9, 0)
+    assert batch.updates == expected.updates
     for name in COLUMNS:
-        assert np.array_equal(getattr(layer, name), getattr(expected, name)), name
-    assert np.array_equal(layer.key_rows(), np.unique(layer.keyed()[:, : 1 + key_width], axis=0))
-    pieces = list(layer.keyed_pieces(7))
-    assert np.array_equal(np.concatenate(pieces) if pieces else layer.keyed(), expected.keyed())
+        assert np.array_equal(getattr(batch, name), getattr(expected, name)), name
+    assert np.array_equal(batch.key_rows(), np.unique(batch.keyed()[:, : 1 + key_width], axis=0))
+    pieces = list(batch.keyed_pieces(7))
+    assert np.array_equal(np.concatenate(pieces) if pieces else batch.keyed(), expected.keyed())
 
 
 def test_a_load_that_overflows_is_refused() -> None:
     data = np.zeros((2000, 3), np.int64)
     data[:, -1] = 2**62
     with pytest.raises(DiffOverflow):
-        key_layer(data, np.array([0]), np.empty(0, np.int64), 0, 0, 9, 0)
+        key_batch(data, np.array([0]), np.empty(0, np.int64), 0, 0, 9, 0)

@@ -18,7 +18,7 @@ from vernier.storage.updates import MIN_TIME, Updates
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small layers do not wait for others to merge with."""
+    """Small batches do not wait for others to merge with."""
     monkeypatch.setattr(trace_module, "SMALL", 1)
 
 
@@ -54,8 +54,8 @@ def life(trace: Trace, number: int, n: int = 5) -> None:
 def at(trace: Trace, time: int) -> Counter[tuple[int, int]]:
     """The facts at a time."""
     found: Counter[tuple[int, int]] = Counter()
-    for layer in trace.layers:
-        for key, val, stamp, diff in layer.to_updates().data.tolist():
+    for batch in trace.batches:
+        for key, val, stamp, diff in batch.to_updates().data.tolist():
             if stamp <= time:
                 found[key, val] += diff
     return found
@@ -104,4 +104,4 @@ def test_no_merge_crosses_a_cut_that_is_held() -> None:
         trace.cursor_through(120)
         with pytest.raises(CutLost):
             trace.cursor_through(40)
-    assert len(trace.cursor_through(MIN_TIME).layers) == 0
+    assert len(trace.cursor_through(MIN_TIME).batches) == 0

@@ -5,7 +5,7 @@ import pytest
 from vernier.storage.blob.segment import checksum
 from vernier.storage.errors import Damaged, UnknownFormat, VernierError
 from vernier.storage.state.manifest import (
-    LayerRef,
+    BatchRef,
     Manifest,
     PartitionEntry,
     SourceEntry,
@@ -18,7 +18,7 @@ from vernier.storage.state.manifest import (
 )
 from vernier.storage.state.rollup import plain, written
 
-REF = LayerRef("000000000007-a-0", "edges/0", 12, 960, -(2**63) + 2, 2**63 - 1, 17)
+REF = BatchRef("000000000007-a-0", "edges/0", 12, 960, -(2**63) + 2, 2**63 - 1, 17)
 WHOLE = Manifest(
     epoch=7,
     attempt="7-a1b2",
@@ -29,12 +29,12 @@ WHOLE = Manifest(
     app="reach",
     program="f00d",
     traces={"edges": TraceEntry(1, 1, 0, [[REF], []]), "reach": TraceEntry(1, 0, 1, [[], []])},
-    held={"edges": [[LayerRef("s2", "held", 1, 8, 0, 1, 0)], []]},
+    held={"edges": [[BatchRef("s2", "held", 1, 8, 0, 1, 0)], []]},
     door={"edges": {"progress": {"0": "17"}}},
     offsets={"edges": {0: 17, 1: 2**62}},
     views={"reach": ViewEntry([["node", "Int64"]], ["node"], "reach", -5)},
-    changes={"reach": [LayerRef("s3", "changes/reach", 1, 8, 0, 1, 0)]},
-    dead=[LayerRef("s4", "dead", 1, 8, 0, 1, 0)],
+    changes={"reach": [BatchRef("s3", "changes/reach", 1, 8, 0, 1, 0)]},
+    dead=[BatchRef("s4", "dead", 1, 8, 0, 1, 0)],
     sources={
         "edges": SourceEntry(
             topic="t", clock="arrival", frontier=2**62, held=3, partitions={0: PartitionEntry(2**62, lag=1)}
@@ -50,7 +50,7 @@ def test_a_manifest_comes_back() -> None:
     assert data.count(b"\n") == 2
     assert len(list(WHOLE.refs())) == 4
     assert WHOLE.segments() == {"000000000007-a-0", "s2", "s3", "s4"}
-    assert len({REF, LayerRef(*(getattr(REF, name) for name in REF.__struct_fields__))}) == 1
+    assert len({REF, BatchRef(*(getattr(REF, name) for name in REF.__struct_fields__))}) == 1
 
 
 def test_every_flipped_bit_is_found_and_every_cut() -> None:

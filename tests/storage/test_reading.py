@@ -17,7 +17,7 @@ from vernier.storage.errors import (
     NothingCommitted,
     UnknownFormat,
 )
-from vernier.storage.state.manifest import FORMAT, LayerRef, manifest_file
+from vernier.storage.state.manifest import FORMAT, BatchRef, manifest_file
 from vernier.storage.state.state import HEAD, StateDirectory
 
 
@@ -162,9 +162,9 @@ def test_without_a_sound_head_the_folder_is_asked(owner: StateDirectory, tmp_pat
 # --- damage -----------------------------------------------------------------------------------------------------------
 
 
-def three_epochs(path: Path) -> list[LayerRef]:
+def three_epochs(path: Path) -> list[BatchRef]:
     with StateDirectory(path) as state:
-        refs: list[LayerRef] = []
+        refs: list[BatchRef] = []
         for epoch in (1, 2, 3):
             refs = commit(state, epoch, refs)
     return refs

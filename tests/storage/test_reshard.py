@@ -1,4 +1,4 @@
-"""Layers of N shards opened as those of M: nothing lost, nothing twice, every part a sound layer."""
+"""Layers of N shards opened as those of M: nothing lost, nothing twice, every part a sound batch."""
 
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.profiles import examples
-from tests.storage.merging import merge_layers
+from tests.storage.merging import merge_batches
 from vernier.storage.blob.segment import Entry
 from vernier.storage.kernels.hashing import owner
-from vernier.storage.state.audit import audit, layer_problems
-from vernier.storage.state.manifest import HIGHEST, LOWEST, LayerRef, Manifest, TraceEntry
-from vernier.storage.state.reshard import NotThatLayer, hash_range, open_layer, recut
+from vernier.storage.state.audit import audit, batch_problems
+from vernier.storage.state.manifest import HIGHEST, LOWEST, BatchRef, Manifest, TraceEntry
+from vernier.storage.state.reshard import BatchMismatch, hash_range, open_batch, recut
 from vernier.storage.state.state import StateDirectory
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Updates
 
@@ -46,24 +46,24 @@ def updates_of(epoch: list[Row], number: int, width: int, depth: int) -> Updates
     return Updates.of(matrix, np.array(times, np.int64), np.array([row[3] for row in epoch], np.int64), rounds)
 
 
-def sharded(layers: list[Layer], workers: int) -> list[list[Layer]]:
+def sharded(batches: list[Batch], workers: int) -> list[list[Batch]]:
     """What workers of that number would have built themselves."""
-    found: list[list[Layer]] = []
+    found: list[list[Batch]] = []
     for worker in range(workers):
         mine = []
-        for layer in layers:
-            keyed = layer.keyed()
+        for batch in batches:
+            keyed = batch.keyed()
             own = keyed[[owner(hashed, workers) == worker for hashed in keyed[:, 0]]]
             if len(own):
                 mine.append(
-                    Layer.of_rows(np.ascontiguousarray(own), layer.key_width, layer.depth, layer.lower, layer.upper, 0)
+                    Batch.of_rows(np.ascontiguousarray(own), batch.key_width, batch.depth, batch.lower, batch.upper, 0)
                 )
         found.append(mine)
     return found
 
 
-def everything(shards: list[list[Layer]]) -> list[list[int]]:
-    parts = [layer.to_updates().data for shard in shards for layer in shard]
+def everything(shards: list[list[Batch]]) -> list[list[int]]:
+    parts = [batch.to_updates().data for shard in shards for batch in shard]
     return sorted(np.concatenate(parts).tolist()) if parts else []
 
 
@@ -75,17 +75,17 @@ class Chain:
         self.state.acquire()
         self.epoch = 0
         self.cut_at: int | None = None
-        self.refs: list[list[LayerRef]] = []
+        self.refs: list[list[BatchRef]] = []
 
-    def commit(self, shards: list[list[Layer]], upper: int, shape: tuple[int, int, int]) -> None:
+    def commit(self, shards: list[list[Batch]], upper: int, shape: tuple[int, int, int]) -> None:
         """Store what has no reference yet, and commit all."""
         self.epoch += 1
-        for number, layers in enumerate(shards):
-            fresh = [layer for layer in layers if layer.ref is None]
-            entries = [Entry(f"l{i}", dict(layer.meta()), layer.arrays()) for i, layer in enumerate(fresh)]
-            for layer, ref in zip(fresh, self.state.write(self.epoch, "a", number, entries), strict=True):
-                layer.ref = ref
-        self.refs = [[layer.ref for layer in layers] for layers in shards]
+        for number, batches in enumerate(shards):
+            fresh = [batch for batch in batches if batch.ref is None]
+            entries = [Entry(f"l{i}", dict(batch.meta()), batch.arrays()) for i, batch in enumerate(fresh)]
+            for batch, ref in zip(fresh, self.state.write(self.epoch, "a", number, entries), strict=True):
+                batch.ref = ref
+        self.refs = [[batch.ref for batch in batches] for batches in shards]
         self.state.commit(
             Manifest(
                 epoch=self.epoch,
@@ -101,7 +101,7 @@ class Chain:
             )
         )
 
-    def cut(self, workers: int, upper: int) -> list[list[Layer]]:
+    def cut(self, workers: int, upper: int) -> list[list[Batch]]:
         """The shards of another number of workers."""
         self.cut_at = upper
         return [recut(self.refs, index, workers, self.state.open) for index in range(workers)]
@@ -118,33 +118,33 @@ def test_nothing_is_lost_and_every_part_is_sound(
 ) -> None:
     key_width, val_width, depth = shape
     width = key_width + val_width
-    layers = []
+    batches = []
     for number, epoch in enumerate(epochs):
-        built = Layer.build(updates_of(epoch, number, width, depth), key_width, 10 * number, 10 * number + 10, 0)
+        built = Batch.build(updates_of(epoch, number, width, depth), key_width, 10 * number, 10 * number + 10, 0)
         if built.updates:
-            layers.append(built)
-    whole, upper = everything([layers]), 10 * len(epochs)
+            batches.append(built)
+    whole, upper = everything([batches]), 10 * len(epochs)
     chain = Chain(tmp_path_factory.mktemp("state"))
-    shards = sharded(layers, counts[0])
+    shards = sharded(batches, counts[0])
     chain.commit(shards, upper, shape)
     for workers in counts[1:]:
         shards = chain.cut(workers, upper)
         assert everything(shards) == whole
         for index, mine in enumerate(shards):
             low, high = hash_range(index, workers)
-            for layer in mine:
-                assert layer_problems(layer) == []
-                assert low <= layer.hashes[0] <= layer.hashes[-1] <= high
-                assert layer.nbytes == layer.ref.nbytes
-                again = open_layer(chain.state.open(layer.ref.segment), layer.ref)
-                assert again.to_updates().data.tolist() == layer.to_updates().data.tolist()
+            for batch in mine:
+                assert batch_problems(batch) == []
+                assert low <= batch.hashes[0] <= batch.hashes[-1] <= high
+                assert batch.nbytes == batch.ref.nbytes
+                again = open_batch(chain.state.open(batch.ref.segment), batch.ref)
+                assert again.to_updates().data.tolist() == batch.to_updates().data.tolist()
             for first in range(len(mine)):
                 # Any run of neighbours may merge, and then covers what it holds.
                 last = data.draw(st.integers(first + 1, len(mine)))
-                assert layer_problems(merge_layers(mine[first:last], 0)) == []
+                assert batch_problems(merge_batches(mine[first:last], 0)) == []
         if data.draw(st.booleans()):
-            shards = [[merge_layers(mine, 0)] if len(mine) == 2 else mine for mine in shards]
-            shards = [[layer for layer in mine if layer.updates] for mine in shards]
+            shards = [[merge_batches(mine, 0)] if len(mine) == 2 else mine for mine in shards]
+            shards = [[batch for batch in mine if batch.updates] for mine in shards]
             whole = everything(shards)
         chain.commit(shards, upper, shape)
         problems = audit(chain.state).problems
@@ -152,21 +152,21 @@ def test_nothing_is_lost_and_every_part_is_sound(
     chain.state.release()
 
 
-def test_a_trace_over_cut_layers_selects_what_is_there(tmp_path: Path) -> None:
+def test_a_trace_over_cut_batches_selects_what_is_there(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    layers = []
+    batches = []
     for number in range(3):
         words = np.column_stack((rng.integers(0, 200, 400), rng.integers(0, 3, 400)))
-        layers.append(
-            Layer.build(
+        batches.append(
+            Batch.build(
                 Updates.of(words, 10 * number + rng.integers(0, 9, 400), 1), 1, 10 * number, 10 * number + 10, 0
             )
         )
     chain = Chain(tmp_path)
-    chain.commit(sharded(layers, 3), 30, (1, 1, 0))
+    chain.commit(sharded(batches, 3), 30, (1, 1, 0))
     reference = Trace("t", 1, 1, 0)
-    reference.replace(layers)
-    keyed = layers[0].keyed()[:, :2]
+    reference.replace(batches)
+    keyed = batches[0].keyed()[:, :2]
     keyed = np.ascontiguousarray(keyed[np.concatenate(([True], np.diff(keyed[:, 0]) != 0))])
     wanted = reference.select(keyed, fold=0)
     for workers in (2, 5, 1):
@@ -181,11 +181,11 @@ def test_a_trace_over_cut_layers_selects_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_reference_that_counts_wrongly_is_refused(tmp_path: Path) -> None:
-    layer = Layer.build(Updates.of([[n] for n in range(50)], 0, 1), 1, 0, 1, 0)
+    batch = Batch.build(Updates.of([[n] for n in range(50)], 0, 1), 1, 0, 1, 0)
     chain = Chain(tmp_path)
-    chain.commit([[layer]], 1, (1, 0, 0))
+    chain.commit([[batch]], 1, (1, 0, 0))
     low, high = hash_range(1, 2)
-    wrong = msgspec.structs.replace(layer.ref, low=low, high=high, updates=3)
-    with pytest.raises(NotThatLayer, match=r"l0 has \d+ updates between its hashes 0 and \d+, expected 3"):
-        open_layer(chain.state.open(wrong.segment), wrong)
+    wrong = msgspec.structs.replace(batch.ref, low=low, high=high, updates=3)
+    with pytest.raises(BatchMismatch, match=r"l0 has \d+ updates between its hashes 0 and \d+, expected 3"):
+        open_batch(chain.state.open(wrong.segment), wrong)
     chain.state.release()

@@ -14,7 +14,7 @@ from vernier.service.observability.metrics import Stats
 from vernier.storage.blob.segment import segment_file, write_segment
 from vernier.storage.errors import Damaged, EpochGone
 from vernier.storage.state import state as state_module
-from vernier.storage.state.manifest import LayerRef, Manifest, TraceEntry, manifest_file
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, manifest_file
 from vernier.storage.state.rollup import changed, changes
 from vernier.storage.state.state import StateDirectory
 
@@ -72,8 +72,8 @@ class Growing:
         window = self.bytes[max(0, until - 200) : until]
         return sum(window) / len(window)
 
-    def _ref(self, trace: int, epoch: int) -> LayerRef:
-        return LayerRef("all", f"t{trace}-{epoch}", 1, 960, 10**18, 10**18 + abs(epoch), 10**18)
+    def _ref(self, trace: int, epoch: int) -> BatchRef:
+        return BatchRef("all", f"t{trace}-{epoch}", 1, 960, 10**18, 10**18 + abs(epoch), 10**18)
 
     def _count(self, operator: int) -> None:
         self.stats.observe("operator_duration_seconds", str(operator), value=self.rng.expovariate(100))

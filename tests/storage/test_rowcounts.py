@@ -16,7 +16,7 @@ from vernier.storage.updates import MIN_TIME, Updates
 @pytest.mark.parametrize("key_width", [1, 2])
 @pytest.mark.parametrize("val_width", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(5))
-def test_rows_are_counted_over_all_layers(key_width: int, val_width: int, seed: int) -> None:
+def test_rows_are_counted_over_all_batches(key_width: int, val_width: int, seed: int) -> None:
     rng = random.Random(f"{key_width} {val_width} {seed}")
     width = key_width + val_width
     trace = Trace("t", key_width, val_width, 0)
@@ -27,12 +27,12 @@ def test_rows_are_counted_over_all_layers(key_width: int, val_width: int, seed: 
         if rows:
             updates = Updates.of(rows, times, [rng.choice([1, -1, 2]) for _ in rows])
             trace.seal(keyed_rows(updates, key_width), lower, upper)
-        # A view's trace keeps times, so that a row has several updates in one layer.
+        # A view's trace keeps times, so that a row has several updates in one batch.
         trace.close_slice(upper if seed % 2 else MIN_TIME)
         lower = upper
     held: dict[tuple[int, ...], int] = {}
-    for layer in trace.layers:
-        for row, diff in zip(layer.to_updates().rows.tolist(), layer.to_updates().diff.tolist(), strict=True):
+    for batch in trace.batches:
+        for row, diff in zip(batch.to_updates().rows.tolist(), batch.to_updates().diff.tolist(), strict=True):
             held[tuple(row)] = held.get(tuple(row), 0) + diff
     asked = [[rng.randrange(4) for _ in range(width)] for _ in range(50)]
     keyed = keyed_rows(Updates.of(asked, [60 + i % 3 for i in range(50)], 1), key_width)
@@ -45,7 +45,7 @@ def test_rows_are_counted_over_all_layers(key_width: int, val_width: int, seed: 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_groups_of_every_size_are_counted(seed: int) -> None:
-    """Around the number of vals that are compared at once, at the ends of layers, and with no such key."""
+    """Around the number of vals that are compared at once, at the ends of batches, and with no such key."""
     rng = random.Random(seed)
     trace = Trace("t", 1, 1, 0)
     held: dict[tuple[int, ...], int] = {}

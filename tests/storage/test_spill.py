@@ -16,7 +16,7 @@ from vernier.storage.blob.blob import LocalBlob
 from vernier.storage.blob.segment import Entry, Segment, segment_file, write_segment
 from vernier.storage.kernels.hashing import key_rows
 from vernier.storage.trace import spill
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.merge import Merge
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import MIN_TIME, Updates
@@ -45,18 +45,18 @@ def test_room_in_a_file_is_as_any_other(small: Path) -> None:
     matrix[:] = 7
     assert list(small.iterdir()) == []
     assert spill._pages(column) is not None
-    layer = Layer.build(edges(1, 50), 1, 0, 10, 0)
-    assert spill.release([layer], [column, matrix]) == 2
+    batch = Batch.build(edges(1, 50), 1, 0, 10, 0)
+    assert spill.release([batch], [column, matrix]) == 2
     assert column.tolist() == list(range(1000))
     assert bool((matrix == 7).all())
     assert spill._pages(spill.empty(2)) is None
 
 
-def test_a_layer_goes_on_from_its_segment(tmp_path: Path) -> None:
+def test_a_batch_goes_on_from_its_segment(tmp_path: Path) -> None:
     blob = LocalBlob(tmp_path / "blob")
     blob.prepare(["epochs"])
-    older, newer = Layer.build(edges(2, 900), 1, 0, 10, 0), Layer.build(edges(3, 700), 1, 10, 20, 0)
-    expected = [layer.keyed().tolist() for layer in (older, newer)]
+    older, newer = Batch.build(edges(2, 900), 1, 0, 10, 0), Batch.build(edges(3, 700), 1, 10, 20, 0)
+    expected = [batch.keyed().tolist() for batch in (older, newer)]
     keys = np.arange(300)[:, None]
     wanted = key_rows(np.ascontiguousarray(keys), np.array([0]), np.empty(0, np.int64), 0)
     wanted = wanted[np.argsort(wanted[:, 0], kind="stable")]
@@ -66,22 +66,22 @@ def test_a_layer_goes_on_from_its_segment(tmp_path: Path) -> None:
     before = trace.select(wanted, fold=MIN_TIME).dense()
     merge = Merge(older, newer, MIN_TIME)
     merge.work(300)
-    entries = [Entry(f"layer-{i}", layer.meta(), layer.arrays()) for i, layer in enumerate((older, newer))]
+    entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate((older, newer))]
     write_segment(blob, "s", entries)
     segment = Segment("s", blob.map(segment_file("s")))
-    for i, layer in enumerate((older, newer)):
-        assert not spill.in_file(layer)
-        spill.rebind(layer, segment, f"layer-{i}")
-        assert spill.in_file(layer)
+    for i, batch in enumerate((older, newer)):
+        assert not spill.in_file(batch)
+        spill.rebind(batch, segment, f"layer-{i}")
+        assert spill.in_file(batch)
     for one in (trace, fork):
-        one.replace(list(one.layers))
+        one.replace(list(one.batches))
     assert spill.release([older, newer], merge.columns) > 2
-    assert [layer.keyed().tolist() for layer in (older, newer)] == expected
+    assert [batch.keyed().tolist() for batch in (older, newer)] == expected
     for one in (trace, fork):
         after = one.select(wanted, fold=MIN_TIME).dense()
         assert (after.spans.tolist(), after.entries.tolist()) == (before.spans.tolist(), before.entries.tolist())
     # A merge that was on its way goes on where it was.
-    whole = Merge(Layer.build(edges(2, 900), 1, 0, 10, 0), Layer.build(edges(3, 700), 1, 10, 20, 0), MIN_TIME).finish()
+    whole = Merge(Batch.build(edges(2, 900), 1, 0, 10, 0), Batch.build(edges(3, 700), 1, 10, 20, 0), MIN_TIME).finish()
     assert merge.finish().keyed().tolist() == whole.keyed().tolist()
 
 

@@ -23,7 +23,7 @@ from vernier.storage.errors import (
     SyncFailed,
 )
 from vernier.storage.state import state as state_module
-from vernier.storage.state.manifest import LayerRef, manifest_file
+from vernier.storage.state.manifest import BatchRef, manifest_file
 from vernier.storage.state.state import StateDirectory
 
 
@@ -115,7 +115,7 @@ def test_an_epoch_that_somebody_else_has_committed_is_a_conflict(owner: StateDir
 
 
 def test_segments_must_be_there_before_the_manifest(owner: StateDirectory) -> None:
-    ghost = LayerRef("000000000001-x-0", "t", 1, 8, 0, 1, 0)
+    ghost = BatchRef("000000000001-x-0", "t", 1, 8, 0, 1, 0)
     with pytest.raises(SegmentsMissing, match="these segments do not exist: 000000000001-x-0"):
         owner.commit(manifest(1, [ghost]))
     assert owner.epochs() == []
@@ -230,7 +230,7 @@ def test_collection_may_run_beside_commits(owner: StateDirectory) -> None:
 
     thread = threading.Thread(target=collect)
     thread.start()
-    refs: list[LayerRef] = []
+    refs: list[BatchRef] = []
     for epoch in range(1, 101):
         refs = commit(owner, epoch, refs[-3:])
     done.set()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vernier.storage.kernels import texts as kernels
 from vernier.storage.strings.contents import Contents
 from vernier.storage.strings.string_heap import Heap, TextMissing, Texts, TextsCollide, decode, encode, order, unite
-from vernier.storage.trace.batch import Layer
+from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.merge import Merge
 from vernier.storage.updates import Ints, Updates
 
@@ -163,21 +163,21 @@ def test_a_peer_is_sent_each_text_once() -> None:
     assert len(heap.unsent(1, words[:10], (0,))) == 10
 
 
-def test_layers_have_dictionaries_of_their_own_rows() -> None:
+def test_batches_have_dictionaries_of_their_own_rows() -> None:
     heap = Heap()
     texts = [b"%d: a text of some length" % i for i in range(30)]
     words = words_of(heap, texts)
 
-    def layer(rows: slice, diff: int, time: int) -> Layer:
+    def batch(rows: slice, diff: int, time: int) -> Batch:
         given = np.hstack((np.arange(30).reshape(-1, 1), words))[rows]
-        return Layer.build(Updates.of(given, time, diff), 1, time, time + 1, time)
+        return Batch.build(Updates.of(given, time, diff), 1, time, time + 1, time)
 
-    one, two = layer(slice(0, 20), 1, 1), layer(slice(10, 30), -1, 2)
+    one, two = batch(slice(0, 20), 1, 1), batch(slice(10, 30), -1, 2)
     assert one.settle((1,), heap) is one.settle((1,), heap)
     two.settle((1,), heap)
     assert one.texts is not None
     assert len(one.texts) == 20
-    reopened = Layer.open(one.meta(), one.arrays())
+    reopened = Batch.open(one.meta(), one.arrays())
     assert reopened.texts is not None
     assert reopened.nbytes == one.nbytes
     cache = Heap()
@@ -192,24 +192,24 @@ def test_layers_have_dictionaries_of_their_own_rows() -> None:
     assert sorted(alone.decode(np.ascontiguousarray(merged.to_updates().rows[:, 1:])).strings()) == sorted(
         [*texts[:10], *texts[20:]]
     )
-    last = Merge(merged, layer(slice(0, 10), -1, 6), 7).finish()
+    last = Merge(merged, batch(slice(0, 10), -1, 6), 7).finish()
     assert last.updates == 10
     assert len(last.settle((1,), heap)) == 10
 
 
-def test_layers_without_texts_keep_no_origins() -> None:
-    one, two = (Layer.build(Updates.of([[1], [2]], time, 1), 1, time, time + 1, time) for time in (1, 2))
+def test_batches_without_texts_keep_no_origins() -> None:
+    one, two = (Batch.build(Updates.of([[1], [2]], time, 1), 1, time, time + 1, time) for time in (1, 2))
     assert Merge(one, two, 5).finish().origins == ()
 
 
 def test_a_merge_finds_two_contents_of_one_hash() -> None:
-    layers = []
+    batches = []
     for time, text in ((1, b"the one text of this hash"), (2, b"the one TEXT of this hash")):
         words = words_of(Heap(), [b"the one text of this hash"])
-        layers.append(Layer.build(Updates.of(words, time, 1), 1, time, time + 1, time))
-        layers[-1].texts = Texts(words[:, 2:].copy(), np.array([0, 25]), np.frombuffer(text, np.uint8))
+        batches.append(Batch.build(Updates.of(words, time, 1), 1, time, time + 1, time))
+        batches[-1].texts = Texts(words[:, 2:].copy(), np.array([0, 25]), np.frombuffer(text, np.uint8))
     with pytest.raises(TextsCollide, match=r"b'the one text of this hash' and b'the one TEXT of this hash'"):
-        Merge(layers[0], layers[1], 5).finish().settle((0,), Heap())
+        Merge(batches[0], batches[1], 5).finish().settle((0,), Heap())
 
 
 @given(st.lists(st.lists(TEXTS, max_size=10), max_size=4))

@@ -1,4 +1,4 @@
-"""Fuelled merges: what a trace reads never changes by them, no close does more than its share, layers stay few."""
+"""Fuelled merges: what a trace reads never changes by them, no close does more than its share, batches stay few."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storage.merging import merge_layers
+from tests.storage.merging import merge_batches
 from vernier.storage.kernels.hashing import key_rows
 from vernier.storage.trace import spine as trace_module
-from vernier.storage.trace.batch import Layer, keyed_rows
+from vernier.storage.trace.batch import Batch, keyed_rows
 from vernier.storage.trace.merge import Merge
 from vernier.storage.trace.spine import FUEL, SMALL, Trace
 from vernier.storage.updates import Updates
@@ -26,7 +26,7 @@ Fact = tuple[int, int, int]
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merges get nothing but what the slices pay, and small layers do not wait."""
+    """Merges get nothing but what the slices pay, and small batches do not wait."""
     monkeypatch.setattr(trace_module, "LEAST", 0)
     monkeypatch.setattr(trace_module, "SMALL", 1)
 
@@ -71,24 +71,24 @@ def test_what_a_trace_reads_is_the_same_whatever_is_merging(seed: int, keys: int
             updates.rows.tolist(), updates.rounds[:, 0].tolist(), updates.diff.tolist(), strict=True
         ):
             facts[key, val, round_] += diff
-        spent, levels = trace.spent, sum(layer.updates for layer in trace.layers).bit_length() + 1
+        spent, levels = trace.spent, sum(batch.updates for batch in trace.batches).bit_length() + 1
         trace.seal(keyed_rows(updates, 1), lower, lower + 10)
         trace.close_slice(lower + 10)
         inserted += n
         # Merges share the fuel, which is more where slices grow; overshoot is a val's history, of at most two rounds.
         assert trace.spent - spent <= (FUEL * levels + 8) * n + 4 * levels
         seen_merging += bool(trace.merges)
-        sizes = [layer.updates for layer in trace.layers]
+        sizes = [batch.updates for batch in trace.batches]
         assert all(sizes)
         assert len(sizes) <= 2 * math.log2(inserted + 2) + 2
-        busy = [any(layer in (merge.older, merge.newer) for merge in trace.merges) for layer in trace.layers]
+        busy = [any(batch in (merge.older, merge.newer) for merge in trace.merges) for batch in trace.batches]
         for (one, two), pair in zip(itertools.pairwise(sizes), itertools.pairwise(busy), strict=True):
             assert any(pair) or one >= 2 * two
         if number % 10 == 9:
             wanted = {fact: diff for fact, diff in facts.items() if diff}
             if keys < 100:
                 assert read(trace, keys, lower + 10) == wanted
-            whole = merge_layers(trace.layers, lower + 10).to_updates() if trace.layers else None
+            whole = merge_batches(trace.batches, lower + 10).to_updates() if trace.batches else None
             found = {} if whole is None else {(r[0], r[1], r[3]): r[4] for r in whole.data.tolist()}
             assert found == wanted
     assert seen_merging > 5 or keys < 100
@@ -99,22 +99,22 @@ def test_what_a_trace_reads_is_the_same_whatever_is_merging(seed: int, keys: int
 def test_closes_of_slices_that_are_alike_are_alike(rows: int, nodes: int) -> None:
     choose = np.random.default_rng(rows)
     trace = Trace("t", 1, 1, 0)
-    spent, layers = [], []
+    spent, batches = [], []
     for number in range(900):
         keys = choose.integers(0, nodes, (rows, 2))
         trace.seal(keyed_rows(Updates.of(keys, np.full(rows, number), 1), 1), number, number + 1)
         before = trace.spent
         trace.close_slice(number + 1)
         spent.append(trace.spent - before)
-        layers.append(len(trace.layers))
+        batches.append(len(trace.batches))
     levels = (trace.updates // SMALL).bit_length()
     # What an update goes through is paid for as evenly as merges of all sizes allow.
     assert max(spent[300:]) <= 1.5 * FUEL * levels * rows + trace_module.LEAST
     assert max(spent[300:]) <= 4 * np.mean(spent[300:])
-    assert max(layers) <= 2 * levels + trace_module.SMALL_LAYERS + 2
+    assert max(batches) <= 2 * levels + trace_module.SMALL_BATCHES + 2
 
 
-def test_small_layers_wait_for_each_other() -> None:
+def test_small_batches_wait_for_each_other() -> None:
     choose = random.Random(7)
     trace = Trace("t", 1, 1, 1)
     facts: Counter[Fact] = Counter()
@@ -126,16 +126,16 @@ def test_small_layers_wait_for_each_other() -> None:
             updates.rows.tolist(), updates.rounds[:, 0].tolist(), updates.diff.tolist(), strict=True
         ):
             facts[key, val, round_] += diff
-        before, merged = len(trace.layers), trace.merged
+        before, merged = len(trace.batches), trace.merged
         trace.seal(keyed_rows(updates, 1), lower, lower + 10)
         trace.close_slice(lower + 10)
-        most = max(most, len(trace.layers))
-        united += len(trace.layers) < before
-        assert (trace.merged > merged) == (len(trace.layers) <= before)
+        most = max(most, len(trace.batches))
+        united += len(trace.batches) < before
+        assert (trace.merged > merged) == (len(trace.batches) <= before)
         assert read(trace, 300, lower + 10) == {fact: diff for fact, diff in facts.items() if diff}
-    # Nine become one, over and over; what they make merges as all layers do.
+    # Nine become one, over and over; what they make merges as all batches do.
     assert united > 15
-    assert trace_module.SMALL_LAYERS <= most <= trace_module.SMALL_LAYERS + 4
+    assert trace_module.SMALL_BATCHES <= most <= trace_module.SMALL_BATCHES + 4
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -147,19 +147,19 @@ def test_a_fork_goes_its_own_way_and_shares_the_work() -> None:
         trace.seal(keyed_rows(updates_of(choose, 100, 10_000, 10 * number), 1), 10 * number, 10 * number + 10)
         trace.close_slice(10 * number + 10)
         number += 1
-    layers, merges = list(trace.layers), list(trace.merges)
+    batches, merges = list(trace.batches), list(trace.merges)
     fork = trace.fork()
     while fork.merges:
         fork.seal(keyed_rows(updates_of(choose, 1, 10_000, 10 * number), 1), 10 * number, 10 * number + 10)
         fork.close_slice(10 * number + 10)
-    assert (trace.layers, trace.merges) == (layers, merges)
+    assert (trace.batches, trace.merges) == (batches, merges)
     other = trace.fork()
     other.seal(keyed_rows(updates_of(choose, 1, 10_000, 10 * number), 1), 10 * number, 10 * number + 10)
     other.close_slice(10 * number + 10)
     merged = merges[0].finish()
-    assert any(np.shares_memory(merged.hashes, layer.hashes) for layer in other.layers)
-    assert any(np.shares_memory(merged.hashes, layer.hashes) for layer in fork.layers)
-    assert all(layer not in fork.layers for layer in (merged, *other.layers) if layer not in layers)
+    assert any(np.shares_memory(merged.hashes, batch.hashes) for batch in other.batches)
+    assert any(np.shares_memory(merged.hashes, batch.hashes) for batch in fork.batches)
+    assert all(batch not in fork.batches for batch in (merged, *other.batches) if batch not in batches)
 
 
 shapes = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2))
@@ -187,14 +187,14 @@ def test_a_merge_is_the_same_in_pieces_of_any_size(
     case: tuple[int, int, int, list[Updates]], since: int, fuels: list[int]
 ) -> None:
     k, v, d, (one, two) = case
-    older, newer = Layer.build(one, k, 0, 5, 0), Layer.build(two, k, 5, 10, 5)
+    older, newer = Batch.build(one, k, 0, 5, 0), Batch.build(two, k, 5, 10, 5)
     merge = Merge(older, newer, since)
     for fuel in itertools.cycle(fuels):
         if merge.work(fuel):
             break
     data = np.concatenate((one.data, two.data))
     data[:, k + v] = np.maximum(data[:, k + v], since)
-    wanted = Layer.build(Updates(data, k + v, d), k, 0, 10, 5)
+    wanted = Batch.build(Updates(data, k + v, d), k, 0, 10, 5)
     merged = merge.finish()
     assert {name: array.tolist() for name, array in merged.arrays().items()} == {
         name: array.tolist() for name, array in wanted.arrays().items()

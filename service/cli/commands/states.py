@@ -63,7 +63,7 @@ def state_verify(directory: str) -> None:
     finally:
         show.clear()
     click.echo(
-        f"{found.manifests} epochs, {found.segments} segments, {found.layers} batches, {found.bytes:,} bytes read; "
+        f"{found.manifests} epochs, {found.segments} segments, {found.batches} batches, {found.bytes:,} bytes read; "
         f"{len(found.unused)} segments unused"
     )
     for problem in found.problems:
