@@ -31,7 +31,7 @@ from kafka import KafkaProducer
 from bench.running import free_port
 from vernier.service.codec.native import progress_message, update, updates_message
 from vernier.service.config.settings import Settings, load
-from vernier.service.ingest.config import DoorConfig
+from vernier.service.ingest.config import IngestionConfig
 from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
 from vernier.service.supervision.demo_producer import BATCH_SECONDS, ROOTS, MovingGraph
 from vernier.service.supervision.supervisor import Supervisor
@@ -180,8 +180,8 @@ def loop(settings: Settings, kind: str, seconds: float) -> None:
                 frame._jdf.queryExecution().toRdd().count()
             done[batch] = time.time_ns()
 
-        door = DoorConfig({}, partitions={TOPIC: settings.workers})
-        query = start_query(open_stream(spark, settings, door, {}, None), epoch, Path(scratch) / "checkpoint")
+        ingestion = IngestionConfig({}, partitions={TOPIC: settings.workers})
+        query = start_query(open_stream(spark, settings, ingestion, {}, None), epoch, Path(scratch) / "checkpoint")
         while not done:
             query.awaitTermination(1)
         query.awaitTermination(int(seconds))

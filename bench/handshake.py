@@ -29,12 +29,12 @@ from zmq.utils.monitor import recv_monitor_message
 
 from vernier.service.cluster.connection import Link
 from vernier.service.cluster.credentials import Keys
-from vernier.service.cluster.exchange.transport import doorman
+from vernier.service.cluster.exchange.transport import authenticator
 from vernier.service.cluster.messages import Assign, Hello, Message, Open, Report, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
 
 SECONDS = 30
-START = Start(epoch=1, base="", door={"filler": "x" * 1000}, offsets={})
+START = Start(epoch=1, base="", ingestion={"filler": "x" * 1000}, offsets={})
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
@@ -42,7 +42,7 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 def report(attempt: str) -> Report:
     """A report of about a kilobyte, otherwise empty."""
     needed = {field.name: nothing(field.type) for field in msgspec.structs.fields(Report) if field.required}
-    return Report(**{**needed, "attempt": attempt, "door": {"filler": "x" * 1000}})
+    return Report(**{**needed, "attempt": attempt, "ingestion": {"filler": "x" * 1000}})
 
 
 def nothing(kind: Any) -> Any:
@@ -160,7 +160,7 @@ class Sockets:
         self.keys = Keys.sealed("no certificate") if encrypted else Keys.plain()
         self.arrived, self.gone = threading.Event(), threading.Event()
         self._driver, self._workers = zmq.Context(), zmq.Context()
-        self._doorman = doorman(self._driver, self.keys) if encrypted else None
+        self._authenticator = authenticator(self._driver, self.keys) if encrypted else None
         self._router = self._driver.socket(zmq.ROUTER)
         if encrypted:
             self._router.curve_server = True
@@ -200,8 +200,8 @@ class Sockets:
         self._router.disable_monitor()
         for socket in (self._monitor, self._stop, self._stopped, self._router):
             socket.close(0)
-        if self._doorman is not None:
-            self._doorman.stop()
+        if self._authenticator is not None:
+            self._authenticator.stop()
         self._driver.term()
         self._workers.term()
 

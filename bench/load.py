@@ -93,7 +93,7 @@ class Phase:
             lines = [line for line in one.communicate()[0].decode().splitlines() if line.startswith("{")]
             if one.returncode or not lines:
                 raise SystemExit(f"bench: {name} failed with status {one.returncode}")
-            found[name] = told(json.loads(lines[-1]))
+            found[name] = medians_of(json.loads(lines[-1]))
             if "a_second" in found[name]:
                 found[name]["a_second_of_sidecar_cpu"] = round(found[name]["a_second"] / found["cpu"]["sidecar"])
         return found
@@ -114,7 +114,7 @@ def wrk_command(
     return ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(script), url]
 
 
-def told(result: dict[str, Any]) -> dict[str, Any]:
+def medians_of(result: dict[str, Any]) -> dict[str, Any]:
     """wrk's numbers as rates and milliseconds; others as they are."""
     if "us" not in result:
         return result

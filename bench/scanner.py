@@ -2,11 +2,11 @@
 
     python -m bench.scanner --rows 50000 --rounds 9
 
-`ours` is the door's own format (service/ingest/formats). `decoded` is only the library's part: each message becomes a
-struct whose type is made from the source's schema. `words` adds what the door needs, rows of words, through Arrow.
-`checked` adds what the door must know before it uses them: that no member comes twice (the sieve), and that decimals
-and times are spelled as the door allows. The structs take only the spelling that is measured. `door` is a whole epoch
-at the door with our format: decode, advance the frontier, admit; `door_ratio` is what it would be with `checked` in
+`ours` is ingestion's own format (service/ingest/formats). `decoded` is only the library's part: each message becomes a
+struct whose type is made from the source's schema. `words` adds what ingestion needs, rows of words, through Arrow.
+`checked` adds what ingestion must know before it uses them: that no member comes twice (the sieve), and that decimals
+and times are spelled as ingestion allows. The structs take only the spelling that is measured. `door` is a whole epoch
+at ingestion with our format: decode, advance the frontier, admit; `door_ratio` is what it would be with `checked` in
 place of `ours`. All answers are compared; all take turns. One JSON line: medians in nanoseconds of CPU of all threads.
 """
 
@@ -32,12 +32,12 @@ from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.language.types.texts import String
-from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.formats import make_format
 from vernier.service.ingest.formats.columns import DIFF, TIME, rows_of
 from vernier.service.ingest.formats.messages import Parsed
 from vernier.service.ingest.formats.sieve import doubtful
-from vernier.service.ingest.ingestion import Admitted, Door
+from vernier.service.ingest.ingestion import Admitted, Ingestion
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import Ints
 
@@ -171,7 +171,7 @@ def spelled(texts: pa.Array, pattern: str, *, strict: bool) -> pa.Array:
 
 
 class Typed:
-    """The door with msgspec, for one source and one form of messages."""
+    """Ingestion with msgspec, for one source and one form of messages."""
 
     def __init__(self, form: type[Native | Lines], row_type: RowType) -> None:
         self._form, self._row_type = form, row_type
@@ -199,10 +199,10 @@ class Typed:
 
 
 def door_of(form: type[Native | Lines], row_type: RowType, values: pa.LargeBinaryArray) -> Callable[[], Admitted]:
-    """A whole epoch at the door: decode the messages as Spark hands them over, advance the frontier, admit."""
+    """A whole epoch at ingestion: decode the messages as Spark hands them over, advance the frontier, admit."""
     source = SourceConfig("topic", format=form.name, clock="event", lateness_ns=0)
-    config = DoorConfig({"source": source}, {"topic": 1}, "heartbeat", 1, max_message_bytes=1 << 20)
-    door, count = Door({"source": row_type}, config), len(values)
+    config = IngestionConfig({"source": source}, {"topic": 1}, "heartbeat", 1, max_message_bytes=1 << 20)
+    ingestion, count = Ingestion({"source": row_type}, config), len(values)
     columns = {
         "key": pa.nulls(count, pa.binary()),
         "value": values.cast(pa.binary()),
@@ -214,8 +214,8 @@ def door_of(form: type[Native | Lines], row_type: RowType, values: pa.LargeBinar
     batch = pa.RecordBatch.from_pydict(columns)
 
     def run() -> Admitted:
-        decoded = door.decode([batch], {}, {}, {}, Heap())
-        return door.admit(decoded, {}, door.advance({}, [decoded.facts]))
+        decoded = ingestion.decode([batch], {}, {}, {}, Heap())
+        return ingestion.admit(decoded, {}, ingestion.advance({}, [decoded.facts]))
 
     return run
 
@@ -237,7 +237,7 @@ def measure(schema: str, form: type[Native | Lines], count: int, rounds: int) ->
     through = door_of(form, row_type, values)
     entered = through()
     if entered.dead or len(entered.inputs["source"]) + sum(map(len, entered.held["source"])) != count:
-        raise SystemExit("the door has refused messages")
+        raise SystemExit("ingestion has refused messages")
     runs: dict[str, Callable[[], object]] = {
         "door": through,
         "ours": lambda: ours.decode(values, Heap()),

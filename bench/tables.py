@@ -100,7 +100,7 @@ def sustained(results: list[Result]) -> str:
 
 
 def scanners(results: list[Result]) -> str:
-    """One row for each form of messages: the cost of a row at the door, beside msgspec's."""
+    """One row for each form of messages: the cost of a row at ingestion, beside msgspec's."""
     rows = []
     for result in results:
         for one in result["cases"]:

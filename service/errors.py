@@ -88,7 +88,7 @@ class OperatorNeeded(CallerError):
     reason: str
 
 
-class LettersNotSent(StorageError):
+class DeadLettersNotSent(StorageError):
     """Dead letters of a committed epoch did not reach their topic. They are sent before the next epoch."""
 
     message = (
@@ -188,7 +188,7 @@ class TakenPort(CallerError):
     reason: str
 
 
-class NoRoom(CallerError):
+class DiskTooSmall(CallerError):
     """The disk is (almost) full."""
 
     message = "disk full: {free} MB are free for {path}, a service needs {needed}; make room or set state.path"

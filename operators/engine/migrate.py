@@ -47,7 +47,7 @@ class Migration:
 
 def plan_migration(plan: Plan, held: Collection[str]) -> Migration:
     """Plan the migration of a state with these traces and queues. Raises NeedsHistory, which names the obstacle."""
-    wanted = [*plan.arrangements, *plan.holds]
+    wanted = [*plan.arrangements, *plan.queues]
     fresh = [name for name in wanted if name not in held]
     needed = upstream(plan, [op.id for op in plan.ops if {*op.traces, *op.queues} & set(fresh)])
     sources = {}
@@ -90,7 +90,7 @@ def migrate(
     return WorkerState(
         {name: old.traces.get(name, fresh.traces[name]) for name in plan.arrangements},
         state.upper,
-        {name: old.queues.get(name, fresh.queues[name]) for name in plan.holds},
+        {name: old.queues.get(name, fresh.queues[name]) for name in plan.queues},
         old.heap,
     )
 
@@ -124,6 +124,6 @@ def _whole(plan: Plan, source: InputOp, held: Collection[str]) -> tuple[str, tup
 
 def _shown(plan: Plan, names: Iterable[str]) -> str:
     labels = {name: shape.label for name, shape in plan.arrangements.items()}
-    labels |= {name: shape.label for name, shape in plan.holds.items()}
+    labels |= {name: shape.label for name, shape in plan.queues.items()}
     shown = [labels[name] for name in names]
     return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")

@@ -94,7 +94,7 @@ class WorkerState:
                 name: Trace(name, shape.key_width, shape.val_width, shape.depth)
                 for name, shape in plan.arrangements.items()
             },
-            queues={name: Queue(name, shape.width, shape.depth) for name, shape in plan.holds.items()},
+            queues={name: Queue(name, shape.width, shape.depth) for name, shape in plan.queues.items()},
         )
 
     def fork(self) -> WorkerState:
@@ -230,7 +230,7 @@ class Worker:
     def _cuts(self, sources: Mapping[str, Ints], lower: int, upper: int) -> Iterator[tuple[int, int]]:
         """The epoch's slices, the same on all workers; the caller must run each before it takes the next."""
         plan = self.plan
-        if not plan.holds:
+        if not plan.queues:
             return slices.cut_by_count(self.exchange, sources, lower, upper, self.pace)
         delayed = plan.of(DelayedOp)
         held = slices.HeldSlices(
@@ -238,7 +238,7 @@ class Worker:
             self.state.queues,
             self.pace,
             delay=min((op.ns for op in delayed), default=None),
-            cyclic=[name for name, shape in plan.holds.items() if shape.cyclic],
+            cyclic=[name for name, shape in plan.queues.items() if shape.cyclic],
             max_steps=max((op.max_steps for op in delayed), default=0),
             unsettled=self._unsettled if delayed else None,
         )
@@ -249,7 +249,7 @@ class Worker:
         next."""
         names, shown, steps = [], [], 0
         for op in self.plan.of(DelayedOp):
-            if not self.plan.holds[op.queue].cyclic:
+            if not self.plan.queues[op.queue].cyclic:
                 continue
             names.append(op.name.removeprefix("variable "))
             steps = max(steps, op.max_steps)
@@ -265,7 +265,7 @@ class Worker:
         for name, shape in self.plan.arrangements.items():
             if shape.texts:
                 self.state.heap.attach(batch.texts for batch in self.state.traces[name].batches)
-        for name, waits in self.plan.holds.items():
+        for name, waits in self.plan.queues.items():
             if waits.texts:
                 self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
 
@@ -276,7 +276,7 @@ class Worker:
             if shape.texts:
                 for batch in (*trace.batches, *trace.named):
                     batch.settle(shape.texts, self.state.heap)
-        for name, waits in self.plan.holds.items():
+        for name, waits in self.plan.queues.items():
             if waits.texts:
                 for run in self.state.queues[name].runs:
                     run.settle(waits.texts, self.state.heap)
@@ -312,7 +312,7 @@ class Worker:
         if loads:
             for operator in self.operators:
                 operator.release()
-            spill.give_back()
+            spill.return_memory()
         if self.pace.wants(taken):
             traces = self.state.traces.values()
             self.pace.learn(taken, sum(trace.sealed for trace in traces), sum(trace.updates for trace in traces))
@@ -324,7 +324,7 @@ class Worker:
         for queue in self.state.queues.values():
             queue.close_slice(stop)
         if loads:
-            spill.give_back()
+            spill.return_memory()
 
 
 def _by_time(updates: Updates) -> Ints:

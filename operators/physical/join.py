@@ -99,11 +99,11 @@ class Join(Operator):
         fold, at = self.scope.slice.fold, np.array(now, np.int64)
         whole = len(fresh.hashes) if isinstance(fresh, Batch) else 0
         if isinstance(fresh, Batch) and other.trace.batches:
-            other.trace.expect(fresh.key_rows(), before=before)
+            other.trace.reserve(fresh.key_rows(), before=before)
         for part in parts(fresh):
             keys, runs = touched_keys(part, mine.key_width)
             if len(keys) > KEYS:
-                other.trace.expect(keys, before=before)
+                other.trace.reserve(keys, before=before)
             for first, stop in pieces(len(keys)):
                 asked, own = keys[first:stop], runs[first : stop + 1]
                 histories = other.trace.select(asked, fold=fold, before=before)

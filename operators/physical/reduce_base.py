@@ -58,9 +58,9 @@ class Reduction(Operator):
             return
         at = np.array(now, np.int64)
         if len(keys) > KEYS:
-            self.input.trace.expect(keys)
+            self.input.trace.reserve(keys)
             if self.trace is not None and not self.total:
-                self.trace.expect(keys)
+                self.trace.reserve(keys)
         parts = [rows for first, stop in pieces(len(keys)) if len(rows := self._visit(keys[first:stop], at))]
         if parts:
             self.give(together(parts))

@@ -26,7 +26,7 @@ def chain(
     base = planner.ops[below]
     if alone and isinstance(base, TemporalBufferOp) and base is planner.ops[-1] and base.input == below - 1:
         planner.drop(base)
-        del planner.holds[base.queue]
+        del planner.queues[base.queue]
         below, base = base.input, planner.ops[base.input]
     if alone and base is planner.ops[-1]:
         if isinstance(base, LinearOp):
@@ -58,6 +58,6 @@ def _buffer(planner: Planner, chain: LinearOp) -> int:
     if memo not in planner.memo:
         queue = f"hold:{print_[:16]}"
         op = TemporalBufferOp(len(planner.ops), chain.scope, chain.width, f"hold {chain.name}", chain.id, queue)
-        planner.holds[queue] = QueuePlan(queue, chain.name, chain.width, planner.scopes[chain.scope].depth)
+        planner.queues[queue] = QueuePlan(queue, chain.name, chain.width, planner.scopes[chain.scope].depth)
         planner.memo[memo] = planner.add(op, print_)
     return planner.memo[memo]

@@ -22,7 +22,7 @@ def build_delayed(planner: Planner, node: DelayedNode) -> int:
     queue = f"hold:{print_[:16]}"
     name = f"variable {node.name}"
     op = DelayedOp(len(planner.ops), 0, node.schema.width, name, queue, node.schema, node.ns, node.max_steps)
-    planner.holds[queue] = QueuePlan(queue, name, node.schema.width, 0)
+    planner.queues[queue] = QueuePlan(queue, name, node.schema.width, 0)
     return planner.add(op, print_)
 
 
@@ -35,7 +35,7 @@ def feed(planner: Planner) -> None:
         planner.add(op, planner.hash("set", planner.prints[variable], planner.prints[below]))
 
 
-def mark_cycles(ops: list[Op], holds: Mapping[str, QueuePlan]) -> dict[str, QueuePlan]:
+def mark_cycles(ops: list[Op], queues: Mapping[str, QueuePlan]) -> dict[str, QueuePlan]:
     """The queues, with `cyclic` set on those through which a delayed variable feeds itself."""
     users: dict[int, list[int]] = {op.id: [] for op in ops}
     feeds: dict[int, list[int]] = {op.id: list(op.inputs) for op in ops}
@@ -48,7 +48,7 @@ def mark_cycles(ops: list[Op], holds: Mapping[str, QueuePlan]) -> dict[str, Queu
     variables = [op.feeds for op in ops if op.feeds is not None]
     around = _reached(variables, users) & _reached(variables, feeds)
     cyclic = {queue for op in ops if op.id in around for queue in op.queues}
-    return {name: replace(shape, cyclic=name in cyclic) for name, shape in holds.items()}
+    return {name: replace(shape, cyclic=name in cyclic) for name, shape in queues.items()}
 
 
 def _reached(start: list[int], edges: Mapping[int, list[int]]) -> set[int]:

@@ -83,7 +83,7 @@ class Plan:
     ops: list[Op]
     scopes: list[ScopePlan]
     arrangements: dict[str, ArrangementPlan]
-    holds: dict[str, QueuePlan] = field(default_factory=dict)
+    queues: dict[str, QueuePlan] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class Plan:
             ],
             "holds": [
                 {"queue": name, "label": shape.label, "words": shape.width, "depth": shape.depth}
-                for name, shape in self.holds.items()
+                for name, shape in self.queues.items()
             ],
         }
 

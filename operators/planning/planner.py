@@ -67,7 +67,7 @@ class Planner:
         self.variables: dict[tuple[Scope, int], int] = {}
         self.prints: dict[int, str] = {}
         self.arrangements: dict[str, ArrangementPlan] = {}
-        self.holds: dict[str, QueuePlan] = {}
+        self.queues: dict[str, QueuePlan] = {}
         self.probes: list[Probe] = []
         self.line = ""
         roots = [*(view.node for view in app.views.values()), *app.required]
@@ -87,9 +87,9 @@ class Planner:
             self._keep_whole(source)
         place(self.ops)
         capture(self.ops, self.scopes)
-        self.holds = self._holds()
+        self.queues = self._queues()
         parts = [(op.arrangement, op.width) for op in self.ops if op.arrangement is not None]
-        waits = [(name, shape.width) for name, shape in self.holds.items()]
+        waits = [(name, shape.width) for name, shape in self.queues.items()]
         described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts, *waits))
         return Plan(
             app=self.app.name,
@@ -101,7 +101,7 @@ class Planner:
             scopes=self.scopes,
             arrangements=self._arrangements(),
             probes=self.probes,
-            holds=delayed.mark_cycles(self.ops, self.holds),
+            queues=delayed.mark_cycles(self.ops, self.queues),
         )
 
     def _keep_whole(self, source: logical.SourceNode) -> None:
@@ -130,10 +130,10 @@ class Planner:
         texts = {trace: words for op in self.ops for trace, words in op.trace_texts.items()}
         return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
 
-    def _holds(self) -> dict[str, QueuePlan]:
+    def _queues(self) -> dict[str, QueuePlan]:
         """The shapes of the queues, with the positions of texts filled in."""
         texts = {queue: op.texts for op in self.ops for queue in op.queues}
-        return {name: replace(shape, texts=texts[name]) for name, shape in self.holds.items()}
+        return {name: replace(shape, texts=texts[name]) for name, shape in self.queues.items()}
 
     def hash(self, *parts: object) -> str:
         return xxhash.xxh3_128_hexdigest(repr((FORMAT, *parts)).encode())

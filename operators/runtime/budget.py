@@ -67,7 +67,7 @@ class Budget:
         if held + more <= self.limit and not self._scarce(more):
             return
         # The allocator may still hold memory that has been freed.
-        spill.give_back()
+        spill.return_memory()
         held = self._held()
         if held + more > self.limit:
             raise EpochTooLarge(

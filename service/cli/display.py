@@ -144,8 +144,8 @@ def status_text(status: Mapping[str, Any]) -> str:
     for name, about in status["sources"].items():
         poison = (about.get("errors") or {}).get("poison")
         if poison:
-            told = f"source {name}: {poison} messages killed or hung their decoder; see `vernier dlq list {name}`"
-            lines += [told, ""]
+            warning = f"source {name}: {poison} messages killed or hung their decoder; see `vernier dlq list {name}`"
+            lines += [warning, ""]
     sinks = []
     for name, about in status.get("sinks", {}).items():
         messages = sum(about["messages"].values())

@@ -30,8 +30,8 @@ class Watch:
     """A watch thread of a worker process. seconds: how long a call may take; told: called with a call's description,
     once per call."""
 
-    def __init__(self, seconds: float, told: Callable[[str, float], None]) -> None:
-        self._seconds, self._told = seconds, told
+    def __init__(self, seconds: float, on_slow: Callable[[str, float], None]) -> None:
+        self._seconds, self._on_slow = seconds, on_slow
         self._poll = max(_LEAST_POLL, min(1.0, seconds / 4))
         self._seen: dict[int, tuple[Any, Any, float, bool]] = {}
         self._file = os.fdopen(os.memfd_create(STACKS), "w") if hasattr(os, "memfd_create") else None
@@ -55,11 +55,11 @@ class Watch:
             if before is None or before[0] is not call or before[1] is not given:
                 current[thread] = (call, given, now, False)
                 continue
-            since, said = before[2], before[3]
-            if not said and now - since >= self._seconds:
-                self._told(call.describe(), now - since)
+            began, said = before[2], before[3]
+            if not said and now - began >= self._seconds:
+                self._on_slow(call.describe(), now - began)
                 said = True
-            current[thread] = (call, given, since, said)
+            current[thread] = (call, given, began, said)
         self._seen = current
 
     def _run(self, stopping: threading.Event) -> None:

@@ -31,10 +31,10 @@ def relieve(shards: Iterable[Shard], directory: StateDirectory) -> None:
         spill.rebind(batch, opened[name], batch.ref.label)
     for trace in traces:
         trace.replace(list(trace.batches))
-        trace.let_go()
+        trace.release()
     spill.release(
         (batch for trace in traces for batch in trace.batches),
         (column for trace in traces for merge in trace.merges for column in merge.columns),
     )
     gc.collect()
-    spill.give_back()
+    spill.return_memory()

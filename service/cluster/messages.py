@@ -83,14 +83,14 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The state from which all workers of an attempt start: the newest commit.
 
     epoch: the epoch to make, one more than the committed one. base: the attempt that made the committed epoch ("" if
-    there is none). lower: the committed epoch's upper frontier. door, offsets: as in its manifest. quarantine: an
+    there is none). lower: the committed epoch's upper frontier. ingestion, offsets: as in its manifest. quarantine: an
     earlier attempt ended while it was decoding, so messages are first tried in separate processes. poisoned: the
     messages of this epoch that are known to kill or hang a decoder.
     """
 
     epoch: int
     base: str
-    door: dict[str, Any]
+    ingestion: dict[str, Any]
     offsets: dict[str, dict[int, int]]
     quarantine: bool = False
     poisoned: list[Poisoned] = []
@@ -124,13 +124,13 @@ class TraceReport(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     """A worker has done its part of the epoch and written it.
 
-    worker: its process. began_ns: wall clock of its host. lower, upper, door, offsets, frontiers: the result of
-    `Door.advance`, the same on all workers. held: by source. changes, signs: by view, where its changes are, and its
-    numbers of inserts and deletes. received_ms, received_count: broker times of the updates admitted, and the number of
-    updates with each. counts: what ingestion counted, by source. waiting: updates held, by source. times: distinct data
-    times. phases: seconds by phase. operators: seconds, updates in and updates out, by operator. due: the next time at
-    which something must happen. rounds: by loop. merged, kept: updates that went into merges, and those left after
-    them. exchanged: bytes sent to peers. memory: resident bytes.
+    worker: its process. began_ns: wall clock of its host. lower, upper, ingestion, offsets, frontiers: the result of
+    `Ingestion.advance`, the same on all workers. held: by source. changes, signs: by view, where its changes are, and
+    its numbers of inserts and deletes. received_ms, received_count: broker times of the updates admitted, and the
+    number of updates with each. counts: what ingestion counted, by source. waiting: updates held, by source. times:
+    distinct data times. phases: seconds by phase. operators: seconds, updates in and updates out, by operator. due:
+    the next time at which something must happen. rounds: by loop. merged, kept: updates that went into merges, and
+    those left after them. exchanged: bytes sent to peers. memory: resident bytes.
     """
 
     attempt: str
@@ -138,7 +138,7 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     worker: str
     lower: int
     upper: int
-    door: dict[str, Any]
+    ingestion: dict[str, Any]
     offsets: dict[str, dict[int, int]]
     frontiers: dict[str, dict[str, int | None]]
     traces: dict[str, TraceReport]

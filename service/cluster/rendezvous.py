@@ -143,7 +143,7 @@ class Rendezvous:
             attempt.ended.set()
             peers = {peer.wire: peer for peer in [*attempt._peers, *(peer for peer, _ in attempt._opens.values())]}
         for wire in peers:
-            self._tell(wire, Cancel(attempt.id, reason))
+            self._send(wire, Cancel(attempt.id, reason))
         return True
 
     def close(self) -> None:
@@ -262,7 +262,7 @@ class Rendezvous:
         attempt = self._named(opened.attempt)
         if attempt is None or attempt.ended.is_set():
             reason = attempt.reason if attempt is not None and attempt.reason else "it is not the current attempt"
-            self._tell(peer.wire, Cancel(opened.attempt, reason))
+            self._send(peer.wire, Cancel(opened.attempt, reason))
             return
         with self._lock:
             # Spark may start a task twice: the newer one counts.
@@ -276,7 +276,7 @@ class Rendezvous:
             attempt.opened_seconds = time.monotonic() - attempt.began
         addresses = [one.hello.address for one in attempt._peers]
         for shard, one in enumerate(attempt._peers):
-            self._tell(one.wire, Assign(attempt.id, shard, addresses, attempt.start))
+            self._send(one.wire, Assign(attempt.id, shard, addresses, attempt.start))
 
     def _report(self, report: Report) -> None:
         attempt = self._named(report.attempt)
@@ -294,7 +294,7 @@ class Rendezvous:
         finally:
             attempt.ended.set()
 
-    def _tell(self, wire: Wire, message: Assign | Cancel) -> None:
+    def _send(self, wire: Wire, message: Assign | Cancel) -> None:
         # If the worker is gone, its own thread notices.
         with contextlib.suppress(OSError):
             wire.send(message)

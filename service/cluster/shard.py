@@ -22,7 +22,7 @@ from vernier.service.views.view import key_first
 from vernier.storage.blob.segment import Entry, Segment
 from vernier.storage.kernels.hashing import key_rows
 from vernier.storage.state.manifest import BatchRef, Manifest
-from vernier.storage.state.reshard import hash_range, recut
+from vernier.storage.state.reshard import hash_range, reshard
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace.batch import Batch
@@ -69,7 +69,7 @@ class Shard:
         traces = {}
         for name, stored in manifest.traces.items():
             trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, MIN_TIME))
-            trace.replace(recut(stored.shards, index, workers, segment, lazy=True))
+            trace.replace(reshard(stored.shards, index, workers, segment, lazy=True))
             traces[name] = trace
         held = {
             name: [
@@ -80,7 +80,7 @@ class Shard:
             for name, schema in plan.sources.items()
         }
         queues = {}
-        for name, shape in plan.holds.items():
+        for name, shape in plan.queues.items():
             if name not in manifest.held:  # from a program that has just joined
                 continue
             shards = [
@@ -94,7 +94,7 @@ class Shard:
     def fits(self, plan: Plan) -> bool:
         """Whether the shard has exactly what a plan keeps; otherwise it must be adapted to the plan
         (operators/engine/migrate.py)."""
-        return self.state.traces.keys() == plan.arrangements.keys() and self.state.queues.keys() == plan.holds.keys()
+        return self.state.traces.keys() == plan.arrangements.keys() and self.state.queues.keys() == plan.queues.keys()
 
     def fresh_batches(self) -> list[Batch]:
         """The batches that no segment contains yet."""
@@ -176,7 +176,7 @@ def store(
                     batch.settle(texts, shard.state.heap)
                 changed[view] = batch
     _settle_held(plan, shard)
-    waiting = [(name, i) for name, batches in shard.held.items() for i, one in enumerate(batches) if one.ref is None]
+    waiting = [(name, i) for name, held in shard.held.items() for i, one in enumerate(held) if one.ref is None]
     entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate(batches)]
     entries += [Entry(f"changes-{view}", batch.meta(), batch.arrays()) for view, batch in changed.items()]
     entries += [_held_entry(name, i, shard.held[name][i]) for name, i in waiting]
@@ -237,7 +237,7 @@ def _letters_entry(letters: Sequence[DeadLetter], interval: tuple[int, int]) -> 
     return Entry("dead-letters", {**meta, "letters": listed}, arrays)
 
 
-def read_letters(entry: Entry) -> list[DeadLetter]:
+def read_dead_letters(entry: Entry) -> list[DeadLetter]:
     """The dead letters of a stored entry, with their whole values."""
     values, offsets = entry.arrays["values"], entry.arrays["offsets"]
     letters = []

@@ -43,14 +43,14 @@ from vernier.service.cluster.messages import DECODED, DECODING, Assign, Hot, Poi
 from vernier.service.cluster.shard import Shard, Stored, store
 from vernier.service.config.programs import Program, compiled
 from vernier.service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
-from vernier.service.ingest.config import DoorConfig
-from vernier.service.ingest.ingestion import Admitted, Advanced, Door
+from vernier.service.ingest.config import IngestionConfig
+from vernier.service.ingest.ingestion import Admitted, Advanced, Ingestion
 from vernier.storage.blob.location import Place
 from vernier.storage.errors import CallerError, VernierError
 from vernier.storage.memory import resident_bytes
 from vernier.storage.state.background_writer import Apart
 from vernier.storage.state.state import StateDirectory
-from vernier.storage.trace import spill as room
+from vernier.storage.trace import spill
 
 ATTEMPT = "vernier.attempt"
 """The Spark local property that tells an attempt's tasks which attempt they work for."""
@@ -73,7 +73,7 @@ class Job:
     programs: tuple[Program, ...]
     fingerprint: str
     state: Place
-    door: DoorConfig
+    ingestion: IngestionConfig
     slice_updates: int
     seconds: float
     keep_sources: bool = False
@@ -101,9 +101,9 @@ class Process:
 
     @staticmethod
     def start(job: Job) -> Process:
-        room.spill(None if job.spill is None else Path(job.spill))
+        spill.spill(None if job.spill is None else Path(job.spill))
         if job.spill is None:
-            room.keep()
+            spill.keep()
         link = Link(job.address, job.keys)
         mailbox = Mailbox(job.keys, link.host)
         link.introduce(mailbox.address)
@@ -135,8 +135,8 @@ class Process:
         return Apart(self.directory)
 
     @cached_property
-    def door(self) -> Door:
-        return Door(self.plan.sources, self.job.door)
+    def ingestion(self) -> Ingestion:
+        return Ingestion(self.plan.sources, self.job.ingestion)
 
     def exchange(self, assigned: Assign) -> Exchange:
         """The exchange through which the task of an attempt communicates with its peers."""
@@ -186,7 +186,7 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) 
         process.short = process.short or again
         process.link.failed(attempt, str(error), caller=not again, final=not again)
         error.__traceback__ = None  # frees what the operators held
-        room.give_back()
+        spill.return_memory()
     except Exception as error:
         if not isinstance(error, VernierError):
             traceback.print_exc(file=sys.stderr)
@@ -221,20 +221,20 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     heap = base.open_heap()
     clock.end("load")
     exchange = process.exchange(assigned)
-    door = process.door
+    ingestion = process.ingestion
     process.link.phase(attempt, DECODING)
     poisoned = {(one.topic, one.partition, one.offset): one.how for one in start.poisoned}
     if start.quarantine:
-        found = door.quarantine(rows, start.offsets, poisoned, job.quarantine_seconds)
+        found = ingestion.quarantine(rows, start.offsets, poisoned, job.quarantine_seconds)
         if found:
             process.link.convicted(attempt, [Poisoned(*place, how) for place, how in found.items()])
         poisoned |= found
-    decoded = door.decode(rows, start.offsets, start.door, base.held, heap, poisoned)
+    decoded = ingestion.decode(rows, start.offsets, start.ingestion, base.held, heap, poisoned)
     process.link.phase(attempt, DECODED)
     clock.end("decode")
     gathered = exchange.allgather(msgspec.json.encode(decoded.facts))
-    step = door.advance(start.door, [msgspec.json.decode(facts) for facts in gathered])
-    admitted = door.admit(decoded, base.held, step)
+    step = ingestion.advance(start.ingestion, [msgspec.json.decode(facts) for facts in gathered])
+    admitted = ingestion.admit(decoded, base.held, step)
     clock.end("admit")
     if base.fits(plan):
         state = base.state.fork()
@@ -254,8 +254,8 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # contained in admit and dataflow
-    told = report(shard, step, admitted, result, worker.totals(), stored, clock.seconds, exchange.bytes_sent)
-    process.link.report(msgspec.structs.replace(told, began_ns=began_ns))
+    own = report(shard, step, admitted, result, worker.totals(), stored, clock.seconds, exchange.bytes_sent)
+    process.link.report(msgspec.structs.replace(own, began_ns=began_ns))
     process.keep(shard, base)
     if job.memory_bytes is not None and resident_bytes() > job.memory_bytes:
         relieve((one for kept in process.shards.values() for one in kept), process.directory)
@@ -292,11 +292,11 @@ def report(
         worker=str(os.getpid()),
         lower=step.lower,
         upper=step.upper,
-        door=step.state,
+        ingestion=step.state,
         offsets={topic: {int(p): n for p, n in own.items()} for topic, own in step.offsets.items()},
         frontiers=step.frontiers,
         traces={
-            name: TraceReport([batch.ref for batch in trace.named], int(trace.since), room.in_memory(trace.batches))
+            name: TraceReport([batch.ref for batch in trace.named], int(trace.since), spill.in_memory(trace.batches))
             for name, trace in shard.state.traces.items()
         },
         held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()}
@@ -307,7 +307,7 @@ def report(
         received_ms=received_ms.tolist(),
         received_count=received_count.tolist(),
         counts=admitted.counts,
-        waiting={name: sum(batch.since(step.upper) for batch in batches) for name, batches in shard.held.items()},
+        waiting={name: sum(batch.count_from(step.upper) for batch in batches) for name, batches in shard.held.items()},
         due=min((at for one in shard.state.queues.values() if (at := one.next(step.upper)) is not None), default=None),
         times=len(np.unique(np.concatenate(times))) if times else 0,
         phases=phases,

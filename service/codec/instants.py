@@ -77,8 +77,8 @@ def _parse_text(given: str | int) -> int:
         if hours > _LAST_HOUR or minutes > _LAST_MINUTE:
             raise BadInstant(text=given)
         offset = timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
-    since = moment - _EPOCH - offset
-    return (since.days * 86_400 + since.seconds) * _SECOND + int((fraction or "").ljust(9, "0"))
+    elapsed = moment - _EPOCH - offset
+    return (elapsed.days * 86_400 + elapsed.seconds) * _SECOND + int((fraction or "").ljust(9, "0"))
 
 
 def parse_day(text: str) -> date:

@@ -38,7 +38,7 @@ from vernier.storage.memory import usable_bytes
 
 if TYPE_CHECKING:  # importing the engine is left to the processes that need it
     from vernier.operators.language.collection.app import App
-    from vernier.service.ingest.config import DoorConfig
+    from vernier.service.ingest.config import IngestionConfig
     from vernier.service.ingest.formats.avro import Schemas
 
 PREFIX = "VERNIER_"
@@ -164,11 +164,11 @@ class Settings(BaseSettings):
                     problem=f"sources.{name}: no program of this service has that source (they have {there}){hint}"
                 )
 
-    def door(self, app: App, partitions: Mapping[str, int]) -> DoorConfig:
+    def ingestion(self, app: App, partitions: Mapping[str, int]) -> IngestionConfig:
         """The configuration of ingestion for a program's sources. partitions: the number of partitions
         of each topic.
         """
-        from vernier.service.ingest.config import DoorConfig, SourceConfig
+        from vernier.service.ingest.config import IngestionConfig, SourceConfig
 
         late: Literal["reject", "advance"] = "advance" if app.on_late == "advance" else "reject"
         sources = {}
@@ -185,7 +185,7 @@ class Settings(BaseSettings):
                 key=tuple(mine.key or ()),
             )
         beats = heartbeat_topic(app.name)
-        return carried(DoorConfig, self, sources=sources, partitions=dict(partitions), heartbeat_topic=beats)
+        return carried(IngestionConfig, self, sources=sources, partitions=dict(partitions), heartbeat_topic=beats)
 
     @property
     def upserts(self) -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,7 @@
-"""The committer (class Epochs): holds the newest commit and turns the reports of an attempt into the next one.
+"""The committer: holds the newest commit and turns the reports of an attempt into the next one.
 
 The manifest alone decides what exists (storage/state/state.py). It contains everything that must survive: batches, held
-updates, the ingest state (`door`), the state of the sources, offsets, dead letters to be sent, running totals.
+updates, the ingest state (`ingestion`), the state of the sources, offsets, dead letters to be sent, running totals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.source_entries import source_entry
 from vernier.service.coordinator.topics import Found
 from vernier.service.errors import ProgramChanged
-from vernier.service.ingest.config import DoorConfig
+from vernier.service.ingest.config import IngestionConfig
 from vernier.service.observability.metrics import Stats
 from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, ViewEntry
 from vernier.storage.state.state import StateDirectory
@@ -31,7 +31,7 @@ from vernier.storage.threads import Threads
 _log = logging.getLogger("vernier.epochs")
 
 
-class Epochs:
+class Committer:
     """The chain of committed epochs of one service. Owns the service's state directory until `close`.
 
     keep: how many manifests to keep (readers step through them). hold: how many more to keep, at most, while a
@@ -46,7 +46,7 @@ class Epochs:
         self,
         directory: StateDirectory,
         plan: Plan,
-        door: DoorConfig,
+        ingestion: IngestionConfig,
         workers: int,
         keep: int,
         now: Callable[[], int] = time.time_ns,
@@ -60,7 +60,7 @@ class Epochs:
     ) -> None:
         self.directory = directory
         self.plan, self.workers = plan, workers
-        self._now, self._door, self._lag = now, door, lag
+        self._now, self._ingestion, self._lag = now, ingestion, lag
         self.due: int | None = None
         """The next data time at which something happens without new input, if any worker has such a time."""
         threads = threads or Threads()
@@ -149,7 +149,7 @@ class Epochs:
         now = self._now()
         sources = {}
         for name in self.plan.sources:
-            config = self._door.sources[name]
+            config = self._ingestion.sources[name]
             unread = {} if self._lag is None else self._lag.unread(config.topic, offsets)
             sources[name] = source_entry(name, config, reports, unread)
         stats = self._metrics.with_epoch(reports, seconds, sources, self._next.lost, list(self.plan.views), now)
@@ -165,9 +165,9 @@ class Epochs:
             traces={name: self._trace(name, reports) for name in self.plan.arrangements},
             held={
                 name: [report.held.get(name, []) for report in reports]
-                for name in (*self.plan.sources, *self.plan.holds)
+                for name in (*self.plan.sources, *self.plan.queues)
             },
-            door=one.door,
+            ingestion=one.ingestion,
             sources=sources,
             offsets=offsets,
             views={
@@ -208,9 +208,9 @@ class Epochs:
         """Check that a plan can continue from the newest epoch. Raises NeedsHistory."""
         check_plan(self.newest, plan)
 
-    def change(self, plan: Plan, door: DoorConfig) -> None:
+    def change(self, plan: Plan, ingestion: IngestionConfig) -> None:
         """Continue with another plan, which `check` has accepted."""
-        self.plan, self._door = plan, door
+        self.plan, self._ingestion = plan, ingestion
         show_plan(self.directory, plan)
 
     # --- inside -------------------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from kafka.errors import KafkaError
 from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
-from vernier.service.cluster.shard import read_letters
+from vernier.service.cluster.shard import read_dead_letters
 from vernier.service.config.settings import Settings, heartbeat_topic
-from vernier.service.errors import LettersNotSent
+from vernier.service.errors import DeadLettersNotSent
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.kafka.clients import Producer
 from vernier.service.kafka.dead_letter_queue import SUFFIX, rebuilt_group
@@ -74,7 +74,7 @@ class DeadLetterSender:
     def recover(self, newest: Manifest | None, *, anew: bool = False) -> None:
         """Complete the work of a service that died after its last commit: send that epoch's dead letters and, if that
         epoch started from an empty state, mark where its dead letters begin. anew: the next epoch will start from
-        an empty state. Raises LettersNotSent."""
+        an empty state. Raises DeadLettersNotSent."""
         # Whether the state was begun anew is derived from the manifest, so dying between commit and mark does not lose
         # it.
         self.anew = newest is not None and newest.epoch == max((one.began for one in newest.views.values()), default=0)
@@ -83,7 +83,8 @@ class DeadLetterSender:
         self.anew = anew and newest is not None
 
     def settle(self) -> None:
-        """Before the next epoch: send the dead letters that the newest epoch's `send` did not. Raises LettersNotSent.
+        """Before the next epoch: send the dead letters that the newest epoch's `send` did not. Raises
+        DeadLettersNotSent.
 
         A start looks only at the newest manifest, so no later manifest may exist before its dead letters are sent.
         """
@@ -96,12 +97,12 @@ class DeadLetterSender:
             if self._sent_until() < newest.epoch:
                 self.send(newest)
         except KafkaError as error:
-            raise LettersNotSent(epoch=newest.epoch, reason=_named(error)) from error
+            raise DeadLettersNotSent(epoch=newest.epoch, reason=_named(error)) from error
         self._unsent, self.anew = None, False
 
     def send(self, manifest: Manifest) -> int:
-        """Send an epoch's dead letters; returns their number. Raises LettersNotSent; `settle` then finds out whether
-        they arrived."""
+        """Send an epoch's dead letters; returns their number. Raises DeadLettersNotSent; `settle` then finds out
+        whether they arrived."""
         if self.anew or manifest.dead:
             self._unsent = manifest
         if self.anew:
@@ -111,7 +112,7 @@ class DeadLetterSender:
             return 0
         letters = []
         for ref in manifest.dead:
-            letters += read_letters(self._directory.open(ref.segment).entry(ref.label))
+            letters += read_dead_letters(self._directory.open(ref.segment).entry(ref.label))
         offsets = {self._mark: OffsetAndMetadata(manifest.epoch, "", -1)}
         try:
             self._transactions.open()
@@ -121,7 +122,7 @@ class DeadLetterSender:
                 self._group,
             )
         except KafkaError as error:
-            raise LettersNotSent(epoch=manifest.epoch, reason=_named(error)) from error
+            raise DeadLettersNotSent(epoch=manifest.epoch, reason=_named(error)) from error
         self._unsent = None
         _log.info("epoch %d: %d dead letters sent", manifest.epoch, len(letters))
         return len(letters)
@@ -132,7 +133,8 @@ class DeadLetterSender:
 
     def _begin_anew(self, epoch: int) -> None:
         """Mark, once per epoch, where this state's dead letters begin in the dead-letter topics (dead_letter_queue.py
-        skips those before). Raises LettersNotSent: a mark set after the first new dead letter would hide that letter.
+        skips those before). Raises DeadLettersNotSent: a mark set after the first new dead letter would hide that
+        letter.
         """
         group = rebuilt_group(self._app)
         try:
@@ -151,7 +153,7 @@ class DeadLetterSender:
                 finally:
                     admin.close()
         except KafkaError as error:
-            raise LettersNotSent(epoch=epoch, reason=_named(error)) from error
+            raise DeadLettersNotSent(epoch=epoch, reason=_named(error)) from error
         self.anew = False
 
     def _sent_until(self) -> int:

@@ -38,7 +38,7 @@ from pyspark.sql import SparkSession
 from vernier.service.cluster.worker import Job
 from vernier.service.config.settings import Settings, load
 from vernier.service.coordinator.bundle import Bundle, Programs
-from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import LagUnknown
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.failures import Failures
@@ -83,10 +83,10 @@ class Driver:
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         self._topics = ServiceTopics(settings, app, self._threads)
         self._limiter = RateLimiter.of(settings.epoch)
-        self._epochs = epochs = Epochs(
+        self._epochs = epochs = Committer(
             StateDirectory(settings.state.place),
             self._bundle.plan,
-            self._topics.door,
+            self._topics.ingestion,
             settings.workers,
             settings.state.keep,
             rebuild=settings.state.rebuild,
@@ -198,7 +198,7 @@ class Driver:
         if self._topics.follow(self._epochs):
             self._attach(spark)
         offsets, limit = self._epochs.start.offsets, self._limiter.limit
-        query = Query(spark, self.settings, self._topics.door, offsets, limit, self._runner, self._scratch)
+        query = Query(spark, self.settings, self._topics.ingestion, offsets, limit, self._runner, self._scratch)
         self._running = query
         changed: Bundle | None = None
         try:
@@ -256,7 +256,7 @@ class Driver:
         """Continue with other programs from the newest commit. Called between queries."""
         self._bundle = bundle
         self._topics.use(bundle.app)
-        self._epochs.change(bundle.plan, self._topics.door)
+        self._epochs.change(bundle.plan, self._topics.ingestion)
         self._attach(spark)
         self._runner.go_on()
         _log.info("programs: %s", ", ".join(program.name for program in bundle.programs))
@@ -281,7 +281,7 @@ class Driver:
             programs=tuple(self._bundle.programs),
             fingerprint=self._bundle.plan.fingerprint,
             state=self.settings.state.place,
-            door=self._topics.door,
+            ingestion=self._topics.ingestion,
             slice_updates=self.settings.epoch.slice_updates,
             seconds=self.settings.epoch.timeout_ms / 1000,
             **self._programs.planning,

@@ -1,4 +1,4 @@
-"""The intake controller (class IntakeController): how a driver follows the desired state that an operator has set.
+"""The intake controller: how a driver follows the desired state that an operator has set.
 
 It only keeps the books. The driver starts and stops queries accordingly.
 """
@@ -32,8 +32,8 @@ class IntakeController:
         self.observed = intake.observed(files)
         # Written in any case, because it shows that this driver is alive.
         self._driver = secrets.token_hex(6)
-        since = self.observed.since_ns or now()
-        self._publish(msgspec.structs.replace(self.observed, driver=self._driver, since_ns=since))
+        began = self.observed.since_ns or now()
+        self._publish(msgspec.structs.replace(self.observed, driver=self._driver, since_ns=began))
 
     @property
     def open(self) -> bool:

@@ -38,17 +38,17 @@ class NextEpoch:
     def start(self, newest: Manifest | None) -> Start:
         """The state from which the workers of the next epoch start."""
         if newest is None or self.anew:
-            door = {} if self._discard is None else set_back({}, self._discard)
-            return Start(epoch=newest.epoch + 1 if newest else 1, base="", door=door, offsets={})
-        door, offsets = newest.door, newest.offsets
+            ingestion = {} if self._discard is None else set_back({}, self._discard)
+            return Start(epoch=newest.epoch + 1 if newest else 1, base="", ingestion=ingestion, offsets={})
+        ingestion, offsets = newest.ingestion, newest.offsets
         if self._begun:
             offsets = {topic: own for topic, own in offsets.items() if topic not in self._begun}
-            door = begin_again(door, {topic: self._partitions[topic] for topic in self._begun})
+            ingestion = begin_again(ingestion, {topic: self._partitions[topic] for topic in self._begun})
         if self._discard is not None:
-            door = set_back(door, self._discard)
+            ingestion = set_back(ingestion, self._discard)
         if self._skipped:
             offsets = offsets | {topic: offsets[topic] | own for topic, own in self._skipped.items()}
-        return Start(epoch=newest.epoch + 1, base=newest.attempt, door=door, offsets=offsets)
+        return Start(epoch=newest.epoch + 1, base=newest.attempt, ingestion=ingestion, offsets=offsets)
 
     def begin_anew(self, newest: Manifest | None, why: str) -> None:
         """Start it from an empty state."""
@@ -62,7 +62,7 @@ class NextEpoch:
         If the state is already past that time, it is built anew. This is done once per time: if the state has it
         recorded already, nothing happens. ends: returns the current end offsets of the topics.
         """
-        if newest is not None and discarded(newest.door) == after:
+        if newest is not None and discarded(newest.ingestion) == after:
             return
         self._discard = discarding(after, ends())
         if newest is not None and newest.upper > after:
@@ -77,7 +77,7 @@ class NextEpoch:
         sources: Callable[[str], Sequence[str]],
     ) -> None:
         """Set what is read. known: the ids of the topics from which the state was built; the others: see
-        `Epochs.follow`."""
+        `Committer.follow`."""
         self.topics = {topic: about.id or known.get(topic, "") for topic, about in found.items()}
         self._partitions = {topic: about.partitions for topic, about in found.items()}
         self._begun, self._skipped, self.lost = frozenset(begun), {}, {}

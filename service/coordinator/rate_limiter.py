@@ -59,8 +59,8 @@ class RateLimiter:
         if not full and seconds <= _LATE * self.target:
             return False
         fixed = min(self._idle) if len(self._idle) >= _BELIEVED else 0.0
-        room, work = max(self.target - fixed, self.target / 2), max(seconds - fixed, seconds / 10, 1e-3)
-        wanted = messages * room / work
+        budget, work = max(self.target - fixed, self.target / 2), max(seconds - fixed, seconds / 10, 1e-3)
+        wanted = messages * budget / work
         wanted = min(max(wanted, limit * _DOWN), limit * _UP)
         if not full:
             wanted = min(wanted, limit)

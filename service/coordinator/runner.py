@@ -21,7 +21,7 @@ import msgspec
 from vernier.service.cluster.messages import Poisoned, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
 from vernier.service.config.settings import Settings
-from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.epoch_log import EpochLog
@@ -70,14 +70,14 @@ class Hooks:
 class Runner:
     """Spark's foreachBatch function. `attach` the stage before the query starts.
 
-    Raises EpochFailed, ProgramFailed, StateDamaged, LettersNotSent, Stopping and the commit's StorageErrors into the
-    query, which then fails. All of them leave the state at the newest commit. `failure` is the last of them.
+    Raises EpochFailed, ProgramFailed, StateDamaged, DeadLettersNotSent, Stopping and the commit's StorageErrors into
+    the query, which then fails. All of them leave the state at the newest commit. `failure` is the last of them.
     """
 
     def __init__(
         self,
         settings: Settings,
-        epochs: Epochs,
+        epochs: Committer,
         dead_letters: DeadLetterSender,
         heartbeat: Heartbeat | None,
         meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] | None = None,

@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 from vernier.operators.language.collection.app import App
 from vernier.service.config.settings import Settings, heartbeat_topic
-from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import Lag, ends
 from vernier.service.coordinator.topic_check import check_whole
 from vernier.service.coordinator.topics import Choice, Found, TopicReplaced, Topics
-from vernier.service.ingest.config import DoorConfig
+from vernier.service.ingest.config import IngestionConfig
 from vernier.service.kafka.embedded_broker import create_topics
 from vernier.storage.threads import Threads
 
@@ -20,31 +20,33 @@ _log = logging.getLogger("vernier.driver")
 
 
 class ServiceTopics:
-    """The topics of an app's sources. door: the configuration of ingestion, with the partitions of all topics; lag:
-    their end offsets, followed in a thread of `threads`."""
+    """The topics of an app's sources. ingestion: the configuration of ingestion, with the partitions of all topics;
+    lag: their end offsets, followed in a thread of `threads`."""
 
     def __init__(self, settings: Settings, app: App, threads: Threads) -> None:
         self._settings, self._app = settings, app
         self._client = settings.kafka_client()
         self._found: dict[str, Found] = {}
-        self.door = self._prepare()
+        self.ingestion = self._prepare()
         self._topics = self._chosen()
-        self.lag = Lag(self._client, self.door.partitions, threads, self._look)
+        self.lag = Lag(self._client, self.ingestion.partitions, threads, self._look)
 
     def use(self, app: App) -> None:
         """Read the topics of another app from now on, between two queries."""
         self._app = app
-        self.door = self._prepare()
+        self.ingestion = self._prepare()
         before, self._topics = self._topics, self._chosen()
         before.close()
-        self.lag.follow(self.door.partitions)
+        self.lag.follow(self.ingestion.partitions)
 
     def ends(self) -> dict[str, dict[int, int]]:
         """The current end offsets of the sources' topics."""
-        partitions = {topic: n for topic, n in self.door.partitions.items() if topic != self.door.heartbeat_topic}
+        partitions = {
+            topic: n for topic, n in self.ingestion.partitions.items() if topic != self.ingestion.heartbeat_topic
+        }
         return ends(self._client, partitions)
 
-    def rebuild_replaced(self, epochs: Epochs) -> None:
+    def rebuild_replaced(self, epochs: Committer) -> None:
         """Start from an empty state if a topic is not the one that the state was built from."""
         try:
             self._topics.replaced(epochs.known_topics, self._topics.look())
@@ -54,9 +56,9 @@ class ServiceTopics:
     def check_whole(self) -> None:
         """Raises TopicsTrimmed if a topic no longer has its first messages, and BrokerError."""
         topics = {self._settings.topic(source) for source in self._app.sources}
-        check_whole(self._client, topics, self.door.partitions)
+        check_whole(self._client, topics, self.ingestion.partitions)
 
-    def follow(self, epochs: Epochs) -> bool:
+    def follow(self, epochs: Committer) -> bool:
         """Make the next query read the topics as they are now. Returns whether their partitions have changed.
 
         Raises TopicReplaced, MessagesLost, LagUnknown and BrokerError.
@@ -72,27 +74,27 @@ class ServiceTopics:
         epochs.follow(found, begun, lost, topics.sources)
         self._found = found
         counts = {topic: about.partitions for topic, about in found.items()}
-        partitions = {**self.door.partitions, **counts}
-        if partitions == self.door.partitions:
+        partitions = {**self.ingestion.partitions, **counts}
+        if partitions == self.ingestion.partitions:
             return False
-        self.door = self._settings.door(self._app, partitions)
-        epochs.change(epochs.plan, self.door)
-        self.lag.follow(self.door.partitions)
+        self.ingestion = self._settings.ingestion(self._app, partitions)
+        epochs.change(epochs.plan, self.ingestion)
+        self.lag.follow(self.ingestion.partitions)
         _log.info("partitions of topics: %s", ", ".join(f"{topic} {count}" for topic, count in sorted(counts.items())))
         return True
 
-    def differ(self, epochs: Epochs) -> bool:
+    def differ(self, epochs: Committer) -> bool:
         """Whether the running query must be replaced, because the topics are not those it was started with."""
         return any(
-            about.partitions != self.door.partitions.get(topic)
+            about.partitions != self.ingestion.partitions.get(topic)
             or (about.id and about.id != epochs.topics.get(topic, about.id))
             for topic, about in self._found.items()
         )
 
-    def check(self, epochs: Epochs, topics: Collection[str]) -> None:
+    def check(self, epochs: Committer, topics: Collection[str]) -> None:
         """Raise before an epoch is committed with rows of a topic that is no longer the one that the query was started
         with."""
-        mine = [topic for topic in topics if topic != self.door.heartbeat_topic]
+        mine = [topic for topic in topics if topic != self.ingestion.heartbeat_topic]
         if mine:
             self._topics.check(epochs.topics, mine)
 
@@ -115,7 +117,7 @@ class ServiceTopics:
             choices.append(Choice(name, topic, about.on_new_topic == "restart", about.on_lost == "skip"))
         return Topics(self._client, choices)
 
-    def _prepare(self) -> DoorConfig:
+    def _prepare(self) -> IngestionConfig:
         """Create the missing topics; returns the ingest configuration with the partitions of all topics."""
         settings, name = self._settings, self._app.name
         wanted: dict[str, int] = {}
@@ -129,4 +131,4 @@ class ServiceTopics:
         beat = {heartbeat_topic(name): settings.workers}
         kept = {"retention.ms": str(_HOUR_MS)}
         found |= create_topics(settings.kafka.bootstrap, beat, config=kept, **options)  # type: ignore[arg-type]
-        return settings.door(self._app, found)
+        return settings.ingestion(self._app, found)

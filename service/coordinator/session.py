@@ -31,7 +31,7 @@ from pyspark.util import PythonEvalType
 from vernier.service.cluster.worker import ATTEMPT, Job, task
 from vernier.service.config.settings import Settings
 from vernier.service.errors import SparkFailed
-from vernier.service.ingest.config import DoorConfig
+from vernier.service.ingest.config import IngestionConfig
 from vernier.service.toolchain.jars import spark_jars
 from vernier.service.toolchain.jvm import Gateway, java_options, launch_java, prepare_environment
 from vernier.storage.threads import Threads
@@ -113,7 +113,7 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
 def open_stream(
     spark: SparkSession,
     settings: Settings,
-    door: DoorConfig,
+    ingestion: IngestionConfig,
     offsets: Mapping[str, Mapping[int, int]],
     limit: int | None,
 ) -> DataFrame:
@@ -124,14 +124,14 @@ def open_stream(
     """
     starting = {
         topic: {
-            str(p): LATEST if topic == door.heartbeat_topic else offsets.get(topic, {}).get(p, EARLIEST)
+            str(p): LATEST if topic == ingestion.heartbeat_topic else offsets.get(topic, {}).get(p, EARLIEST)
             for p in range(count)
         }
-        for topic, count in door.partitions.items()
+        for topic, count in ingestion.partitions.items()
     }
     options: dict[str, str] = {
         "kafka.bootstrap.servers": settings.kafka.bootstrap,
-        "subscribe": ",".join(door.partitions),
+        "subscribe": ",".join(ingestion.partitions),
         "startingOffsets": json.dumps(starting),
         "includeHeaders": "true",
         # Lost offsets (a topic that was truncated while the service was down) must not go unnoticed.

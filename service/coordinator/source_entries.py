@@ -16,7 +16,7 @@ def source_entry(name: str, config: SourceConfig, reports: Sequence[Report], unr
     one = reports[0]
     frontiers = one.frontiers.get(config.topic, {})
     known = [frontier for frontier in frontiers.values() if frontier is not None]
-    clocks = one.door.get("topics", {}).get(config.topic, {})
+    clocks = one.ingestion.get("topics", {}).get(config.topic, {})
     return SourceEntry(
         topic=config.topic,
         format=config.format,

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.coordinator.session import open_stream, set_limit, start_query
-from vernier.service.ingest.config import DoorConfig
+from vernier.service.ingest.config import IngestionConfig
 
 
 class Query:
@@ -24,7 +24,7 @@ class Query:
         self,
         spark: SparkSession,
         settings: Settings,
-        door: DoorConfig,
+        ingestion: IngestionConfig,
         offsets: Offsets,
         limit: int | None,
         epoch: Callable[[DataFrame, int], None],
@@ -33,7 +33,7 @@ class Query:
         self.limit = limit
         self._spark = spark
         self._checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=scratch))
-        stream = open_stream(spark, settings, door, offsets, limit)
+        stream = open_stream(spark, settings, ingestion, offsets, limit)
         self._query = start_query(stream, epoch, self._checkpoint)
 
     def ended(self, seconds: int) -> bool:

@@ -45,7 +45,7 @@ class SourceConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class DoorConfig:
+class IngestionConfig:
     """The configuration of ingest as a whole. sources: by name. partitions: the number of partitions of each topic (1
     if a topic is missing). slack_ms: see advance_arrival. max_message_bytes: a longer message is refused;
     max_decoded_bytes: so is one that takes more than this when it is expanded. diff_range: diffs are between this and
@@ -60,7 +60,7 @@ class DoorConfig:
     diff_range: int = DIFF_RANGE
 
 
-def by_topic(sources: Mapping[str, RowType], config: DoorConfig) -> dict[str, list[str]]:
+def by_topic(sources: Mapping[str, RowType], config: IngestionConfig) -> dict[str, list[str]]:
     """The sources of each topic, in name order. Raises SourceMisfit."""
     topics: dict[str, list[str]] = {}
     for name in sorted(sources):

@@ -97,8 +97,8 @@ def discarding(after: int, ends: Mapping[str, Mapping[int, int]]) -> Discard:
     return Discard(after, {topic: {str(one): end for one, end in own.items()} for topic, own in ends.items()})
 
 
-def discarded(door: Mapping[str, Any]) -> int | None:
+def discarded(ingestion: Mapping[str, Any]) -> int | None:
     """The data time at and after which an operator has discarded what was in the topics, from the ingest state of a
     manifest."""
-    found = door.get("discard")
+    found = ingestion.get("discard")
     return None if found is None else int(found["after"])

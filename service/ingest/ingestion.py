@@ -1,4 +1,4 @@
-"""Ingestion (class Door): Kafka messages in, the updates of an epoch out, in three pure steps.
+"""Ingestion: Kafka messages in, the updates of an epoch out, in three pure steps.
 
 1. `decode`, on each worker alone: messages become updates, and facts about their partitions.
 2. `advance`, the same on all workers: all workers' facts and the ingest state give the new input frontier.
@@ -6,8 +6,8 @@
    messages that could not be decoded become dead letters.
 
 No step reads a clock, a file or the network, so repeating an attempt gives the same result. The ingest state (class
-DoorState) is JSON in the manifest. Its size is constant per partition, except for counts that are not met yet. Rules:
-docs/messages.md.
+IngestionState) is JSON in the manifest. Its size is constant per partition, except for counts that are not met yet.
+Rules: docs/messages.md.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,15 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernier.operators.language.types.schema import RowType
-from vernier.service.ingest.config import DoorConfig, SourceConfig, by_topic
+from vernier.service.ingest.config import IngestionConfig, SourceConfig, by_topic
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.deduplication import Copies, Counted, pack
 from vernier.service.ingest.formats import make_format
 from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Refused
-from vernier.service.ingest.formats.one_by_one import decode_apart
+from vernier.service.ingest.formats.one_by_one import decode_one_by_one
 from vernier.service.ingest.formats.upsert import Upserts
 from vernier.service.ingest.future_times import Discard, refuse_ahead
-from vernier.service.ingest.lateness import Gate
+from vernier.service.ingest.lateness import Lateness
 from vernier.service.ingest.partition_report import DecodedTopic, Merged, drop_copies, facts_of, held_marks, merge_facts
 from vernier.service.ingest.quarantine import convict
 from vernier.service.ingest.records import Messages, Offsets, sort_messages
@@ -52,7 +52,7 @@ Poisoned = Mapping[tuple[str, int, int], str]
 """Messages, by topic, partition and offset, that cannot be decoded, and what they do to a process that tries."""
 
 
-class DoorState(msgspec.Struct, frozen=True):
+class IngestionState(msgspec.Struct, frozen=True):
     """The ingest state between epochs: the input frontier, and a clock for each partition of each input topic. discard:
     what an operator has discarded from the topics."""
 
@@ -103,11 +103,11 @@ class Admitted:
     received: tuple[Ints, Ints]
 
 
-class Door:
+class Ingestion:
     """The three steps of ingestion for one program's sources. Immutable; each worker makes its own from the
     arguments."""
 
-    def __init__(self, sources: Mapping[str, RowType], config: DoorConfig) -> None:
+    def __init__(self, sources: Mapping[str, RowType], config: IngestionConfig) -> None:
         """Raises SourceMisfit when settings and program, or the sources of one topic, do not fit together."""
         self._sources, self._config = dict(sources), config
         self._topics = by_topic(sources, config)
@@ -138,7 +138,7 @@ class Door:
         must not be decoded, and why. Never raises because of a message's contents. O(bytes).
         """
         messages, repeated = sort_messages(batches, offsets)
-        before = msgspec.convert(dict(state), DoorState)
+        before = msgspec.convert(dict(state), IngestionState)
         discard = None if before.discard is msgspec.UNSET else before.discard
         decoded = [self._in_time(self._decode_topic(part, heap, poisoned), discard) for part in messages]
         counted = self._counted(before)
@@ -183,7 +183,7 @@ class Door:
             np.concatenate([held_marks(name, held.get(name, ()), partition, counted.complete) for name in names])
         )
 
-    def _counted(self, state: DoorState) -> dict[str, dict[int, Counted]]:
+    def _counted(self, state: IngestionState) -> dict[str, dict[int, Counted]]:
         """The counted partitions of each topic that has any."""
         counted = {
             topic: {
@@ -213,7 +213,7 @@ class Door:
             hidden[list(unread)] = True
             values, keys = (pc.if_else(pa.array(hidden), pa.scalar(None, one.type), one) for one in (values, keys))
         reader, only = self._formats[topic], self._only_source(topic)
-        parsed = _except(decode_apart(reader, values, keys, only, heap), unread)
+        parsed = _except(decode_one_by_one(reader, values, keys, only, heap), unread)
         refused = [*unread.values(), *parsed.refused]
         parsed, found = _within(parsed, self._config.diff_range)
         refused += found
@@ -272,7 +272,7 @@ class Door:
 
         The input frontier is the minimum over the partitions of all sources, except idle ones, and never goes back.
         """
-        before = msgspec.convert(dict(state), DoorState)
+        before = msgspec.convert(dict(state), IngestionState)
         merged = merge_facts(facts)
         now_ms = max((fact.ms for own in merged.fresh.values() for fact in own.values()), default=None)
         offsets = {
@@ -285,7 +285,7 @@ class Door:
             clocks = {topic: own for topic, (own, _) in both.items()}
             copies = {topic: own for topic, (_, own) in both.items()}
         reached = [clock.frontier for own in clocks.values() for clock in own.values() if not clock.idle]
-        after = DoorState(max(before.frontier, min(reached, default=before.frontier)), clocks, before.discard)
+        after = IngestionState(max(before.frontier, min(reached, default=before.frontier)), clocks, before.discard)
         frontiers = {
             topic: {partition: None if clock.idle else clock.frontier for partition, clock in own.items()}
             for topic, own in clocks.items()
@@ -295,7 +295,7 @@ class Door:
         return Advanced(dict(state), as_json, before.frontier, after.frontier, offsets, frontiers, copies, updates)
 
     def _advance_topic(
-        self, topic: str, before: DoorState, merged: Merged, now_ms: int
+        self, topic: str, before: IngestionState, merged: Merged, now_ms: int
     ) -> tuple[dict[str, PartitionClock], dict[int, Copies]]:
         """The clocks of a topic's partitions after the epoch, and the second copies in its counted partitions."""
         config, known = self._clock(topic), before.topics.get(topic, {})
@@ -316,33 +316,33 @@ class Door:
     def admit(self, decoded: Decoded, held: Mapping[str, Sequence[Held]], step: Advanced) -> Admitted:
         """The updates of [lower, upper), the updates that are held further, and the dead letters."""
         counts = {name: SourceCounts() for name in self._sources}
-        gates = {
-            name: Gate(name, row_type.width, self._config.sources[name], step.lower, step.upper, counts[name])
+        lateness = {
+            name: Lateness(name, row_type.width, self._config.sources[name], step.lower, step.upper, counts[name])
             for name, row_type in self._sources.items()
         }
         dead: list[DeadLetter] = []
-        before = msgspec.convert(step.before, DoorState)
+        before = msgspec.convert(step.before, IngestionState)
         for batch in decoded.batches:
             refused = list(batch.refused)
             if batch.parsed is not None:
                 time, second = self._times(batch, before), _second_copies(batch, step.copies)
                 for name in batch.parsed.names:
-                    refused += gates[name].pass_updates(batch.messages, batch.parsed, time, second)
+                    refused += lateness[name].pass_updates(batch.messages, batch.parsed, time, second)
             dead += _letters(batch.messages, refused, step.lower)
             _count_messages(batch, refused, counts)
         inputs, still = {}, {}
-        for name, gate in gates.items():
+        for name, one in lateness.items():
             waiting = list(held.get(name, ()))
             for partition, copies in step.copies.get(self._config.sources[name].topic, {}).items():
                 if copies.held:
                     waiting, dropped = drop_copies(name, waiting, partition, copies)
                     counts[name].copies += dropped
-            inputs[name], still[name] = gate.close(waiting, step.updates.get(self._config.sources[name].topic, 0))
-        arrived = [received for gate in gates.values() for received in gate.received]
+            inputs[name], still[name] = one.close(waiting, step.updates.get(self._config.sources[name].topic, 0))
+        arrived = [received for one in lateness.values() for received in one.received]
         ms, count = np.unique(np.concatenate(arrived or [np.empty(0, np.int64)]), return_counts=True)
         return Admitted(inputs, still, dead, counts, (ms, count.astype(np.int64)))
 
-    def _times(self, batch: DecodedTopic, before: DoorState) -> Ints:
+    def _times(self, batch: DecodedTopic, before: IngestionState) -> Ints:
         """The data times of a batch's updates by their topic's clock, int64[n]."""
         messages, parsed = batch.messages, batch.parsed
         if parsed is None or self._clock(messages.topic).clock == "event":
@@ -368,7 +368,7 @@ def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str
     """The ingest state after topics, with this many partitions each, are read again from their beginning, as if their
     messages followed those of the earlier topics of the same name. Frontiers and arrival stamps stay; counts that were
     promised are no longer waited for."""
-    before = msgspec.convert(dict(state), DoorState)
+    before = msgspec.convert(dict(state), IngestionState)
     own = {
         topic: {
             number: PartitionClock(active_ms=clock.active_ms, frontier=clock.frontier, last=clock.last)
@@ -386,7 +386,7 @@ def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str
 def set_back(state: Mapping[str, Any], discard: Discard) -> dict[str, Any]:
     """The ingest state with a discard in it; the state must not be past `discard.after`. Partitions that have promised
     more than that time are set back to it and forget their counts."""
-    before = msgspec.convert(dict(state), DoorState)
+    before = msgspec.convert(dict(state), IngestionState)
     topics = {
         topic: {
             number: msgspec.structs.replace(clock, frontier=min(clock.frontier, discard.after), counted=None)

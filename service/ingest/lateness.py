@@ -1,4 +1,4 @@
-"""Lateness (class Gate): which updates of one source enter an epoch, which are held, and which are late.
+"""Lateness: which updates of one source enter an epoch, which are held, and which are late.
 
 Relative to the interval [lower, upper) of an epoch, an update enters, is held (its time is not before upper) or is late
 (its time is before lower). Late updates of an event clock are refused or moved up to lower, as the source's on_late
@@ -25,7 +25,7 @@ _NAMED = 5
 """How many late updates of a message are named in its dead letter."""
 
 
-class Gate:
+class Lateness:
     """Takes a source's decoded updates, then its held ones, and returns the epoch's input. counts: what it adds to."""
 
     def __init__(

@@ -156,7 +156,7 @@ def _ended(status: int, seconds: float) -> str | None:
 
 def _live(
     shared: mmap.mmap,
-    leash: int,
+    parent_pipe: int,
     theirs: int,
     ranges: Sequence[Range],
     decode: Callable[[int, int], None],
@@ -170,9 +170,9 @@ def _live(
         for handled in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU):
             signal.signal(handled, signal.SIG_DFL)
         # The child must not keep the worker's connections open after the worker has ended.
-        os.closerange(3, leash)
-        os.closerange(leash + 1, 1 << 16)
-        threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
+        os.closerange(3, parent_pipe)
+        os.closerange(parent_pipe + 1, 1 << 16)
+        threading.Thread(target=_watch, args=(parent_pipe,), name="parent-watch", daemon=True).start()
         _allow(seconds * WALL)
         with contextlib.suppress(Exception):
             control()
@@ -199,7 +199,7 @@ def _allow(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (until, hard))
 
 
-def _watch(leash: int) -> None:
+def _watch(parent_pipe: int) -> None:
     """End when the worker ends: the kernel then closes the worker's end of the pipe."""
-    os.read(leash, 1)
+    os.read(parent_pipe, 1)
     os._exit(1)

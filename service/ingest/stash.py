@@ -66,7 +66,7 @@ class Held:
             return self
         return Held(self.updates.take(keep), self.received_ms[keep], self.origin[keep])
 
-    def since(self, lower: int) -> int:
+    def count_from(self, lower: int) -> int:
         """The number of updates at or after `lower`."""
         return len(self) - int(np.searchsorted(self.time, lower))
 
@@ -81,16 +81,16 @@ def retain(batches: Sequence[Held], fresh: Held | None, upper: int) -> list[Held
     """
     kept: list[Held] = []
     for batch in (*batches, fresh):
-        if batch is None or not batch.since(upper):
+        if batch is None or not batch.count_from(upper):
             continue
-        while kept and kept[-1].since(upper) <= 2 * batch.since(upper):
+        while kept and kept[-1].count_from(upper) <= 2 * batch.count_from(upper):
             batch = _merge(kept.pop(), batch, upper)
         kept.append(batch)
     return kept
 
 
 def _merge(older: Held, newer: Held, upper: int) -> Held:
-    parts = [(batch, slice(len(batch) - batch.since(upper), None)) for batch in (older, newer)]
+    parts = [(batch, slice(len(batch) - batch.count_from(upper), None)) for batch in (older, newer)]
     updates = Updates.concat([batch.updates.take(left) for batch, left in parts], older.updates.width)
     received = np.concatenate([batch.received_ms[left] for batch, left in parts])
     return Held.sort(updates, received, np.concatenate([batch.origin[left] for batch, left in parts]))

@@ -46,7 +46,7 @@ State = Literal["open", "sent", "dropped", "replaced"]
 same message, or by a rebuild."""
 
 
-class NoLetters(CallerError):
+class DeadLettersUnreadable(CallerError):
     """Kafka does not answer, or has no such dead-letter topic."""
 
     message = "cannot read dead letters from {bootstrap}: {reason}"
@@ -54,7 +54,7 @@ class NoLetters(CallerError):
     reason: str
 
 
-class NoSuchLetter(CallerError):
+class NoSuchDeadLetter(CallerError):
     """A dead letter was named that does not exist."""
 
     message = "there is no open dead letter {letter}; `vernier dlq list` shows them"
@@ -121,8 +121,8 @@ class Known:
     dealt: dict[str, Dealt] = field(default_factory=dict)
 
 
-class DeadLetters:
-    """The dead-letter topics of a broker. A context manager. Raises NoBroker, NoLetters."""
+class DeadLetterQueue:
+    """The dead-letter topics of a broker. A context manager. Raises NoBroker, DeadLettersUnreadable."""
 
     def __init__(self, settings: Settings, sources: Sequence[str]) -> None:
         self._settings = settings
@@ -138,7 +138,7 @@ class DeadLetters:
         for name in wanted:
             if name not in present:
                 known = ", ".join(present) or "none"
-                raise NoLetters(
+                raise DeadLettersUnreadable(
                     bootstrap=settings.kafka.bootstrap, reason=f"there is no topic {name} (there are {known})"
                 )
         self._wanted = wanted
@@ -160,7 +160,8 @@ class DeadLetters:
         """Send the messages of open dead letters to their own topics again; returns (sent, skipped).
 
         reason, letters (places): only these; the others are skipped. again: also messages that were sent again before
-        and were not refused since. Each message is sent once, whatever fails. Raises NoLetters, NoSuchLetter.
+        and were not refused since. Each message is sent once, whatever fails. Raises DeadLettersUnreadable,
+        NoSuchDeadLetter.
         """
         states = {"open", "sent"} if again else {"open"}
         chosen = self._chooser(reason, letters)
@@ -182,7 +183,7 @@ class DeadLetters:
     def drop(self, *, reason: str | None = None, letters: Sequence[str] = ()) -> tuple[int, int]:
         """Mark open dead letters as dropped: they are no longer listed or sent again, not even after a rebuild.
 
-        Returns (dropped, skipped). Their dead-letter topic keeps them. Raises NoLetters, NoSuchLetter.
+        Returns (dropped, skipped). Their dead-letter topic keeps them. Raises DeadLettersUnreadable, NoSuchDeadLetter.
         """
         chosen = self._chooser(reason, letters)
 
@@ -198,7 +199,7 @@ class DeadLetters:
         """Close the connections."""
         self._reader.close()
 
-    def __enter__(self) -> DeadLetters:
+    def __enter__(self) -> DeadLetterQueue:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -206,9 +207,9 @@ class DeadLetters:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _no(self, error: BaseException) -> NoLetters:
+    def _no(self, error: BaseException) -> DeadLettersUnreadable:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        return NoLetters(bootstrap=self._settings.kafka.bootstrap, reason=reason)
+        return DeadLettersUnreadable(bootstrap=self._settings.kafka.bootstrap, reason=reason)
 
     def _chooser(self, reason: str | None, letters: Sequence[str]) -> Callable[[Letter], bool]:
         named = set(letters)
@@ -247,14 +248,14 @@ class DeadLetters:
                 done += self._commit(transactions, topic, known, chosen, sending, mark)
         except Fenced as error:
             reason = f"another `vernier dlq replay` or `drop` is running; {done} dead letters are done"
-            raise NoLetters(bootstrap=self._settings.kafka.bootstrap, reason=reason) from error
+            raise DeadLettersUnreadable(bootstrap=self._settings.kafka.bootstrap, reason=reason) from error
         except KafkaError as error:
             raise self._no(error) from error
         finally:
             transactions.close()
         for place in named:
             if place not in found:
-                raise NoSuchLetter(letter=place)
+                raise NoSuchDeadLetter(letter=place)
         return done, passed
 
     def _commit(

@@ -76,21 +76,21 @@ class ForkedWorkers:
         self._answers = select.poll()
         self._places: dict[int, int] = {}
         # The parent watch: nothing is ever written to this pipe; workers see its end when this process has ended.
-        leash, self._leash = os.pipe()
+        parent_pipe, self._parent_pipe = os.pipe()
         context = multiprocessing.get_context("fork")
         token = secrets.token_hex(16)
         try:
             for index in range(workers):
                 mine, theirs = context.Pipe()
-                target = (plan, token, index, theirs, leash, self._leash)
+                target = (plan, token, index, theirs, parent_pipe, self._parent_pipe)
                 process = context.Process(target=_serve, args=target, name=f"vernier-worker-{index}", daemon=True)
                 _fork(process)
                 theirs.close()
                 self._children.append(_Child(process, mine))
                 self._answers.register(mine, select.POLLIN)
                 self._places[mine.fileno()] = index
-            os.close(leash)
-            self._tell([self._gather()] * workers)
+            os.close(parent_pipe)
+            self._send([self._gather()] * workers)
         except BaseException:
             self.close()
             raise
@@ -104,7 +104,7 @@ class ForkedWorkers:
             for i in range(count)
         ]
         texts = {name: row_type.text_words for name, row_type in self._plan.sources.items()}
-        self._tell([(lower, upper, part, needed(self.heap, part, texts)) for part in parts])
+        self._send([(lower, upper, part, needed(self.heap, part, texts)) for part in parts])
         results: list[tuple[Mapping[str, Updates], list[Texts]]] = self._gather()
         self.heap.detach()
         for _, dictionaries in results:
@@ -116,7 +116,7 @@ class ForkedWorkers:
 
     def state_bytes(self) -> int:
         """The size in bytes of all batches on all workers."""
-        self._tell([None] * len(self._children))
+        self._send([None] * len(self._children))
         return sum(self._gather())
 
     def close(self) -> None:
@@ -127,11 +127,11 @@ class ForkedWorkers:
             child.process.join()
             child.pipe.close()
         self._children = []
-        if self._leash >= 0:
-            os.close(self._leash)
-            self._leash = -1
+        if self._parent_pipe >= 0:
+            os.close(self._parent_pipe)
+            self._parent_pipe = -1
 
-    def _tell(self, messages: Iterable[Any]) -> None:
+    def _send(self, messages: Iterable[Any]) -> None:
         for index, (child, message) in enumerate(zip(self._children, messages, strict=True)):
             try:
                 child.pipe.send(message)
@@ -174,12 +174,12 @@ def _fork(process: ForkProcess) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, theirs: int) -> None:
+def _serve(plan: Plan, token: str, index: int, pipe: Connection, parent_pipe: int, theirs: int) -> None:
     """The main loop of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.close(theirs)
-    threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
+    threading.Thread(target=_watch, args=(parent_pipe,), name="parent-watch", daemon=True).start()
     mailbox = Mailbox(Keys.plain(token))
     pipe.send(mailbox.address)
     peers: list[str] = pipe.recv()
@@ -209,7 +209,7 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, leash: int, the
         pipe.send(answer)
 
 
-def _watch(leash: int) -> None:
+def _watch(parent_pipe: int) -> None:
     """End with the parent: the kernel closes its end of the pipe."""
-    os.read(leash, 1)
+    os.read(parent_pipe, 1)
     os._exit(1)

@@ -25,7 +25,7 @@ from vernier.operators.planning.plan import Plan
 from vernier.service.cluster.worker import Job
 from vernier.service.config.programs import Program
 from vernier.service.config.settings import Settings, load
-from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.runner import Runner
 from vernier.service.coordinator.session import COLUMNS, Stage, start_session
@@ -78,8 +78,8 @@ class SparkEngine:
         self._open.callback(shutil.rmtree, scratch, ignore_errors=True)
         state = state or scratch / "state"
         settings = _settings(app, program, workers, state)
-        door = settings.door(app, {_TOPIC: workers})
-        self._epochs = epochs = Epochs(StateDirectory(state), self._plan, door, workers, settings.state.keep)
+        ingestion = settings.ingestion(app, {_TOPIC: workers})
+        self._epochs = epochs = Committer(StateDirectory(state), self._plan, ingestion, workers, settings.state.keep)
         self._open.callback(epochs.close)
         if epochs.newest is not None:
             raise StateNotEmpty(path=str(state), epoch=epochs.newest.epoch)
@@ -94,7 +94,7 @@ class SparkEngine:
             programs=(Program.of(program),),
             fingerprint=self._plan.fingerprint,
             state=settings.state.place,
-            door=door,
+            ingestion=ingestion,
             slice_updates=settings.epoch.slice_updates,
             seconds=settings.epoch.timeout_ms / 1000,
             most_bytes=settings.most_bytes,

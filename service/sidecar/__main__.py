@@ -129,8 +129,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     logging.getLogger("uvicorn.error").addFilter(Unfinished())
     # uvicorn raises the signal that ended it again; a requested stop must not count as a failure.
-    for told in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(told, lambda *_: sys.exit(0))
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: sys.exit(0))
     Server(config).run(sockets=[listener])
     return 0
 

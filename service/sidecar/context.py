@@ -36,7 +36,8 @@ _PLAN_FILE = "plan.json"
 
 @dataclass(slots=True)
 class Context:
-    """The parts of a sidecar. started_ns: wall clock. room: returns the free bytes of the disk that holds a folder."""
+    """The parts of a sidecar. started_ns: wall clock. disk_free: returns the free bytes of the disk that holds a
+    folder."""
 
     options: Options
     follower: Follower
@@ -44,7 +45,7 @@ class Context:
     streams: ChangeStreams
     queries: Queries
     started_ns: int = field(default_factory=time.time_ns)
-    room: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
+    disk_free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
 
     def stale_ms(self, snapshot: Snapshot) -> int:
         """Milliseconds since the newest epoch was committed."""
@@ -54,7 +55,7 @@ class Context:
         """Free bytes for the state; None if unknown, as for an object store."""
         folder = Place.of(self.options.state).folder
         try:
-            return None if folder is None else self.room(folder)
+            return None if folder is None else self.disk_free(folder)
         except OSError:
             return None
 

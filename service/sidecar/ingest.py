@@ -22,7 +22,7 @@ from vernier.service.sidecar.problems import Problem, UnknownSource
 from vernier.service.sidecar.replies import reply
 from vernier.service.sidecar.writes.delivery import Delivery
 from vernier.service.sidecar.writes.parse import READERS, BadBody, Submission, Target, read_body
-from vernier.service.sidecar.writes.read_tokens import Receipt, as_json
+from vernier.service.sidecar.writes.read_tokens import ReadToken, as_json
 from vernier.service.views.query import split_list
 
 _BOUNDS = 4_096
@@ -35,11 +35,11 @@ class Ingest:
     def __init__(self, context: Context, settings: Settings) -> None:
         self._context, self._settings = context, settings
         options = context.options
-        self._room = options.max_ingests
+        self._free = options.max_ingests
         self._delivery = Delivery(settings.kafka_client(), options.ingest_ms)
-        self._pool = ThreadPoolExecutor(max(1, self._room), thread_name_prefix="ingest")
+        self._pool = ThreadPoolExecutor(max(1, self._free), thread_name_prefix="ingest")
 
-    async def take(self, source: str, kind: str, body: bytes, after: Receipt | None) -> tuple[Receipt, int]:
+    async def take(self, source: str, kind: str, body: bytes, after: ReadToken | None) -> tuple[ReadToken, int]:
         """Send the updates in a body; returns their receipt and their number.
 
         Raises Problem, BadBody, BadSubmission, KafkaAway.
@@ -52,16 +52,16 @@ class Ingest:
             raise BadBody(what="list of updates", problem="it is empty")
         # The plan may be in an object store, so it is read in a thread.
         target = await asyncio.to_thread(self._target, source)
-        if self._room < 1:
+        if self._free < 1:
             detail = "too many requests with updates are waiting for Kafka (http.max_ingests); try again"
             raise Problem.of(429, "too_many_ingests", detail, headers={"retry-after": "1"})
-        self._room -= 1
+        self._free -= 1
         try:
             receipt, count = await asyncio.get_running_loop().run_in_executor(
                 self._pool, lambda: self._send(read_body(kind, body, target))
             )
         finally:
-            self._room += 1
+            self._free += 1
         return receipt if after is None else receipt.after(after), count
 
     def close(self) -> None:
@@ -69,12 +69,12 @@ class Ingest:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._delivery.close()
 
-    def _send(self, given: Submission) -> tuple[Receipt, int]:
+    def _send(self, given: Submission) -> tuple[ReadToken, int]:
         target, offsets = given.target, {}
         if len(given) or given.resolved:
             now_ns = time.time_ns()
             offsets = self._delivery.deliver(target.topic, lambda count: given.messages(count, now_ns))
-        return Receipt(target.name, target.topic, offsets, given.latest, target.rounding), len(given)
+        return ReadToken(target.name, target.topic, offsets, given.latest, target.rounding), len(given)
 
     def _target(self, source: str) -> Target:
         """The source as the newest epoch describes it; before the first epoch, as the settings do."""
@@ -115,7 +115,7 @@ class Visibility:
         self._context = context
         self._bounds: OrderedDict[str, int] = OrderedDict()
 
-    async def look(self, receipt: Receipt, names: list[str], wait_ms: int) -> dict[str, Any]:
+    async def look(self, receipt: ReadToken, names: list[str], wait_ms: int) -> dict[str, Any]:
         """The visibility by view, after waiting for all views. Raises NoEpoch, UnknownView."""
         follower = self._context.follower
         deadline = time.monotonic() + min(wait_ms, self._context.options.max_wait_ms) / 1000
@@ -143,7 +143,7 @@ class Visibility:
             "stale_ms": self._context.stale_ms(snapshot),
         }
 
-    def _bound(self, receipt: Receipt, found: int | None) -> int | None:
+    def _bound(self, receipt: ReadToken, found: int | None) -> int | None:
         """The least bound found so far; a busy source yields ever greater bounds."""
         if receipt.latest is not None or found is None:
             return found
@@ -174,7 +174,7 @@ def router(context: Context, ingest: Ingest | None) -> APIRouter:
     ) -> Response:
         if ingest is None or context.options.max_ingests < 1:
             raise Problem.of(409, "ingest_off", "this sidecar accepts no updates (http.max_ingests)")
-        earlier = None if after is None else Receipt.decode(after)
+        earlier = None if after is None else ReadToken.decode(after)
         coding = request.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("", "identity"):
             detail = f"the body has the content-encoding {coding}; send it without content-encoding"
@@ -182,14 +182,14 @@ def router(context: Context, ingest: Ingest | None) -> APIRouter:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         receipt, count = await ingest.take(source, kind, await request.body(), earlier)
         token = receipt.encode()
-        told = {
+        answer = {
             "token": token,
             "source": source,
             "topic": receipt.topic,
             "updates": count,
             "offsets": as_json(receipt.offsets),
         }
-        return reply(told, 202, {"location": f"/v1/tokens/{token}"})
+        return reply(answer, 202, {"location": f"/v1/tokens/{token}"})
 
     @routes.get(
         "/v1/tokens/{token}", summary="Whether updates that were sent are visible", responses=statusschemas.token
@@ -200,6 +200,6 @@ def router(context: Context, ingest: Ingest | None) -> APIRouter:
         wait_ms: Annotated[int, Query(ge=0, le=3_600_000, description="How long to wait until they are")] = 0,
     ) -> Response:
         names = list(dict.fromkeys(split_list(views)))
-        return reply(await visibility.look(Receipt.decode(token), names, wait_ms))
+        return reply(await visibility.look(ReadToken.decode(token), names, wait_ms))
 
     return routes

@@ -106,7 +106,7 @@ def router(context: Context) -> APIRouter:
         def answer(deadline: Deadline) -> bytes:
             keys = [key_words(state, key_parts(state, key)) for key in body.keys]
             rows, counts, missing = answers.keys(state, at, keys, deadline)
-            told = {
+            answer = {
                 "view": state.name,
                 "as_of": str(at),
                 "since": str(state.since),
@@ -115,7 +115,7 @@ def router(context: Context) -> APIRouter:
                 "rows": json_rows(answers.codec(state), rows, counts, context.budget(deadline)),
                 "missing": [body.keys[i] for i in missing],
             }
-            return msgspec.json.encode(told)
+            return msgspec.json.encode(answer)
 
         made = await context.run(state, at, len(body.keys), answer)
         return Response(made, headers=_NO_STORE, media_type=_JSON)
@@ -140,8 +140,8 @@ def router(context: Context) -> APIRouter:
                 page = answers.page(state, at, RowQuery(), 0, most, (), deadline)
                 bodies[state.name], _ = page_body(page, stale_ms, Budget(left, deadline, least=0))
                 left -= len(bodies[state.name]["rows"])  # type: ignore[arg-type]
-            told = {"as_of": str(at), "frontier": str(snapshot.frontier), "stale_ms": stale_ms, "views": bodies}
-            return msgspec.json.encode(told)
+            answer = {"as_of": str(at), "frontier": str(snapshot.frontier), "stale_ms": stale_ms, "views": bodies}
+            return msgspec.json.encode(answer)
 
         largest = max(states, key=lambda state: len(state.rows))
         rows = sum(min(most, len(state.rows)) for state in states)

@@ -186,8 +186,8 @@ def router(context: Context) -> APIRouter:
         after: Annotated[int, Query(ge=0, description="Only of epochs after this one")] = 0,
     ) -> Response:
         snapshot = follower.require()
-        if follower.reader.letters_damaged is not None:
-            raise follower.reader.letters_damaged
+        if follower.reader.dead_letters_damaged is not None:
+            raise follower.reader.dead_letters_damaged
         wanted = {"source": source, "topic": topic, "reason": reason}
         letters = follower.reader.letters.newest(
             limit,
@@ -224,8 +224,8 @@ def router(context: Context) -> APIRouter:
             if isinstance(found := getattr(options, name), (bool, int, float, str))
         }
         own |= {"state": str(options.state), "anonymous": options.access.anonymous}
-        told = {"sidecar": own, "service": options.settings, "origins": dict(options.origins)}
-        return reply(masked(told))
+        answer = {"sidecar": own, "service": options.settings, "origins": dict(options.origins)}
+        return reply(masked(answer))
 
     return routes
 

@@ -202,7 +202,7 @@ class History:
             refs = [ref for shard in manifest.traces[entry.trace].shards for ref in shard]
             batches = self._open(refs, {})
         own, upper, since = self._type(view, entry), manifest.upper, entry.since
-        back = discarded(manifest.door) if anew else None
+        back = discarded(manifest.ingestion) if anew else None
         if frontier is not None and back is not None and frontier > back:
             # Published data became final too early, and an operator has set the service back (`--discard-after`).
             frontier = back

@@ -79,7 +79,7 @@ class Publisher:
                 said = f"{type(error).__name__}: {error}".splitlines()[0]
                 if failures == 0:
                     _log.warning("publishing is interrupted: %s", said)
-                self._tell(said)
+                self._publish(said)
                 stop.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures += 1
             stop.wait(max(0.0, self._settings.publish.commit_ms / 1000 - (time.monotonic() - began)))
@@ -123,13 +123,13 @@ class Publisher:
             if view not in self._problems:
                 self._advance(view, sink, batch, after)
         if after == self._positions.views:
-            self._tell(None)
+            self._publish(None)
             return 0
         positions = Positions(self._reached(after), after)
         transactions.commit([*map(_record, batch), position.record(newest.app, positions)])
         self._positions = positions
         self._history.forget(min(one.frontier for one in after.values()))
-        self._tell(None)
+        self._publish(None)
         return len(batch)
 
     def _advance(self, view: str, sink: Outgoing, batch: list[Sent], after: dict[str, Position]) -> None:
@@ -199,7 +199,7 @@ class Publisher:
             self._positions = position.read(self._settings.kafka_client(), self._app)
         return self._transactions
 
-    def _tell(self, problem: str | None) -> None:
+    def _publish(self, problem: str | None) -> None:
         """Write the status file, at most once a second if nothing changed. A failure to write must not
         stop publishing.
         """

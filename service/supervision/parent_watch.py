@@ -39,7 +39,7 @@ def command(module: str, arguments: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Run the module that the command line names, as `python -m` would."""
-    threading.Thread(target=_watch, name="leash", daemon=True).start()
+    threading.Thread(target=_watch, name="parent-watch", daemon=True).start()
     os.umask(UMASK)
     module, *arguments = sys.argv[1:]
     sys.argv = [module, *arguments]

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FrameType
 
 from vernier.service.config.settings import Loaded, Settings
-from vernier.service.errors import NoRoom, ProcessFailed, TakenPort
+from vernier.service.errors import DiskTooSmall, ProcessFailed, TakenPort
 from vernier.service.files.scratch import Scratch
 from vernier.service.kafka.embedded_broker import BrokerError, EmbeddedBroker
 from vernier.service.sidecar.auth import Access
@@ -216,7 +216,7 @@ class Supervisor:
             self._take_scratch()
             self._start()
             self._check_program()
-            told = False
+            announced = False
             while not self._stop.wait(_POLL_SECONDS):
                 if self._starting is not None:
                     self._look_at_broker(self._starting)
@@ -226,8 +226,8 @@ class Supervisor:
                 for child in self.children:
                     if ready or not child.last:
                         child.look(self.say)
-                if not told and all(child.was_ready for child in self.children):
-                    told = True
+                if not announced and all(child.was_ready for child in self.children):
+                    announced = True
                     on_ready()
         finally:
             self._end()
@@ -266,7 +266,7 @@ class Supervisor:
         if place.folder is not None:
             free = shutil.disk_usage(place.folder).free
             if free < LEAST_FREE_BYTES:
-                raise NoRoom(path=str(place), free=free >> 20, needed=LEAST_FREE_BYTES >> 20)
+                raise DiskTooSmall(path=str(place), free=free >> 20, needed=LEAST_FREE_BYTES >> 20)
         check_certificate(settings.http)
         if Access.of(settings.http).wide_open:
             where = f"{settings.http.host}:{settings.http.port}"

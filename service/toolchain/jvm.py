@@ -113,23 +113,23 @@ class Gateway:
     """
 
     process: subprocess.Popen[bytes]
-    told: Path
+    port_file: Path
     scratch: Path
 
     def connect(self, seconds: float = 120) -> Mapping[str, str]:
         """Wait until the JVM is up; returns the environment variables by which PySpark finds it. Raises SparkFailed."""
         deadline, pause = time.monotonic() + seconds, threading.Event()
         try:
-            while not self.told.is_file():
+            while not self.port_file.is_file():
                 if (status := self.process.poll()) is not None:
                     raise SparkFailed(problem=f"spark's java ended with status {status} as it started")
                 if time.monotonic() > deadline:
                     self.process.kill()
                     raise SparkFailed(problem=f"spark's java was not up within {seconds:.0f} s")
                 pause.wait(0.01)
-            data = self.told.read_bytes()
+            data = self.port_file.read_bytes()
         finally:
-            shutil.rmtree(self.told.parent, ignore_errors=True)
+            shutil.rmtree(self.port_file.parent, ignore_errors=True)
         port, length = struct.unpack_from(">ii", data)
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": data[8 : 8 + length].decode()}
 
@@ -170,17 +170,17 @@ def launch_java(settings: Settings, scratch: Path) -> Gateway | None:
         return None
     prepare_environment(settings)
     path = class_path("spark")
-    told = Path(tempfile.mkdtemp(prefix="gateway-", dir=scratch)) / "port"
+    port_file = Path(tempfile.mkdtemp(prefix="gateway-", dir=scratch)) / "port"
     command = [str(find_java()), f"-Xmx{settings.shares.driver_heap >> 20}m", *MODULES]
     command += [*java_options(settings, scratch), *class_data("spark", path)]
     process = subprocess.Popen(
         [*command, "-cp", os.pathsep.join(str(jar) for jar in path), "org.apache.spark.api.python.PythonGatewayServer"],
         # the JVM ends with this pipe, hence with this process, however that ends
         stdin=subprocess.PIPE,
-        env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_HOME": str(spark_home())},
+        env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(port_file), "SPARK_HOME": str(spark_home())},
         process_group=0,  # Ctrl-C must reach this process only, which ends its queries first
     )
-    return Gateway(process, told, scratch)
+    return Gateway(process, port_file, scratch)
 
 
 def prepare_environment(settings: Settings) -> None:

@@ -19,7 +19,7 @@ _OVERHEAD = 500
 """Approximate bytes of a dead letter besides its key and value."""
 
 
-class RecentLetters:
+class RecentDeadLetters:
     """Up to 1,000 dead letters and 16 MiB; of each message only the newest one. One thread adds, others may read."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.observability.metrics import Stats
 from vernier.service.observability.recent_latency import LATENCY, WINDOW_NS, Mark, followed
 from vernier.service.views.head import Newest
-from vernier.service.views.recent_dead_letters import RecentLetters
+from vernier.service.views.recent_dead_letters import RecentDeadLetters
 from vernier.service.views.view import Interval, ViewState, by_time, changes_between
 from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.location import Place
@@ -109,8 +109,8 @@ class Reader:
         self._lease: ReadLease | None = None
         self._segments: dict[str, Segment] = {}
         self._batches: dict[BatchRef, Batch] = {}
-        self.letters = RecentLetters()
-        self.letters_damaged: Damaged | None = None
+        self.letters = RecentDeadLetters()
+        self.dead_letters_damaged: Damaged | None = None
         """The damage of a file that holds some of the dead letters."""
 
     @property
@@ -124,7 +124,7 @@ class Reader:
         A problem with the files is kept in `failure` and the snapshot stays, so readers continue with what was final.
         """
         try:
-            restored = (bool(self.damage) or self.letters_damaged is not None) and self._look_again()
+            restored = (bool(self.damage) or self.dead_letters_damaged is not None) and self._look_again()
             epoch = self._newest.look()
             if epoch == NO_EPOCH or (self._lease is not None and epoch == self._lease.epoch):
                 return restored
@@ -157,7 +157,7 @@ class Reader:
         held, self._lease, self.snapshot = self._lease, lease, snapshot
         if held is not None:
             held.release()
-        self._let_go(lease.manifest)
+        self._release(lease.manifest)
 
     def _read(self, newest: Manifest) -> Snapshot:
         """Build the snapshot of a leased manifest: from the previous snapshot if the manifest continues it, else from
@@ -244,7 +244,7 @@ class Reader:
             with suppress(StorageError):
                 self._state.open(name).verify()
                 restored.add(name)
-        if self.letters_damaged is not None:
+        if self.dead_letters_damaged is not None:
             self._collect_all_letters(snapshot.manifest)
         if not restored:
             return False
@@ -287,7 +287,7 @@ class Reader:
             try:
                 yield self._state.manifest(epoch)
             except Damaged as error:
-                self.letters_damaged = error
+                self.dead_letters_damaged = error
                 return
             except (StorageError, EpochGone):
                 return
@@ -295,7 +295,7 @@ class Reader:
     def _collect_all_letters(self, newest: Manifest) -> None:
         """Collect the dead letters of all epochs that still exist."""
         self.letters.clear()
-        self.letters_damaged = None
+        self.dead_letters_damaged = None
         for manifest in reversed(list(self._kept(newest))):
             self._collect_letters(manifest)
 
@@ -304,7 +304,7 @@ class Reader:
             try:
                 self.letters.add(manifest.epoch, self._state.open(ref.segment).meta(ref.label).get("letters", ()))
             except Damaged as error:
-                self.letters_damaged = error
+                self.dead_letters_damaged = error
             except StorageError as error:
                 _log.warning("cannot read the dead letters of epoch %d: %s", manifest.epoch, error)
 
@@ -361,7 +361,7 @@ class Reader:
         except Damaged as problem:
             raise self._note_damage(problem) from None
 
-    def _let_go(self, manifest: Manifest) -> None:
+    def _release(self, manifest: Manifest) -> None:
         """Unmap the files that the manifest no longer needs. A state that still uses a batch keeps its
         mapping alive.
         """

@@ -1,10 +1,10 @@
 """The manifest of an epoch: the one file that says what exists.
 
 It names the batches of every arrangement, the stashes (updates held back until their time), the source offsets
-consumed, the state of the sources (`door`), the views and this epoch's changes. A file is two lines of JSON: a head
-with the format version and the length and xxh3_64 of the body, and the body. One is written per epoch, so a reference
-to a batch is a short array instead of an object, and the body says only how the epoch's batches and totals differ from
-those of a rollup (rollup.py).
+consumed, the state of ingestion (`door` in the file), the views and this epoch's changes. A file is two lines of JSON:
+a head with the format version and the length and xxh3_64 of the body, and the body. One is written per epoch, so a
+reference to a batch is a short array instead of an object, and the body says only how the epoch's batches and totals
+differ from those of a rollup (rollup.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -106,12 +106,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     epoch: the previous manifest's epoch plus one. attempt: which attempt of the epoch made it. lower, upper: the
     epoch's interval of data times. committed_ns: wall clock of the commit, ns since 1970. workers: the number of shards
     in each list of shards. app, program: the program's name and the fingerprint of its plan. held: updates stashed for
-    a later epoch, by source (or operator) and shard. door: the ingest state, a JSON object that storage does not
-    interpret. sources: what the epoch found about its sources; processes decide by it. offsets: the next offset to
-    read, by topic and partition. changes: this epoch's own change batches of all shards, by view. dead: dead letters of
-    this epoch. stats: running totals for monitoring, a JSON object; nothing decides by it. topics: the ids of the
-    topics that the offsets belong to, by name, if the brokers report them. cut_at: the frontier of the latest reshard;
-    batches from before it may overlap in time. rollup: the rollup that this manifest was written with.
+    a later epoch, by source (or operator) and shard. ingestion: its state, `door` in the file, a JSON object that
+    storage does not interpret. sources: what the epoch found about its sources; processes decide by it. offsets: the
+    next offset to read, by topic and partition. changes: this epoch's own change batches of all shards, by view. dead:
+    dead letters of this epoch. stats: running totals for monitoring, a JSON object; nothing decides by it. topics: the
+    ids of the topics that the offsets belong to, by name, if the brokers report them. cut_at: the frontier of the
+    latest reshard; batches from before it may overlap in time. rollup: the rollup that this manifest was written with.
     """
 
     epoch: int
@@ -124,7 +124,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     program: str
     traces: dict[str, TraceEntry] = {}
     held: dict[str, list[list[BatchRef]]] = {}
-    door: dict[str, Any] = {}
+    ingestion: dict[str, Any] = msgspec.field(name="door", default_factory=dict)
     sources: dict[str, SourceEntry] = {}
     offsets: dict[str, dict[int, int]] = {}
     views: dict[str, ViewEntry] = {}

@@ -60,7 +60,7 @@ def open_batch(segment: Segment, ref: BatchRef, *, lazy: bool = False) -> Batch:
     return batch
 
 
-def recut(
+def reshard(
     shards: Sequence[Sequence[BatchRef]],
     index: int,
     workers: int,

@@ -203,12 +203,12 @@ class Heap:
             return Texts.empty()
         with self._lock:
             entries = self._entries(pairs, None)
-            told = self._sent.get(peer, np.empty(0, np.bool_))
-            if len(told) < len(self._hashes):
-                told = np.concatenate((told, np.zeros(len(self._hashes) - len(told), np.bool_)))
-            new = ~told[entries]
-            told[entries] = True
-            self._sent[peer] = told
+            known = self._sent.get(peer, np.empty(0, np.bool_))
+            if len(known) < len(self._hashes):
+                known = np.concatenate((known, np.zeros(len(self._hashes) - len(known), np.bool_)))
+            new = ~known[entries]
+            known[entries] = True
+            self._sent[peer] = known
             return Texts(pairs[new], *kernels.decode(_NO_WORDS, entries[new], self._starts, self._arena))
 
     def forget_sent(self) -> None:
@@ -298,9 +298,9 @@ class Heap:
         """Reserve space for this many more texts and bytes."""
         entries = self._count + texts
         if entries > len(self._hashes):
-            room = max(entries, 2 * len(self._hashes))
-            self._hashes = np.concatenate((self._hashes, np.empty((room - len(self._hashes), 2), np.int64)))
-            self._starts = np.concatenate((self._starts, np.empty(room + 1 - len(self._starts), np.int64)))
+            capacity = max(entries, 2 * len(self._hashes))
+            self._hashes = np.concatenate((self._hashes, np.empty((capacity - len(self._hashes), 2), np.int64)))
+            self._starts = np.concatenate((self._starts, np.empty(capacity + 1 - len(self._starts), np.int64)))
         used = int(self._starts[self._count])
         if used + size > len(self._arena):
             arena = np.empty(max(used + size, 2 * len(self._arena)), np.uint8)

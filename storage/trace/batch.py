@@ -1,4 +1,4 @@
-"""Batch: an immutable set of updates sorted by key and val, stored as a merge trie (class Batch).
+"""Batch: an immutable set of updates sorted by key and val, stored as a merge trie.
 
 The trie is keys → vals → (time, rounds, diff), linked by offsets. Keys are ordered by (hash, key). A batch can
 therefore be built by one sort, probed by interpolation, cut into contiguous hash ranges for workers and cut again when
@@ -165,7 +165,7 @@ class Batch:
         if isinstance(columns, np.ndarray):
             self._together = columns
         else:
-            self.hold(columns)
+            self.set_columns(columns)
             self.texts = Texts.of_arrays(columns)
         if address is None:
             address = tries.describe(
@@ -174,7 +174,7 @@ class Batch:
             )  # fmt: skip
         self.address: Ints = address
 
-    def hold(self, columns: Mapping[str, Ints]) -> None:
+    def set_columns(self, columns: Mapping[str, Ints]) -> None:
         """Set the columns. Callers that have copied the batch's addresses must read them again."""
         for name in COLUMNS:
             setattr(self, name, columns[name])
@@ -302,7 +302,7 @@ class Batch:
             return np.column_stack((self.hashes, unmix_words(self.hashes)))
         return np.column_stack((self.hashes, self.keys))
 
-    def since_then(self, since: int) -> Batch | None:
+    def compacted(self, since: int) -> Batch | None:
         """The batch compacted to `since` if all its updates have one time, so that no two of them can add up; else
         None. O(1), because columns are shared."""
         if len(self.times) > 1:

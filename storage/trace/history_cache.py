@@ -118,7 +118,7 @@ class Histories:
             if used * self._arena.shape[1] * 8 > 4 * _REMEMBERED:
                 self._arena = self._arena[:0].copy()
             self._fold = fold
-        self.expect(table, keyed, settled, before, sealed, tries)
+        self.reserve(table, keyed, settled, before, sealed, tries)
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
             self._heads, self._slots, self._links, self._arena, self._generation, index,
@@ -126,7 +126,7 @@ class Histories:
         self._arena = arena
         return Selection(spans, arena), status
 
-    def expect(self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int) -> None:
+    def reserve(self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int) -> None:
         """Reserve space for the keys of all steps up to number `before` of the table and for the keys of `keyed`.
         Parameters as for `select`, which calls this first. O(keys and new rows); free if there is space already.
 
@@ -162,7 +162,7 @@ class Histories:
             if _idle(used, self._arena):
                 self._arena = self._arena[:0].copy()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Free the memory, too."""
         self.forget()
         self._empty()
@@ -200,31 +200,31 @@ class Histories:
             self._least, self._most = min(self._least, int(keyed[0, 0])), max(self._most, int(keyed[-1, 0]))
         used = int(index[LINKS])
         if used + runs > len(self._links):
-            links, self._links = self._links, np.empty((_room(used + runs), LINK), np.int64)
+            links, self._links = self._links, np.empty((_capacity(used + runs), LINK), np.int64)
             self._links[:used] = links[:used]
-        self._make_room(runs)
+        self._reserve_keys(runs)
         known = self._key_width, self._heads, self._slots
         index_steps(table, settled, before, *known, self._links, self._generation, index)
         if settled > 0 and int(index[SLOTS]) + len(keyed) > len(self._slots):
             some = len(self._slots) > 0
-            self._make_room(count_unknown(keyed, *known, self._generation, index) if some else len(keyed))
+            self._reserve_keys(count_unknown(keyed, *known, self._generation, index) if some else len(keyed))
 
-    def _make_room(self, more: int) -> None:
+    def _reserve_keys(self, more: int) -> None:
         """Grow the index for this many more keys."""
         count = int(self._index[SLOTS])
         if count + more > len(self._slots):
             heads, slots = self._heads, self._slots
-            self._make(_room(count + more))
+            self._make(_capacity(count + more))
             spread_heads(heads, self._heads, self._generation, self._index)
             self._slots[:count] = slots[:count]
 
 
-def _idle(used: int, room: Ints) -> bool:
+def _idle(used: int, buffer: Ints) -> bool:
     """Whether a slice has used little of a large allocation."""
-    return room.nbytes > _KEPT and _USED * used < len(room)
+    return buffer.nbytes > _KEPT and _USED * used < len(buffer)
 
 
-def _room(wanted: int) -> int:
+def _capacity(wanted: int) -> int:
     """The capacity to allocate for a wanted size: the next power of two, at least `_ROOM`."""
     return 1 << max(wanted - 1, _ROOM - 1).bit_length()
 

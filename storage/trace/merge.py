@@ -29,7 +29,7 @@ from vernier.storage.updates import Ints
 
 _ALL = 2**62
 
-APART = 1 << 18
+IN_BACKGROUND = 1 << 18
 """From this number of updates on, a merged batch is not written in the epoch that finishes its merge, but in the
 background (storage/state/background_writer.py)."""
 
@@ -114,7 +114,7 @@ class Merge:
         batch = Batch(older.key_width, older.val_width, older.depth, n, older.lower, newer.upper, since, arrays)
         if older.texts is not None or newer.texts is not None:
             batch.origins = (older, newer)
-        if n >= APART:
+        if n >= IN_BACKGROUND:
             batch.parts = older.leaves + newer.leaves
         return batch
 

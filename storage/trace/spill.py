@@ -53,8 +53,8 @@ def keep() -> bool:
     then take a page fault for every page: a microsecond each, including zeroing it, a tenth of the time of large
     epochs.
     """
-    told = getattr(_libc(), "mallopt", None)
-    return told is not None and bool(told(_TRIM_THRESHOLD, KEPT)) and bool(told(_MMAP_THRESHOLD, _MAPPED))
+    mallopt = getattr(_libc(), "mallopt", None)
+    return mallopt is not None and bool(mallopt(_TRIM_THRESHOLD, KEPT)) and bool(mallopt(_MMAP_THRESHOLD, _MAPPED))
 
 
 def empty(rows: int, width: int | None = None) -> Ints:
@@ -75,7 +75,7 @@ def rebind(batch: Batch, segment: Segment, label: str) -> None:
     Callers that have copied the batch's addresses must read them again (`Trace.replace`).
     """
     stored = Batch.open(segment.meta(label), segment.entry(label).arrays)
-    batch.hold({name: getattr(stored, name) for name in COLUMNS})
+    batch.set_columns({name: getattr(stored, name) for name in COLUMNS})
     batch.texts = stored.texts
     batch.address = stored.address
 
@@ -103,7 +103,7 @@ def release(batches: Iterable[Batch], more: Iterable[Ints] = ()) -> int:
     return len(found)
 
 
-def give_back() -> None:
+def return_memory() -> None:
     """Return the allocator's free memory to the system, where possible. O(free memory), so do not call it in each
     slice."""
     trim = getattr(_libc(), "malloc_trim", None)

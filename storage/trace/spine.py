@@ -211,9 +211,9 @@ class Trace:
             raise DiffOverflow(operation=f"addition in {self.name}")
         return selection
 
-    def expect(self, keyed: Ints, *, before: int | None = None) -> None:
+    def reserve(self, keyed: Ints, *, before: int | None = None) -> None:
         """Reserve memory for keys that the caller will pass to `select` in pieces, in their order. O(keys)."""
-        self._histories.expect(*self._asked(keyed, before))
+        self._histories.reserve(*self._asked(keyed, before))
 
     def _asked(self, keyed: Ints, before: int | None) -> tuple[Ints, Ints, int, int, int, int]:
         """The arguments that the histories need about this trace and the keys; makes the histories serve this trace."""
@@ -221,9 +221,9 @@ class Trace:
         mark = self.mark if before is None else before
         return self._table, np.ascontiguousarray(keyed), len(self.batches), mark, self._sealed, self._tries
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Free the memory that selections use. Not inside a slice."""
-        self._histories.let_go()
+        self._histories.release()
 
     def advance_by(self, frontier: Antichain) -> Hold:
         """Register a reader that distinguishes the times at or after `frontier`: `since` stays at or before it while
@@ -367,7 +367,7 @@ class Trace:
         if not self.steps:
             return None
         only = self.steps[0]
-        if len(self.steps) == 1 and isinstance(only, Batch) and (batch := only.since_then(self.since)) is not None:
+        if len(self.steps) == 1 and isinstance(only, Batch) and (batch := only.compacted(self.since)) is not None:
             return batch
         alike = len(self.steps) > 1 and not self._tries and self.sealed <= _FOLDED and self.since >= self._interval[1]
         return self._united(len(self.batches), self.sealed, *self._interval, alike)

@@ -29,7 +29,7 @@ class Run:
     def __len__(self) -> int:
         return len(self.data)
 
-    def since(self, time: int) -> int:
+    def position(self, time: int) -> int:
         """The position of the first update at or after a time. O(log n)."""
         return int(np.searchsorted(self.times, time))
 
@@ -80,7 +80,7 @@ class Queue:
 
     def due(self, lower: int, upper: int) -> Ints:
         """The updates with lower <= time < upper, consolidated. O(log n + result). Raises DiffOverflow."""
-        parts = [run.data[run.since(lower) : run.since(upper)] for run in self.runs]
+        parts = [run.data[run.position(lower) : run.position(upper)] for run in self.runs]
         parts = [part for part in parts if len(part)]
         if not parts:
             return np.empty((0, self.width + self.depth + 2), np.int64)
@@ -90,18 +90,18 @@ class Queue:
 
     def next(self, lower: int) -> int | None:
         """The earliest time at or after `lower` that has updates in the stash. O(runs log n)."""
-        found = [int(run.times[at]) for run in self.runs if (at := run.since(lower)) < len(run)]
+        found = [int(run.times[at]) for run in self.runs if (at := run.position(lower)) < len(run)]
         return min(found, default=None)
 
     def reach(self, lower: int, count: int) -> int | None:
         """A time before which each run has at most `count` updates, counted from `lower` on; None if no run has more
         than that."""
-        found = [int(run.times[at]) for run in self.runs if (at := run.since(lower) + count) < len(run)]
+        found = [int(run.times[at]) for run in self.runs if (at := run.position(lower) + count) < len(run)]
         return min(found, default=None)
 
     def waiting(self, lower: int) -> int:
         """The number of updates with times at or after `lower`."""
-        return sum(len(run) - run.since(lower) for run in self.runs)
+        return sum(len(run) - run.position(lower) for run in self.runs)
 
     def close_slice(self, upper: int) -> None:
         """Drop the updates before `upper`, and make a run of those that were added.
@@ -114,12 +114,12 @@ class Queue:
         self._fresh = []
         added = [self._run(fresh)] if fresh else []
         for run in (*self.runs, *added):
-            left = len(run) - run.since(upper)
+            left = len(run) - run.position(upper)
             if not left:
                 continue
-            while kept and len(kept[-1]) - kept[-1].since(upper) <= 2 * left:
+            while kept and len(kept[-1]) - kept[-1].position(upper) <= 2 * left:
                 older = kept.pop()
-                run = self._run([older.data[older.since(upper) :], run.data[run.since(upper) :]])
+                run = self._run([older.data[older.position(upper) :], run.data[run.position(upper) :]])
                 left = len(run)
                 if not left:
                     break

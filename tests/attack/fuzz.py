@@ -1,4 +1,4 @@
-"""The fuzzer: mutated messages through the door, or as bodies and values over HTTP, in a process that may die of them.
+"""The fuzzer: mutated messages through ingestion, or as bodies and values over HTTP, in a process that may die of them.
 
     python -m tests.attack.fuzz --format json --cases 1000000 [--seed 7]
     python -m tests.attack.fuzz --format all --cases 10000

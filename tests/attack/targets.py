@@ -20,10 +20,10 @@ import pyarrow as pa
 from tests.attack.hostile import AVRO, FORMATS, KEY, Hostile, Message, hostile_messages
 from tests.attack.mutations import mutate_arrow, mutate_avro, mutate_json, mutate_value, tokens
 from tests.ingest.log import SCHEMA
-from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.formats.judge import load
 from vernier.service.ingest.formats.one_by_one import UNFORESEEN
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.ingestion import Ingestion
 from vernier.service.ingest.rejects import REASONS, Refusal
 from vernier.service.sidecar.writes.parse import BadBody, Target, read_body
 from vernier.service.views.json_rows import encode_value
@@ -42,7 +42,7 @@ Found = tuple[int, int, list[tuple[str, Message]]]
 
 _LONGEST = 20_000
 _ADMITTED = 8
-"""One of so many batches goes through all steps of the door."""
+"""One of so many batches goes through all steps of ingestion."""
 _BODIES = {
     "body_lines": ("json", "application/x-ndjson"),
     "body_array": ("json", "application/json"),
@@ -109,26 +109,26 @@ def _upsert(keys: Sequence[list[bytes]], values: Sequence[list[bytes]], rng: ran
 # --- what is done with them -------------------------------------------------------------------------------------------
 
 
-class _Door:
-    """Messages through all three steps of the door."""
+class _Ingestion:
+    """Messages through all three steps of ingestion."""
 
     def __init__(self, target: str) -> None:
         self._json = target not in ("arrow", "avro")
         form = "debezium" if target == "debezium_by_key" else target
         key = KEY if target in ("upsert", "debezium_by_key") else ()
         schemas = ((None, json.dumps(AVRO)),) if form == "avro" else ()
-        self._doors = []
+        self._ingestions = []
         for clock in ("arrival", "event"):
             source = SourceConfig("t", form, clock, 0 if clock == "event" else None, schemas=schemas, key=key)  # type: ignore[arg-type]
-            self._doors.append(Door({"s": Hostile.row_type}, DoorConfig({"s": source}, {"t": 1})))
+            self._ingestions.append(Ingestion({"s": Hostile.row_type}, IngestionConfig({"s": source}, {"t": 1})))
 
     def __call__(self, messages: Sequence[Message], number: int) -> Found:
         """(entered, refused, findings) of a batch."""
-        n, door = len(messages), self._doors[number % 2]
+        n, ingestion = len(messages), self._ingestions[number % 2]
         keys, values = (pa.array([message[part] for message in messages], pa.binary()) for part in (0, 1))
         places = (pa.array(["t"] * n), pa.array(np.zeros(n, np.int32)), pa.array(np.arange(n)))
         columns = [keys, values, *places, pa.array(np.full(n, 1_000)), pa.nulls(n, SCHEMA.field("headers").type)]
-        decoded = door.decode([pa.RecordBatch.from_arrays(columns, schema=SCHEMA)], {}, {}, {}, Heap())
+        decoded = ingestion.decode([pa.RecordBatch.from_arrays(columns, schema=SCHEMA)], {}, {}, {}, Heap())
         (batch,) = decoded.batches
         assert batch.parsed is not None
         taken = np.unique(batch.parsed.message).tolist()
@@ -139,8 +139,8 @@ class _Door:
             if one.detail.startswith(UNFORESEEN) or one.reason not in REASONS
         ]
         if number // 2 % _ADMITTED == 0 or n == 1:
-            step = door.advance({}, [json.loads(json.dumps(decoded.facts))])
-            for letter in door.admit(decoded, {}, step).dead:
+            step = ingestion.advance({}, [json.loads(json.dumps(decoded.facts))])
+            for letter in ingestion.admit(decoded, {}, step).dead:
                 assert all(len(value or b"") < 5_000 for _, value in letter.kafka_headers())
         findings += [("both entered and refused", messages[one]) for one in taken if one in bad]
         if self._json:
@@ -211,4 +211,4 @@ def attack(target: str) -> Callable[[Sequence[Message], int], Found]:
         return planted
     if target == "where":
         return _Values(target)
-    return _Bodies(target) if target in _BODIES else _Door(target)
+    return _Bodies(target) if target in _BODIES else _Ingestion(target)

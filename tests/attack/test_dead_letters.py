@@ -22,7 +22,7 @@ from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.transactions import Transactions
-from vernier.service.views.recent_dead_letters import RecentLetters
+from vernier.service.views.recent_dead_letters import RecentDeadLetters
 from vernier.storage.state.state import StateDirectory
 
 _NUMBER = itertools.count()
@@ -232,7 +232,7 @@ def test_letters_of_a_topic_that_was_created_again_are_others(topic: Topic, tmp_
 
 
 def test_the_newest_letters_are_one_for_each_message() -> None:
-    letters = RecentLetters()
+    letters = RecentDeadLetters()
     first = {"topic": "t", "partition": 0, "offset": 7, "headers": [], "value": "x" * 100}
     letters.add(1, [first, first | {"offset": 8}])
     letters.add(2, [first | {"reason": "late"}])

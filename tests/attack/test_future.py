@@ -1,4 +1,4 @@
-"""One time in the future: it is refused at the door, it is never called ready, and there is a way back."""
+"""One time in the future: it is refused at ingestion, it is never called ready, and there is a way back."""
 
 import json
 import time
@@ -15,8 +15,8 @@ from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import Service
 from tests.sidecar.builder import StateBuilder, row_type
 from vernier.service.config.settings import BadSettings, load
-from vernier.service.ingest.config import DoorConfig, SourceConfig
-from vernier.service.ingest.ingestion import Decoded, Door
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
+from vernier.service.ingest.ingestion import Decoded, Ingestion
 from vernier.service.ingest.rejects import Reason
 from vernier.service.ingest.watermarks import NS_PER_MS
 from vernier.service.sidecar.options import Options
@@ -32,12 +32,12 @@ NOW_MS = 1_800_000_000_000
 NOW = NOW_MS * NS_PER_MS
 
 
-def door(clock: str = "event", form: str = "vernier", ahead: int | None = HOUR) -> Door:
+def ingestion(clock: str = "event", form: str = "vernier", ahead: int | None = HOUR) -> Ingestion:
     config = SourceConfig("edges", format=form, clock=clock, max_ahead_ns=ahead)  # type: ignore[arg-type]
-    return Door({"edges": EDGES}, DoorConfig({"edges": config}))
+    return Ingestion({"edges": EDGES}, IngestionConfig({"edges": config}))
 
 
-def decode(messages: list[object], made: Door, ms: int = NOW_MS, state: dict[str, Any] | None = None) -> Decoded:
+def decode(messages: list[object], made: Ingestion, ms: int = NOW_MS, state: dict[str, Any] | None = None) -> Decoded:
     records = [Record("edges", 0, at, ms, json.dumps(one).encode()) for at, one in enumerate(messages)]
     return made.decode([batch(records)], {}, state or {}, {})
 
@@ -60,7 +60,7 @@ def refused(decoded: Decoded) -> dict[int, Reason]:
 
 def test_times_too_far_ahead_of_the_broker_are_refused_with_their_whole_message() -> None:
     sent = [update(NOW + HOUR), update(NOW + HOUR + 1), update(NOW, NOW + 2 * HOUR), update(1), update(CLOSED - 1)]
-    decoded = decode(sent, door())
+    decoded = decode(sent, ingestion())
     assert refused(decoded) == dict.fromkeys((1, 2, 4), "future")
     (one,) = decoded.batches
     assert one.parsed is not None
@@ -75,22 +75,22 @@ def test_times_too_far_ahead_of_the_broker_are_refused_with_their_whole_message(
 def test_promises_are_held_to_the_same() -> None:
     far = NOW + HOUR + 1
     sent = [promise(NOW + HOUR), promise(far), promise(None), promise(far, [NOW])]
-    decoded = decode(sent, door())
+    decoded = decode(sent, ingestion())
     assert refused(decoded) == dict.fromkeys((1, 3), "future")
     (one,) = decoded.batches
     assert one.parsed is not None
     # That nothing follows at all is no mistake of a clock.
     assert [entry.upper for entry in one.parsed.progress] == [NOW + HOUR, CLOSED]
-    resolved = decode([{"resolved": str(far)}, {"data": [1, 2], "time": str(far)}], door(form="json"))
+    resolved = decode([{"resolved": str(far)}, {"data": [1, 2], "time": str(far)}], ingestion(form="json"))
     assert refused(resolved) == {0: "future", 1: "future"}
 
 
 def test_what_has_no_such_limit_is_left_alone() -> None:
     sent = [update(CLOSED - 1), promise(CLOSED - 1)]
-    assert refused(decode(sent, door(ahead=None))) == {}
-    assert refused(decode(sent, door(clock="arrival"))) == {}
+    assert refused(decode(sent, ingestion(ahead=None))) == {}
+    assert refused(decode(sent, ingestion(clock="arrival"))) == {}
     # A record that has no broker's time has nothing to be held against.
-    assert refused(decode(sent, door(), ms=0)) == {}
+    assert refused(decode(sent, ingestion(), ms=0)) == {}
 
 
 def test_the_setting_is_an_hour_unless_it_is_said() -> None:
@@ -105,7 +105,7 @@ def test_the_setting_is_an_hour_unless_it_is_said() -> None:
         ({"sources.s.max_ahead": "5m"}, HOUR // 12),
         ({"sources.s.max_ahead": "null"}, None),
     ):
-        assert load(None, given, {}).settings.door(app, {}).sources["s"].max_ahead_ns == wanted
+        assert load(None, given, {}).settings.ingestion(app, {}).sources["s"].max_ahead_ns == wanted
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_what_is_to_be_discarded_is_said_as_any_time(tmp_path: Path, text: str, 
 def test_what_is_discarded_is_what_was_there() -> None:
     discard = {"discard": {"after": 50, "until": {"edges": {"0": 3}}}}
     sent = [update(49), update(50), promise(51), update(60), promise(70), promise(50)]
-    decoded = decode(sent, door(), state=discard)
+    decoded = decode(sent, ingestion(), state=discard)
     assert refused(decoded) == {1: "future", 2: "future"}
     (one,) = decoded.batches
     assert "an operator discarded everything" in one.refused[0].detail
     # With a clock of arrival it is the broker's time that counts.
-    arrived = decode([update(49)] * 4, door(clock="arrival"), ms=1, state=discard)
+    arrived = decode([update(49)] * 4, ingestion(clock="arrival"), ms=1, state=discard)
     assert refused(arrived) == dict.fromkeys((0, 1, 2), "future")
-    step = door().advance(discard, [decoded.facts])
+    step = ingestion().advance(discard, [decoded.facts])
     assert step.state["discard"] == {"after": 50, "until": {"edges": {"0": 3}}}
 
 
@@ -214,7 +214,7 @@ def test_a_state_that_is_not_past_that_time_is_kept() -> None:
     sim = world.start("s")
     sim.epochs.discard(30, lambda: ends)
     assert not sim.epochs.anew
-    clocks = sim.epochs.start.door["topics"]["pairs"]
+    clocks = sim.epochs.start.ingestion["topics"]["pairs"]
     assert [clock["frontier"] for clock in clocks.values()] == [30, 20]
     world.send(40)
     assert sim.epochs.newest is not None

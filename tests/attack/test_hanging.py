@@ -112,7 +112,7 @@ def test_a_function_that_goes_from_row_to_row_is_not_named_until_it_stays() -> N
     said: list[str] = []
     watch = Watch(1e6, lambda what, seconds: None)
     watch.stop()
-    watch._seconds, watch._told = 10.0, lambda what, seconds: said.append(f"{what} after {seconds}")
+    watch._seconds, watch._on_slow = 10.0, lambda what, seconds: said.append(f"{what} after {seconds}")
     with running(Call("flat_map", "program.py:3", "slow")) as call:
         for turn in range(10):
             call.given = (turn,)

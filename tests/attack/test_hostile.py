@@ -16,9 +16,9 @@ from tests.attack.hostile_binary import stream
 from tests.ingest.log import Record, Service, Topics, batch
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
-from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.formats.one_by_one import UNFORESEEN
-from vernier.service.ingest.ingestion import Decoded, Door
+from vernier.service.ingest.ingestion import Decoded, Ingestion
 from vernier.service.ingest.rejects import REASONS
 from vernier.storage.strings.string_heap import Heap
 
@@ -33,17 +33,17 @@ GOOD: dict[str, Message] = {
 }
 
 
-def door(form: str, **about: int) -> Door:
-    """A door with the source of the hostile messages."""
+def ingestion(form: str, **about: int) -> Ingestion:
+    """An ingestion with the source of the hostile messages."""
     schemas = ((None, json.dumps(AVRO)),) if form == "avro" else ()
     source = SourceConfig("t", format=form, schemas=schemas, key=KEY if form == "upsert" else ())
-    return Door({"s": Hostile.row_type}, DoorConfig({"s": source}, **about))
+    return Ingestion({"s": Hostile.row_type}, IngestionConfig({"s": source}, **about))
 
 
 def decoded(form: str, messages: Sequence[Message], **about: int) -> Decoded:
-    """Messages through the door."""
+    """Messages through ingestion."""
     records = [Record("t", 0, number, 1_000, value, key) for number, (key, value) in enumerate(messages)]
-    return door(form, **about).decode([batch(records)], {}, {}, {}, Heap())
+    return ingestion(form, **about).decode([batch(records)], {}, {}, {}, Heap())
 
 
 def test_there_are_enough_of_them() -> None:
@@ -128,7 +128,7 @@ def test_what_no_format_foresees_is_one_dead_letter(monkeypatch: pytest.MonkeyPa
     topics = Topics()
     row_type = RowType([("id", Int64(), False)])
     source = SourceConfig("t", format="json")
-    service = Service(Door({"s": row_type}, DoorConfig({"s": source}, partitions={"t": 1})))
+    service = Service(Ingestion({"s": row_type}, IngestionConfig({"s": source}, partitions={"t": 1})))
     bad = {7, 8, 500, 999}
     for number in range(1_000):
         topics.append("t", 0, '{"i\\u0064":666}' if number in bad else f"[{number}]", 1)

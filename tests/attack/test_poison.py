@@ -18,11 +18,11 @@ from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import PROGRAM, Service
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
-from vernier.service.cluster.shard import read_letters
-from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.cluster.shard import read_dead_letters
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.formats import FORMATS
 from vernier.service.ingest.formats.native import Native
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.ingestion import Ingestion
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.storage.state.state import StateDirectory
@@ -50,7 +50,7 @@ def letters(world: World) -> list[DeadLetter]:
     found: list[DeadLetter] = []
     for epoch in directory.epochs():
         for ref in directory.manifest(epoch).dead:
-            found += read_letters(directory.open(ref.segment).entry(ref.label))
+            found += read_dead_letters(directory.open(ref.segment).entry(ref.label))
     return found
 
 
@@ -100,14 +100,14 @@ def test_a_worker_that_dies_of_something_else_refuses_no_message(
     world = World()
     sim = world.start("s")
     world.log.updates(0, SENT[:19])
-    decode, deaths = Door.decode, iter(range(2))
+    decode, deaths = Ingestion.decode, iter(range(2))
 
     def killed(*given: object) -> object:
         if next(deaths, None) is not None:
             raise Crash
         return decode(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Door, "decode", killed)
+    monkeypatch.setattr(Ingestion, "decode", killed)
     for partition in (0, 1):
         world.log.progress(partition, 20)
     world.read()
@@ -143,10 +143,10 @@ def test_what_is_hidden_from_a_format_says_nothing() -> None:
     """A message too long to be read, or known to kill, deletes no key of a source of upserts."""
     items = RowType([("id", Int64(), False), ("n", Int64(), False)])
     config = SourceConfig("items", format="upsert", key=("id",))
-    door = Door({"items": items}, DoorConfig({"items": config}, max_message_bytes=1024))
+    ingestion = Ingestion({"items": items}, IngestionConfig({"items": config}, max_message_bytes=1024))
     sent = [b'{"id":1,"n":5}', b"[" + b" " * 2000 + b"1,5]", b'{"id":2,"n":6}']
     rows = batch(Record("items", 0, at, 1_000, value, key=b'{"id":1}') for at, value in enumerate(sent))
-    decoded = door.decode([rows], {}, {}, {}, poisoned={("items", 0, 2): "died of SIGSEGV"})
+    decoded = ingestion.decode([rows], {}, {}, {}, poisoned={("items", 0, 2): "died of SIGSEGV"})
     (one,) = decoded.batches
     assert one.parsed is not None
     assert one.parsed.message.tolist() == [0]

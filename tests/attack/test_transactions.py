@@ -21,12 +21,12 @@ from tests.service.test_dead_letter_sender import service as letters_service
 from tests.sinks.test_publisher import state
 from tests.sinks.topic import changes, committed, publish, settings
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
-from vernier.service.errors import LettersNotSent
+from vernier.service.errors import DeadLettersNotSent
 from vernier.service.kafka.clients import Producer
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.transactions import Fenced, Transactions
 from vernier.service.sinks.publisher import Publisher
-from vernier.service.status import publisher as told
+from vernier.service.status import publisher as publisher_status
 from vernier.storage.state.state import StateDirectory
 
 
@@ -146,7 +146,7 @@ def test_an_output_topic_lacks_nothing_when_records_expire(broker: EmbeddedBroke
     assert publish(given) > 0
     builder.close()
     assert changes(committed(broker.bootstrap, f"{app}.reach")) == builder.truth()
-    found = told.read(StateDirectory(builder.path).blob)
+    found = publisher_status.read(StateDirectory(builder.path).blob)
     assert found is not None
     assert found.sinks["reach"].frontier == builder.frontier
 
@@ -161,7 +161,7 @@ def test_a_dead_letter_that_expires_is_sent_before_the_next_epoch(
     before = len(received(broker, "edges.dlq"))
     with StateDirectory(tmp_path / "state") as directory:
         letters = DeadLetterSender(given, app, directory, Expiring(at))
-        with pytest.raises(LettersNotSent, match="expired"):
+        with pytest.raises(DeadLettersNotSent, match="expired"):
             letters.send(commit(directory, 1, LETTERS[1:3]))
         letters.settle()
         letters.settle()
@@ -175,10 +175,10 @@ def test_no_epoch_is_made_before_the_letters_of_the_last_one_are_out() -> None:
     service = SimService(DiskMachine(1), log, 1, "letters")
     log.partitions[0] += [b"{", b"["]
     log.refusals = 2
-    with pytest.raises(LettersNotSent):
+    with pytest.raises(DeadLettersNotSent):
         service.epoch([1, 0])
     service.requery()
-    with pytest.raises(LettersNotSent):
+    with pytest.raises(DeadLettersNotSent):
         service.epoch([1, 0])
     assert service.epochs.start.epoch == 2
     service.epoch([1, 0])

@@ -1,4 +1,4 @@
-"""The door refuses each hostile message of the chaos test for the reason that the test says."""
+"""Ingestion refuses each hostile message of the chaos test for the reason that the test says."""
 
 import pytest
 
@@ -7,20 +7,20 @@ from bench.chaos.program import app
 from bench.chaos.sources import SETTINGS, resolved
 from tests.ingest.log import Service, Topics
 from vernier.service.config.settings import load
-from vernier.service.ingest.config import DoorConfig
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.config import IngestionConfig
+from vernier.service.ingest.ingestion import Ingestion
 
 
-def doors(source: str) -> Service:
+def ingestions(source: str) -> Service:
     settings = load(None, {f"sources.{name}": about for name, about in SETTINGS.items()}, {}).settings
-    config = settings.door(app, {name: int(about["partitions"]) for name, about in SETTINGS.items()})
-    mine = DoorConfig({source: config.sources[source]}, partitions={source: config.partitions[source]})
-    return Service(Door({source: app.sources[source].schema}, mine))
+    config = settings.ingestion(app, {name: int(about["partitions"]) for name, about in SETTINGS.items()})
+    mine = IngestionConfig({source: config.sources[source]}, partitions={source: config.partitions[source]})
+    return Service(Ingestion({source: app.sources[source].schema}, mine))
 
 
 @pytest.mark.parametrize("source", sorted(SETTINGS))
 def test_each_is_refused_for_its_reason(source: str) -> None:
-    topics, service = Topics(), doors(source)
+    topics, service = Topics(), ingestions(source)
     for partition in range(SETTINGS[source]["partitions"]):
         topics.append(source, partition, resolved(source, 1_000), key=b"null")
     before = service.epoch(topics.records)[0].upper

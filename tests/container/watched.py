@@ -108,9 +108,9 @@ class Watched:
         self.promise()
         wait_for("all is final", lambda: self.service.frontier() >= self.time)
 
-    def control(self, wish: str) -> None:
+    def control(self, desired: str) -> None:
         """Pause or resume, and wait until it is so."""
-        answer = httpx.post(f"{self.service.url}/v1/control/{wish}", params={"wait_ms": 60_000}, timeout=90)
+        answer = httpx.post(f"{self.service.url}/v1/control/{desired}", params={"wait_ms": 60_000}, timeout=90)
         assert answer.status_code == httpx.codes.OK, answer.text
 
     def lose(self) -> int:

@@ -1,4 +1,4 @@
-"""The real service on one thread: runner, epochs, door, workers, shards and store are those of production.
+"""The real service on one thread: runner, committer, ingestion, workers, shards and store are those of production.
 
 Simulated are the disk or object store and the clock (`machines`), Kafka (`Log`), Spark (`Stage`), the rendezvous'
 sockets, and how workers take turns: each is a greenlet that runs until it must wait for the others.
@@ -23,12 +23,12 @@ from vernier.operators.runtime.exchange import Round, least
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.messages import Assign, Hot, Poisoned, Report
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
-from vernier.service.cluster.shard import read_letters
+from vernier.service.cluster.shard import read_dead_letters
 from vernier.service.cluster.worker import Job, Process, work
 from vernier.service.config.settings import load
-from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.runner import Runner
-from vernier.service.errors import LettersNotSent, SparkFailed
+from vernier.service.errors import DeadLettersNotSent, SparkFailed
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.storage.blob.location import Place
 from vernier.storage.errors import StorageError
@@ -200,7 +200,7 @@ class SimRendezvous(Rendezvous):
         pass
 
 
-class SimLetters:
+class SimDeadLetterSender:
     """Dead letters into the log, each epoch's once, as the transaction with the consumer group's offset does it."""
 
     def __init__(self, log: Log, directory: StateDirectory) -> None:
@@ -220,10 +220,10 @@ class SimLetters:
         if self._log.refusals:
             self._log.refusals -= 1
             self._unsent = manifest
-            raise LettersNotSent(epoch=manifest.epoch, reason="refused")
+            raise DeadLettersNotSent(epoch=manifest.epoch, reason="refused")
         letters: list[DeadLetter] = []
         for ref in manifest.dead:
-            letters += read_letters(self._directory.open(ref.segment).entry(ref.label))
+            letters += read_dead_letters(self._directory.open(ref.segment).entry(ref.label))
         self._log.letters += [(letter.partition, letter.offset) for letter in letters]
         self._log.letters_until = manifest.epoch
         return len(letters)
@@ -247,21 +247,21 @@ class SimService:
         self.machine, self.log, self.workers = machine, log, workers
         made = app or program()
         settings = load(None, {"workers": workers, "sources.pairs.clock": "event", "epoch.attempts": 3}, {}).settings
-        door = settings.door(made, {TOPIC: PARTITIONS})
+        ingestion = settings.ingestion(made, {TOPIC: PARTITIONS})
         self.plan = compile_app(made)
         self.driver = machine.process()
         directory = StateDirectory(WHERE, self.driver.blob)
-        self.epochs = Epochs(
+        self.epochs = Committer(
             directory,
             self.plan,
-            door,
+            ingestion,
             workers,
             keep,
             lambda: 0,
             rebuild=rebuild,
             collect_beside=collect_beside,
         )
-        self.letters = SimLetters(log, directory)
+        self.letters = SimDeadLetterSender(log, directory)
         self.letters.recover(self.epochs.newest)
         self.runner = Runner(
             settings,
@@ -271,7 +271,7 @@ class SimService:
             lambda count, complete: SimRendezvous(count, complete, name),
         )
         self.runner.attach(self)  # type: ignore[arg-type]
-        self.job = Job(("", 0), Keys("sim"), (), self.plan.fingerprint, Place(WHERE), door, 7, 1.0)
+        self.job = Job(("", 0), Keys("sim"), (), self.plan.fingerprint, Place(WHERE), ingestion, 7, 1.0)
         self.next = self._offsets()
         self.processes = [self._worker() for _ in range(workers)]
 

@@ -1,4 +1,4 @@
-"""The real runner, door, workers and store under a seeded `Random`: cuts, merges, holds, faults, other workers and
+"""The real runner, ingestion, workers and store under a seeded `Random`: cuts, merges, holds, faults, other workers and
 programs.
 
 After every step what readers see must be what recomputing from the log gives, at the frontier and at times before it;
@@ -46,7 +46,7 @@ def _slow_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_module, "LEAST", 3)
     monkeypatch.setattr(trace_module, "SMALL", 1)
     monkeypatch.setattr(trace_module, "FUEL", 1)
-    monkeypatch.setattr(merge_module, "APART", 8)
+    monkeypatch.setattr(merge_module, "IN_BACKGROUND", 8)
     monkeypatch.setattr(collector, "GC_EVERY", 2)
 
 
@@ -314,7 +314,7 @@ def compact_all(trace: Trace, since: int) -> None:
         (shard, "_placement", anywhere),
         (Trace, "close_slice", compact_all),
         (Texts, "of_arrays", staticmethod(forget_texts)),
-        (shard, "read_letters", None),
+        (shard, "read_dead_letters", None),
     ],
     ids=["offsets", "ranges", "held", "queues", "since", "texts", "letters"],
 )
@@ -322,7 +322,7 @@ def test_a_planted_bug_is_found(
     owner: object, name: str, bug: Callable[..., object] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if bug is None:
-        monkeypatch.setattr("tests.crash.simservice.read_letters", lambda entry: [])
+        monkeypatch.setattr("tests.crash.simservice.read_dead_letters", lambda entry: [])
     else:
         monkeypatch.setattr(owner, name, bug)
     found = (AssertionError, StorageError, EpochFailed, EpochConflict, OwnershipLost, RecursionError, TextMissing)

@@ -94,7 +94,7 @@ def test_steps_behind_a_hold_run_before_it() -> None:
     plan = compile_app(app)
     holds = [op for op in plan.ops if isinstance(op, TemporalBufferOp)]
     assert [op.name for op in holds] == ["hold filter → delay → valid_between → select → filter"]
-    assert list(plan.holds) == [holds[0].queue]
+    assert list(plan.queues) == [holds[0].queue]
     assert holds[0].width == 1
 
 

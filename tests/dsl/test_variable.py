@@ -222,7 +222,7 @@ def test_a_restart_knows_its_state_by_all_definitions() -> None:
         plan = compile_app(app)
         shared = compile_app(_counts()).arrangements
         assert any(name in shared for name in plan.arrangements)  # what no variable is below of stays what it is
-        return {*plan.holds, *plan.arrangements} - set(shared)
+        return {*plan.queues, *plan.arrangements} - set(shared)
 
     assert traces(1) == traces(1)
     assert not traces(1) & traces(2)

@@ -1,4 +1,4 @@
-"""A Kafka log in memory and a service of several workers that reads it through the door, for tests."""
+"""A Kafka log in memory and a service of several workers that reads it through ingestion, for tests."""
 
 import json
 import random
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
-from vernier.service.ingest.ingestion import Admitted, Advanced, Door
+from vernier.service.ingest.ingestion import Admitted, Advanced, Ingestion
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.ingest.stash import Held
 
@@ -86,9 +86,9 @@ Entry = tuple[str, tuple[int, ...], int, int]
 
 @dataclass
 class Service:
-    """Workers around a door, with the manifest between epochs; every epoch checks what must always hold."""
+    """Workers around ingestion, with the manifest between epochs; every epoch checks what must always hold."""
 
-    door: Door
+    ingestion: Ingestion
     workers: int = 1
     state: dict[str, Any] = field(default_factory=dict)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -110,13 +110,15 @@ class Service:
             mine = [record for record in records if places[record.topic, record.partition] == worker]
             rng.shuffle(mine)
             cut = rng.randint(0, len(mine))
-            decoded.append(self.door.decode([batch(mine[:cut]), batch(mine[cut:])], self.offsets, self.state, held))
+            decoded.append(
+                self.ingestion.decode([batch(mine[:cut]), batch(mine[cut:])], self.offsets, self.state, held)
+            )
         facts = [json.loads(json.dumps(one.facts)) for one in decoded]
         rng.shuffle(facts)
-        step = self.door.advance(self.state, facts)
-        assert self.door.advance(self.state, facts[::-1]).state == step.state
+        step = self.ingestion.advance(self.state, facts)
+        assert self.ingestion.advance(self.state, facts[::-1]).state == step.state
         assert step.upper >= step.lower
-        admitted = [self.door.admit(one, held, step) for one, held in zip(decoded, self.shards)]
+        admitted = [self.ingestion.admit(one, held, step) for one, held in zip(decoded, self.shards)]
         for worker, one in enumerate(admitted):
             self.shards[worker] = {name: [_stored(held) for held in batches] for name, batches in one.held.items()}
             self._record(one, step)
@@ -149,7 +151,7 @@ class Service:
     def waiting(self) -> int:
         """How many updates are held."""
         upper = self.frontiers[-1]
-        return sum(held.since(upper) for shard in self.shards for batches in shard.values() for held in batches)
+        return sum(held.count_from(upper) for shard in self.shards for batches in shard.values() for held in batches)
 
 
 def _stored(held: Held) -> Held:

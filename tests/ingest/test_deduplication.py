@@ -9,20 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ingest.log import EDGES, ROOTS, Entry, Service, Topics, native, progress
-from vernier.service.ingest.config import DoorConfig, SourceConfig
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
+from vernier.service.ingest.ingestion import Ingestion
 from vernier.storage.updates import MIN_TIME
 
 BEAT = "app.heartbeat"
 
 
 def counted(workers: int = 1, partitions: int = 1, **more: object) -> Service:
-    config = DoorConfig(
+    config = IngestionConfig(
         {name: SourceConfig("graph", clock="event", **more) for name in ("edges", "roots")},  # type: ignore[arg-type]
         {"graph": partitions},
         BEAT,
     )
-    return Service(Door({"edges": EDGES, "roots": ROOTS}, config), workers)
+    return Service(Ingestion({"edges": EDGES, "roots": ROOTS}, config), workers)
 
 
 def edge(dst: int, time: int, diff: int = 1) -> str:

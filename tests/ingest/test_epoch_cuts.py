@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ingest.log import EDGES, ROOTS, Entry, Record, Service, Topics, native, progress, refusals
-from vernier.service.ingest.config import DoorConfig, SourceConfig
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
+from vernier.service.ingest.ingestion import Ingestion
 
 MS = 1_000_000
 BEAT = "app.heartbeat"
 EXAMPLES = max(60, settings().max_examples // 2)
 
 SOURCES = {"edges": EDGES, "roots": ROOTS, "left": ROOTS, "right": ROOTS}
-CONFIG = DoorConfig(
+CONFIG = IngestionConfig(
     {
         "edges": SourceConfig("edges", "vernier", "event", idle_timeout_ms=None),
         "roots": SourceConfig("roots", "json", "arrival"),
@@ -105,7 +105,7 @@ def test_cuts_and_workers_change_nothing(seed: int, messages: int, workers: int,
     producers.write(messages)
     records = producers.log.records
     moments = sorted(rng.randint(0, len(records)) for _ in range(epochs - 1))
-    cut, whole = Service(Door(SOURCES, CONFIG), workers), Service(Door(SOURCES, CONFIG))
+    cut, whole = Service(Ingestion(SOURCES, CONFIG), workers), Service(Ingestion(SOURCES, CONFIG))
     for start, stop in zip([0, *moments], [*moments, len(records)]):
         again = rng.sample(records[:start], min(start, rng.randrange(3)))
         cut.epoch([*records[start:stop], *again], rng)
@@ -130,8 +130,10 @@ def test_promises_hold_however_far_each_partition_is_read(seed: int, messages: i
     producers = Producers(rng)
     producers.roots = producers.edges  # type: ignore[method-assign]
     producers.write(messages)
-    config = DoorConfig({name: CONFIG.sources[name] for name in ("edges", "left", "right")}, CONFIG.partitions, BEAT)
-    runs = Service(Door({name: SOURCES[name] for name in config.sources}, config), workers)
+    config = IngestionConfig(
+        {name: CONFIG.sources[name] for name in ("edges", "left", "right")}, CONFIG.partitions, BEAT
+    )
+    runs = Service(Ingestion({name: SOURCES[name] for name in config.sources}, config), workers)
     left: dict[tuple[str, int], list[Record]] = {}
     for record in producers.log.records:
         left.setdefault((record.topic, record.partition), []).append(record)

@@ -1,4 +1,4 @@
-"""The door's three steps: what enters, waits, is late or refused, and how far the frontier moves."""
+"""Ingestion's three steps: what enters, waits, is late or refused, and how far the frontier moves."""
 
 import json
 import random
@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tests.ingest.log import EDGES, ROOTS, SCHEMA, Record, Service, Topics, batch, native, progress
-from vernier.service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.config import IngestionConfig, SourceConfig, SourceMisfit
+from vernier.service.ingest.ingestion import Ingestion
 from vernier.service.ingest.partition_report import PartitionTwice
 from vernier.storage.updates import CLOSED, MIN_TIME
 
@@ -19,10 +19,10 @@ BEAT = "app.heartbeat"
 
 def service(workers: int = 1, partitions: int = 1, slack_ms: int = 1, limit: int = 1 << 20, **edges: Any) -> Service:
     """A service with one source, edges."""
-    config = DoorConfig(
+    config = IngestionConfig(
         {"edges": SourceConfig("edges", **edges)}, {"edges": partitions}, BEAT, slack_ms, max_message_bytes=limit
     )
-    return Service(Door({"edges": EDGES}, config), workers)
+    return Service(Ingestion({"edges": EDGES}, config), workers)
 
 
 def event(**more: Any) -> Service:
@@ -63,7 +63,7 @@ def test_records_that_were_consumed_are_skipped() -> None:
     runs.epoch([first, second, log.append("edges", 0, progress(9)), second])
     assert sum(runs.entered.values()) == 2
     assert runs.offsets == {"edges": {"0": 3}}
-    decoded = runs.door.decode([batch([first])], {"edges": {0: 3}}, runs.state, {})
+    decoded = runs.ingestion.decode([batch([first])], {"edges": {0: 3}}, runs.state, {})
     assert decoded.repeated == 1
     assert decoded.facts["partitions"] == {}
 
@@ -227,11 +227,11 @@ def test_when_all_are_idle_the_frontier_stays() -> None:
 
 
 def test_the_frontier_is_the_meet_over_sources() -> None:
-    config = DoorConfig(
+    config = IngestionConfig(
         {"edges": SourceConfig("edges", clock="event"), "roots": SourceConfig("roots", "json", "arrival")},
         heartbeat_topic=BEAT,
     )
-    runs, log = Service(Door({"edges": EDGES, "roots": ROOTS}, config), 2), Topics()
+    runs, log = Service(Ingestion({"edges": EDGES, "roots": ROOTS}, config), 2), Topics()
     log.append("roots", 0, "[7]")
     log.append("edges", 0, progress(1_000 * MS))
     runs.epoch(log.records)
@@ -243,7 +243,7 @@ def test_the_frontier_is_the_meet_over_sources() -> None:
 
 def test_sources_may_share_a_topic() -> None:
     shared = {"edges": SourceConfig("graph", "json", "event"), "roots": SourceConfig("graph", "json", "event")}
-    runs, log = Service(Door({"edges": EDGES, "roots": ROOTS}, DoorConfig(shared))), Topics()
+    runs, log = Service(Ingestion({"edges": EDGES, "roots": ROOTS}, IngestionConfig(shared))), Topics()
     log.append("graph", 0, '{"input":"roots","data":[7],"time":3}')
     log.append("graph", 0, '{"input":"edges","data":[1,2],"time":4,"diff":-1}')
     log.append("graph", 0, '{"input":"nodes","data":[1,2],"time":4}')
@@ -271,24 +271,26 @@ def test_sources_may_share_a_topic() -> None:
 )
 def test_settings_that_cannot_be(edges: SourceConfig, roots: SourceConfig, problem: str) -> None:
     with pytest.raises(SourceMisfit, match=problem):
-        Door({"edges": EDGES, "roots": ROOTS}, DoorConfig({"edges": edges, "roots": roots}, heartbeat_topic=BEAT))
+        Ingestion(
+            {"edges": EDGES, "roots": ROOTS}, IngestionConfig({"edges": edges, "roots": roots}, heartbeat_topic=BEAT)
+        )
 
 
 def test_a_source_without_settings_is_refused() -> None:
     with pytest.raises(SourceMisfit, match="source edges has no settings"):
-        Door({"edges": EDGES}, DoorConfig({}))
+        Ingestion({"edges": EDGES}, IngestionConfig({}))
 
 
 def test_one_partition_on_two_workers_is_an_error() -> None:
     runs, log = event(), Topics()
-    facts = [runs.door.decode([batch([log.append("edges", 0, progress(10))])], {}, {}, {}).facts for _ in range(2)]
+    facts = [runs.ingestion.decode([batch([log.append("edges", 0, progress(10))])], {}, {}, {}).facts for _ in range(2)]
     with pytest.raises(PartitionTwice, match="partition 0 of topic edges"):
-        runs.door.advance({}, facts)
+        runs.ingestion.advance({}, facts)
 
 
 def test_rows_as_spark_has_them() -> None:
     """Timestamps instead of integers, no headers column, large types, dictionaries, batches of no rows."""
-    door = service(format="json").door
+    ingestion = service(format="json").ingestion
     rows = batch([Record("edges", 0, 0, 1_700_000_000_123, b"[1,2]")])
     columns: dict[str, pa.Array] = dict(zip(rows.schema.names, rows.columns))
     del columns["headers"]
@@ -296,11 +298,11 @@ def test_rows_as_spark_has_them() -> None:
     columns["value"] = columns["value"].cast(pa.large_binary())
     columns["topic"] = columns["topic"].dictionary_encode()
     empty = pa.RecordBatch.from_pylist([], schema=pa.record_batch(columns).schema)
-    decoded = door.decode([empty, pa.record_batch(columns), empty], {}, {}, {})
-    admitted = door.admit(decoded, {}, door.advance({}, [decoded.facts]))
+    decoded = ingestion.decode([empty, pa.record_batch(columns), empty], {}, {}, {})
+    admitted = ingestion.admit(decoded, {}, ingestion.advance({}, [decoded.facts]))
     assert admitted.inputs["edges"].time.tolist() == [1_700_000_000_123 * MS]
     assert admitted.received[0].tolist() == [1_700_000_000_123]
-    assert door.decode([pa.RecordBatch.from_pylist([], schema=SCHEMA)], {}, {}, {}).facts["partitions"] == {}
+    assert ingestion.decode([pa.RecordBatch.from_pylist([], schema=SCHEMA)], {}, {}, {}).facts["partitions"] == {}
 
 
 def test_the_state_stays_small_and_held_batches_few() -> None:

@@ -22,11 +22,11 @@ from vernier.operators.language.types.scalars import Date, Int64, TimestampNs
 from vernier.operators.language.types.schema import RowType, Schema
 from vernier.operators.language.types.texts import List, String
 from vernier.service.config.settings import BadSettings, load
-from vernier.service.ingest.config import DoorConfig, SourceConfig, SourceMisfit
+from vernier.service.ingest.config import IngestionConfig, SourceConfig, SourceMisfit
 from vernier.service.ingest.formats import make_format
 from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Progress
 from vernier.service.ingest.formats.upsert import Upserts
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.ingestion import Ingestion
 from vernier.service.ingest.rejects import REASONS
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import MIN_TIME
@@ -63,7 +63,7 @@ LONG = "a text of more than fifteen bytes"
 
 
 def decode(kind: str, *messages: str | bytes | None, sources: Any = None, schemas: Any = SCHEMAS) -> Parsed:
-    """Decode a batch as a door would."""
+    """Decode a batch as ingestion would."""
     own = {"edges": EDGES} if sources is None else sources
     return make_format(kind, own, schemas).decode(values(*messages), Heap())
 
@@ -349,10 +349,10 @@ def test_no_bytes_stop_a_batch(messages: list[bytes], data: st.DataObject) -> No
         assert np.all(np.diff(parsed.message) >= 0)
 
 
-def test_a_door_reads_them_by_promise_or_bounded_lateness() -> None:
+def test_ingestion_reads_them_by_promise_or_bounded_lateness() -> None:
     topics = Topics()
     config = SourceConfig("t", format="arrow", clock="event", idle_timeout_ms=None)
-    service = Service(Door({"edges": EDGES}, DoorConfig({"edges": config}, partitions={"t": 2})), workers=2)
+    service = Service(Ingestion({"edges": EDGES}, IngestionConfig({"edges": config}, partitions={"t": 2})), workers=2)
     service.epoch([
         topics.append("t", 0, stream({"src": [1, 1], "dst": [2, 3], "_time": [5, 20]}), 1),
         topics.append("t", 0, '{"resolved":"10"}'), topics.append("t", 1, '{"resolved":"30"}'),
@@ -363,27 +363,27 @@ def test_a_door_reads_them_by_promise_or_bounded_lateness() -> None:
     (letter,) = service.letters
     assert (letter.reason, letter.offset) == ("decode", 1)
     late = SourceConfig("t", format="debezium", clock="event", lateness_ns=1_000_000, idle_timeout_ms=None)
-    service = Service(Door({"edges": EDGES}, DoorConfig({"edges": late})))
+    service = Service(Ingestion({"edges": EDGES}, IngestionConfig({"edges": late})))
     service.epoch([topics.append("t", 0, change("c", None, {"src": 1, "dst": 2}), 1)])
     assert service.frontiers == [4_000_000]
 
 
 def test_settings_of_formats(tmp_path: Path) -> None:
-    both = DoorConfig({name: SourceConfig("t", format="arrow") for name in ("edges", "roots")})
+    both = IngestionConfig({name: SourceConfig("t", format="arrow") for name in ("edges", "roots")})
     with pytest.raises(SourceMisfit, match="sources edges and roots share topic t, but messages in format arrow"):
-        Door({"edges": EDGES, "roots": ROOTS}, both)
+        Ingestion({"edges": EDGES, "roots": ROOTS}, both)
     with pytest.raises(SourceMisfit, match="format avro but no schema; set"):
-        Door({"edges": EDGES}, DoorConfig({"edges": SourceConfig("edges", format="avro")}))
+        Ingestion({"edges": EDGES}, IngestionConfig({"edges": SourceConfig("edges", format="avro")}))
     (tmp_path / "7.avsc").write_text(json.dumps(EDGE))
     (tmp_path / "bad.avsc").write_text('{"type":"string"}')
     app = App("formats")
     app.view("copied", app.source("edges", Edges), key=["src"])
     flags = {"sources.edges.format": "avro"}
     good = load(None, {**flags, "sources.edges.schema_folder": str(tmp_path)}, {}).settings
-    assert [number for number, _ in good.door(app, {}).sources["edges"].schemas] == [7]
+    assert [number for number, _ in good.ingestion(app, {}).sources["edges"].schemas] == [7]
     bad = load(None, {**flags, "sources.edges.schema_file": str(tmp_path / "bad.avsc")}, {}).settings
     with pytest.raises(BadSettings, match="edges: its Avro schema cannot be used: it is not a record"):
-        bad.door(app, {})
+        bad.ingestion(app, {})
 
 
 ITEMS = RowType([("name", String(), True), ("id", Int64(), False), ("price", Int64(), False)])
@@ -440,10 +440,10 @@ def test_upserts_that_are_refused(key: Any, value: Any, reason: str, detail: str
     assert detail in refused.detail
 
 
-def test_a_door_tells_upserts_where_they_stand_and_when() -> None:
+def test_ingestion_tells_upserts_where_they_stand_and_when() -> None:
     topics = Topics()
     config = SourceConfig("t", format="upsert", clock="event", lateness_ns=0, idle_timeout_ms=None, key=("id",))
-    service = Service(Door({"items": ITEMS}, DoorConfig({"items": config}, partitions={"t": 1})))
+    service = Service(Ingestion({"items": ITEMS}, IngestionConfig({"items": config}, partitions={"t": 1})))
     service.epoch([topics.append("t", 0, '{"price":1}', 1, key=b"7"), topics.append("t", 0, None, 1, key=b"7")])
     service.epoch([topics.append("t", 0, '{"price":2}', 5, key=b"8"), topics.append("t", 0, "{}", key=b"8")])
     found = sorted((time, diff) for (_, _, time, diff) in service.entered)
@@ -452,12 +452,12 @@ def test_a_door_tells_upserts_where_they_stand_and_when() -> None:
     assert [letter.reason for letter in service.letters] == ["schema"]
     for wrong in (SourceConfig("t", format="upsert"), SourceConfig("t", key=("id",))):
         with pytest.raises(SourceMisfit, match="set both"):
-            Door({"items": ITEMS}, DoorConfig({"items": wrong}))
+            Ingestion({"items": ITEMS}, IngestionConfig({"items": wrong}))
     coarse = SourceConfig("t", format="upsert", clock="event", records=9, key=("id",))
     with pytest.raises(SourceMisfit, match="leave its rounding exact"):
-        Door({"items": ITEMS}, DoorConfig({"items": coarse}))
+        Ingestion({"items": ITEMS}, IngestionConfig({"items": coarse}))
     with pytest.raises(SourceMisfit, match="has 'no', which is not a column of it"):
-        Door({"items": ITEMS}, DoorConfig({"items": SourceConfig("t", format="upsert", key=("no",))}))
+        Ingestion({"items": ITEMS}, IngestionConfig({"items": SourceConfig("t", format="upsert", key=("no",))}))
 
 
 def test_debezium_by_key_needs_no_row_as_it_was() -> None:

@@ -20,7 +20,7 @@ def test_a_batch_that_waits_on_is_the_same_object() -> None:
     assert retain([old], None, 6)[0] is old
     assert retain([old], None, 10) == []
     assert old.between(2, 9) == slice(1, 2)
-    assert (old.since(5), old.since(6)) == (5, 4)
+    assert (old.count_from(5), old.count_from(6)) == (5, 4)
 
 
 def test_merging_leaves_released_updates_behind() -> None:
@@ -51,5 +51,5 @@ def test_everything_is_released_once(epochs: list[tuple[list[int], int]]) -> Non
         given += [(number, time) for time in waits]
         batches = retain(batches, held(waits, number), upper)
         lower = upper
-        assert len(batches) <= 1 + np.log2(1 + sum(batch.since(upper) for batch in batches))
+        assert len(batches) <= 1 + np.log2(1 + sum(batch.count_from(upper) for batch in batches))
     assert sorted(released) == sorted(entry for entry in given if entry[1] < lower)

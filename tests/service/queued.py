@@ -18,8 +18,8 @@ from vernier.operators.planning.planner import compile_app
 from vernier.operators.runtime.exchange import Single
 from vernier.service.cluster.shard import Shard, store
 from vernier.service.cluster.worker import report
-from vernier.service.coordinator.committer import Epochs
-from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.coordinator.committer import Committer
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.ingestion import Admitted, Advanced
 from vernier.storage.state.state import StateDirectory
@@ -58,7 +58,7 @@ def updates_of(epoch: int) -> Updates:
     return Updates.of(rows, times, 1)
 
 
-def epoch(plan: Plan, epochs: Epochs) -> None:
+def epoch(plan: Plan, epochs: Committer) -> None:
     """The next epoch, from what is on disk."""
     start, newest = epochs.start, epochs.newest
     base = Shard.empty(plan, 0) if newest is None else Shard.load(plan, epochs.directory, newest, 0, 1)
@@ -78,7 +78,7 @@ def epoch(plan: Plan, epochs: Epochs) -> None:
 def main(path: str) -> None:
     """Go on to the last epoch."""
     plan = compile_app(program())
-    epochs = Epochs(StateDirectory(path), plan, DoorConfig({"stays": SourceConfig("stays")}), 1, 1000)
+    epochs = Committer(StateDirectory(path), plan, IngestionConfig({"stays": SourceConfig("stays")}), 1, 1000)
     while epochs.start.epoch <= EPOCHS:
         epoch(plan, epochs)
         print(epochs.start.epoch, flush=True)

@@ -10,7 +10,7 @@ from vernier.operators.language.collection.app import App
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema
 from vernier.operators.planning.planner import compile_app
-from vernier.service.cluster.shard import Shard, read_letters, store
+from vernier.service.cluster.shard import Shard, read_dead_letters, store
 from vernier.service.config.settings import Settings, heartbeat_topic, load
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.ingest.rejects import DeadLetter
@@ -82,7 +82,7 @@ def test_they_are_stored_whole(state: StateDirectory) -> None:
     manifest = commit(state, 1, LETTERS)
     (ref,) = manifest.dead
     entry = state.open(ref.segment).entry(ref.label)
-    assert read_letters(entry) == LETTERS
+    assert read_dead_letters(entry) == LETTERS
     assert ref.updates == len(LETTERS)
     assert entry.meta["letters"][1]["bytes"] == len(LETTERS[1].value or b"")
     assert commit(state, 2, []).dead == []

@@ -52,7 +52,7 @@ def manifest() -> Manifest:
     """What the attempt became."""
     return Manifest(
         epoch=5, attempt="abc", lower=10, upper=20, committed_ns=COMMITTED, workers=2, app="demo", program="p",
-        traces={}, held={}, door={}, offsets={}, views={}, changes={}, dead=[], stats={},
+        traces={}, held={}, ingestion={}, offsets={}, views={}, changes={}, dead=[], stats={},
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from vernier.service.cli.main import run
 from vernier.service.client.client import Client, NotVisible, ServerError, connect
 from vernier.service.config.settings import load
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
-from vernier.service.sidecar.writes.read_tokens import Receipt
+from vernier.service.sidecar.writes.read_tokens import ReadToken
 from vernier.storage.state.manifest import sources_of
 
 __all__ = ["builder", "serve"]  # fixtures
@@ -39,8 +39,8 @@ def prepare(builder: StateBuilder, topic: str, clock: str, form: str = "vernier"
     builder.commit(10, {"reach": [((1,), 3, 1)]})
 
 
-def door(topic: str, **last: int) -> dict[str, Any]:
-    """A door's state: the last arrival stamp by partition."""
+def ingestion(topic: str, **last: int) -> dict[str, Any]:
+    """Ingestion's state: the last arrival stamp by partition."""
     clocks = {number.removeprefix("p"): {"active_ms": 1, "last": at} for number, at in last.items()}
     return {"frontier": 0, "topics": {topic: clocks}}
 
@@ -179,31 +179,31 @@ def test_too_many_at_once(builder: StateBuilder, serve: Callable[..., Served], m
     connect(url).send("edges", [{"data": [1, 2], "time": 20}])
 
 
-def test_arrivals_are_visible_behind_the_stamps_that_the_door_gave(
+def test_arrivals_are_visible_behind_the_stamps_that_the_ingestion_gave(
     builder: StateBuilder, serve: Callable[..., Served]
 ) -> None:
     prepare(builder, "t", "arrival")
-    token = Receipt("edges", "t", {0: 5, 1: 3}, None, "exact").encode()
+    token = ReadToken("edges", "t", {0: 5, 1: 3}, None, "exact").encode()
     with connect(serve(builder.path).url) as client:
-        builder.commit(20, offsets={"t": {0: 5, 1: 2}}, door=door("t", p0=15, p1=18))
+        builder.commit(20, offsets={"t": {0: 5, 1: 2}}, ingestion=ingestion("t", p0=15, p1=18))
         assert not visible(client, token)
         # Both partitions are read; 30 may be the time of an update that waits.
-        builder.commit(25, offsets={"t": {0: 5, 1: 3}}, door=door("t", p0=30, p1=18))
+        builder.commit(25, offsets={"t": {0: 5, 1: 3}}, ingestion=ingestion("t", p0=30, p1=18))
         while not (looked := client.visible(token))["read"]:
             pass
         assert not looked["visible"]
         # Later stamps are of later updates: 30 stays the bound for whoever asks here.
-        builder.commit(31, offsets={"t": {0: 9, 1: 3}}, door=door("t", p0=60, p1=18))
+        builder.commit(31, offsets={"t": {0: 9, 1: 3}}, ingestion=ingestion("t", p0=60, p1=18))
         assert client.wait(token, timeout=60) == 30
     # Somebody who looks for the first time knows no better than 60, and waits for that.
     with connect(serve(builder.path).url) as late:
         assert not visible(late, token)
-        builder.commit(61, offsets={"t": {0: 9, 1: 3}}, door=door("t", p0=99, p1=18))
+        builder.commit(61, offsets={"t": {0: 9, 1: 3}}, ingestion=ingestion("t", p0=99, p1=18))
         assert late.wait(token, timeout=60) == 60
 
 
 def test_the_first_epoch_is_waited_for(builder: StateBuilder, serve: Callable[..., Served]) -> None:
-    token = Receipt("edges", "t", {0: 1}, 7, "exact").encode()
+    token = ReadToken("edges", "t", {0: 1}, 7, "exact").encode()
     found: list[int] = []
     with connect(serve(builder.path).url) as client:
         with pytest.raises(ServerError) as error:
@@ -217,9 +217,9 @@ def test_the_first_epoch_is_waited_for(builder: StateBuilder, serve: Callable[..
 
 
 def test_receipts_of_several_requests_are_one() -> None:
-    one, two = Receipt("s", "t", {0: 5, 1: 3}, 7, "exact"), Receipt("s", "t", {1: 2, 2: 9}, 4, "exact")
-    assert two.after(one) == one.after(two) == Receipt("s", "t", {0: 5, 1: 3, 2: 9}, 7, "exact")
-    assert Receipt.decode(one.encode()) == one
-    millisecond = Receipt("s", "t", {0: 1}, 1_000_001, "millisecond")
+    one, two = ReadToken("s", "t", {0: 5, 1: 3}, 7, "exact"), ReadToken("s", "t", {1: 2, 2: 9}, 4, "exact")
+    assert two.after(one) == one.after(two) == ReadToken("s", "t", {0: 5, 1: 3, 2: 9}, 7, "exact")
+    assert ReadToken.decode(one.encode()) == one
+    millisecond = ReadToken("s", "t", {0: 1}, 1_000_001, "millisecond")
     assert [millisecond.has_passed(1_000_001, frontier) for frontier in (2_000_000, 2_000_001)] == [False, True]
     assert not one.has_passed(None, 10)

@@ -17,14 +17,14 @@ SCRIPT = textwrap.dedent("""
     import json, os, sys, threading
     from pathlib import Path
     from vernier.service.config.settings import load
-    from vernier.service.ingest.config import DoorConfig
+    from vernier.service.ingest.config import IngestionConfig
     from vernier.service.coordinator.streaming_query import Query
     from vernier.service.coordinator.session import start_session
 
     bootstrap, topic, folder = sys.argv[1:]
     settings = load(None, {"kafka.bootstrap": bootstrap, "workers": 2}, {}).settings
     spark = start_session(settings, "limits", Path(folder))
-    door = DoorConfig({}, partitions={topic: 2}, heartbeat_topic="", max_message_bytes=1000)
+    door = IngestionConfig({}, partitions={topic: 2}, heartbeat_topic="", max_message_bytes=1000)
     taken, done = [], threading.Event()
 
     def epoch(frame, number):

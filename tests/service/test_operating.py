@@ -24,8 +24,8 @@ def test_paused_drained_and_resumed_over_restarts(service: Service) -> None:
     files = LocalBlob(service.folder / "state")
 
     def follow(wanted: Wanted) -> Observed:
-        wish = intake.request(files, wanted)
-        service.wait(lambda: (now := intake.observed(files)).desired == wish.id and now.intake == wanted)
+        desired = intake.request(files, wanted)
+        service.wait(lambda: (now := intake.observed(files)).desired == desired.id and now.intake == wanted)
         return intake.observed(files)
 
     service.final(service.send((1, 10), (2, 20)))

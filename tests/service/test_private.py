@@ -84,12 +84,12 @@ def test_whoever_listens_at_the_rendezvous(tapped: Callable[[tuple[str, int]], W
     office = Office(1, encrypted=encrypted)
     try:
         keys, tap = office.rendezvous.keys, tapped(office.rendezvous.address)
-        attempt = office.rendezvous.begin(msgspec.structs.replace(START, door={"a": SECRET.decode()}))
+        attempt = office.rendezvous.begin(msgspec.structs.replace(START, ingestion={"a": SECRET.decode()}))
         link = Link(tap.address, keys)
         office.links.append(link)
         link.introduce("tcp://" + SECRET.decode())
         link.open(attempt.id, 0, [Hot(0, 1, SECRET.decode())])
-        assert link.assigned(attempt.id, PATIENCE).start.door == {"a": SECRET.decode()}
+        assert link.assigned(attempt.id, PATIENCE).start.ingestion == {"a": SECRET.decode()}
         # More than one record, both ways.
         link.report(msgspec.structs.replace(report(attempt.id, 0), worker=SECRET.decode() * 10_000))
         assert attempt.ended.wait(PATIENCE)

@@ -11,9 +11,9 @@ import vernier as vn
 from tests.service.queued import EPOCHS, SPAN, epoch, program, updates_of
 from vernier.operators.planning.planner import compile_app
 from vernier.service.cluster.shard import Shard
-from vernier.service.coordinator.committer import Epochs
+from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.runner import SOON_SECONDS, beat_in
-from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.storage.state.audit import audit
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace.batch import Batch
@@ -69,14 +69,16 @@ def test_killed_again_and_again_it_ends_as_one_that_was_not(tmp_path: Path) -> N
     newest = state.latest()
     assert newest is not None
     waiting = {name: sum(ref.updates for ref in shards[0]) for name, shards in newest.held.items()}
-    assert set(waiting) == {"stays", *compile_app(program()).holds}
+    assert set(waiting) == {"stays", *compile_app(program()).queues}
     assert any(waiting.values())
     assert not audit(state).problems
 
 
 def test_the_next_epoch_comes_when_something_is_due(tmp_path: Path) -> None:
     plan = compile_app(program())
-    epochs = Epochs(StateDirectory(tmp_path / "state"), plan, DoorConfig({"stays": SourceConfig("stays")}), 1, 10)
+    epochs = Committer(
+        StateDirectory(tmp_path / "state"), plan, IngestionConfig({"stays": SourceConfig("stays")}), 1, 10
+    )
     assert epochs.due is None
     for _ in range(3):
         epoch(plan, epochs)

@@ -21,13 +21,13 @@ from vernier.service.cluster.messages import Assign, Hot, Report, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous, place
 from vernier.service.errors import AttemptCancelled, DeadlinePassed, DriverGone
 
-START = Start(epoch=5, base="good", door={"a": 1}, offsets={"t": {0: 7}})
+START = Start(epoch=5, base="good", ingestion={"a": 1}, offsets={"t": {0: 7}})
 PATIENCE = 30
 
 
 def report(attempt: str, shard: int) -> Report:
     """A report with nothing in it."""
-    maps = ("door", "offsets", "frontiers", "traces", "held", "changes", "signs", "counts", "waiting", "phases")
+    maps = ("ingestion", "offsets", "frontiers", "traces", "held", "changes", "signs", "counts", "waiting", "phases")
     empty: dict[str, Any] = {name: {} for name in maps}
     return Report(
         attempt=attempt, shard=shard, worker="1", lower=0, upper=1, dead=None, received_ms=[], received_count=[],

@@ -195,14 +195,14 @@ def test_who_waits_leaves_the_core_of_whom_it_waits_for_and_is_not_bound(monkeyp
         for ring in ends[0]._rings:
             ring._words[CORE] = 3
         monkeypatch.setattr(exchange_module, "this_core", lambda: 5)
-        assert not ends[0]._move_apart()
+        assert not ends[0]._leave_shared_core()
         assert bound == []
         monkeypatch.setattr(exchange_module, "this_core", lambda: 3)
-        assert ends[0]._move_apart()
+        assert ends[0]._leave_shared_core()
         assert bound == [(0, {0, 5, 7}), (0, {0, 3, 5, 7})]
         bound.clear()
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})  # nowhere to go
-        assert ends[0]._move_apart()
+        assert ends[0]._leave_shared_core()
         assert bound == []
 
 

@@ -53,12 +53,12 @@ def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> N
 def test_sources_by_name_from_every_layer(tmp_path: Path) -> None:
     config = write(tmp_path, "sources:\n  edges: {topic: graph, clock: event}\n")
     settings = load(config, {"sources.edges.lateness": "5s"}, {"VERNIER_SOURCES__EDGES__FORMAT": "json"}).settings
-    door = settings.door(program(), {"graph": 2})
-    edges, roots = door.sources["edges"], door.sources["roots"]
+    ingestion = settings.ingestion(program(), {"graph": 2})
+    edges, roots = ingestion.sources["edges"], ingestion.sources["roots"]
     assert (edges.topic, edges.clock, edges.format, edges.lateness_ns) == ("graph", "event", "json", 5_000_000_000)
     assert (roots.topic, roots.clock, roots.format) == ("roots", "arrival", "vernier")
-    assert door.partitions == {"graph": 2}
-    assert door.heartbeat_topic == "app.heartbeat"
+    assert ingestion.partitions == {"graph": 2}
+    assert ingestion.heartbeat_topic == "app.heartbeat"
 
 
 def test_an_earlier_name_of_a_setting_works_and_says_the_new_one(
@@ -79,9 +79,9 @@ def test_an_earlier_name_of_a_setting_works_and_says_the_new_one(
 
 def test_the_program_says_what_happens_to_late_updates_unless_the_settings_do() -> None:
     settings = load(None, {"sources.edges.on_late": "reject"}, {}).settings
-    assert settings.door(program(), {}).sources["roots"].on_late == "reject"
-    door = settings.door(program("advance"), {})
-    assert (door.sources["edges"].on_late, door.sources["roots"].on_late) == ("reject", "advance")
+    assert settings.ingestion(program(), {}).sources["roots"].on_late == "reject"
+    ingestion = settings.ingestion(program("advance"), {})
+    assert (ingestion.sources["edges"].on_late, ingestion.sources["roots"].on_late) == ("reject", "advance")
 
 
 @pytest.mark.parametrize(

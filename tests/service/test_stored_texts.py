@@ -16,8 +16,8 @@ from vernier.operators.runtime.exchange import Exchange, Single, Threads
 from vernier.service.cluster.messages import Report
 from vernier.service.cluster.shard import Shard, store
 from vernier.service.cluster.worker import report
-from vernier.service.coordinator.committer import Epochs
-from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.coordinator.committer import Committer
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.ingestion import Admitted, Advanced
 from vernier.service.ingest.stash import Held
@@ -58,7 +58,7 @@ def changes_of(epoch: int) -> list[Change]:
 
 def run_epoch(plan: Plan, path: Path, workers: int) -> int:
     """The next epoch by `workers` workers, from what is on disk; its number."""
-    epochs = Epochs(StateDirectory(path), plan, DoorConfig({"notes": SourceConfig("notes")}), workers, 1000)
+    epochs = Committer(StateDirectory(path), plan, IngestionConfig({"notes": SourceConfig("notes")}), workers, 1000)
     number, newest = epochs.start.epoch, epochs.newest
     lower = MIN_TIME if newest is None else newest.upper
     upper = SPAN * (number + 1)

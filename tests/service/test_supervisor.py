@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from vernier.service.config.settings import load
-from vernier.service.errors import NoRoom, ProcessFailed, TakenPort
+from vernier.service.errors import DiskTooSmall, ProcessFailed, TakenPort
 from vernier.service.supervision.parent_watch import PATIENCE_SECONDS, command
 from vernier.service.supervision.supervisor import STOP_SECONDS, Child, Supervisor, check_port, up
 from vernier.storage.errors import StateInUse, VernierError
@@ -167,7 +167,7 @@ def test_what_can_be_said_before_anything_starts(tmp_path: Path, flags: dict[str
 def test_a_full_disk_is_one_line(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vernier.service.supervision.supervisor.LEAST_FREE_BYTES", 1 << 60)
     flags = {"state.path": str(tmp_path / "state"), "program": str(root / "configs" / "demo.py")}
-    with pytest.raises(NoRoom, match="disk full"):
+    with pytest.raises(DiskTooSmall, match="disk full"):
         Supervisor(load(None, flags, {}), None, flags).run()
 
 

@@ -81,10 +81,10 @@ class StateBuilder:
         committed_ns: int | None = None,
         dead: Sequence[Entry] = (),
         offsets: Mapping[str, dict[int, int]] | None = None,
-        door: Mapping[str, Any] | None = None,
+        ingestion: Mapping[str, Any] | None = None,
     ) -> Manifest:
         """Commit one epoch [frontier, upper); `since` compacts the traces (with `merge`, into one batch a shard).
-        offsets, door: as the manifest has them."""
+        offsets, ingestion: as the manifest has them."""
         self.epoch += 1
         attempt = f"a{self.epoch}"
         lower, fresh = self.frontier, {}
@@ -133,7 +133,7 @@ class StateBuilder:
             stats=self.stats.to_json(),
             sources=self.sources,
             offsets=dict(offsets or {}),
-            door=dict(door or {}),
+            ingestion=dict(ingestion or {}),
         )
         self.state.commit(manifest)
         self.state.gc(keep)

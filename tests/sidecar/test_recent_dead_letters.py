@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vernier.service.views.recent_dead_letters import MOST, RecentLetters
+from vernier.service.views.recent_dead_letters import MOST, RecentDeadLetters
 
 
 def test_newest_first_and_bounded_by_number_and_bytes() -> None:
-    letters = RecentLetters()
+    letters = RecentDeadLetters()
     letters.add(1, [{"offset": n, "value": None, "key": None} for n in range(MOST + 5)])
     newest = letters.newest(3)
     assert [(letter["epoch"], letter["offset"]) for letter in newest] == [(1, MOST + 4), (1, MOST + 3), (1, MOST + 2)]

@@ -330,7 +330,7 @@ def test_readiness_names_a_full_disk(builder: StateBuilder, serve: Callable[...,
     builder.commit(10)
     served = serve(builder.path)
     assert httpx.get(f"{served.url}/readyz", trust_env=False).status_code == 200
-    served.context.room = lambda folder: 4096
+    served.context.disk_free = lambda folder: 4096
     ready = httpx.get(f"{served.url}/readyz", trust_env=False)
     assert ready.status_code == 503
     (found,) = ready.json()["laggards"]

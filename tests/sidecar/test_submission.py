@@ -1,4 +1,4 @@
-"""What is sent over HTTP becomes exactly the messages that the door reads, or is refused with its place."""
+"""What is sent over HTTP becomes exactly the messages that ingestion reads, or is refused with its place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def target(**about: Any) -> Target:
 
 
 def read_back(given: Submission, partitions: int = 3, now_ns: int = 99) -> Counter[tuple[Any, ...]]:
-    """(row, time, diff) of the messages, as the door decodes them; all of one row are in one partition."""
+    """(row, time, diff) of the messages, as ingestion decodes them; all of one row are in one partition."""
     heap, found, places = Heap(), Counter[tuple[Any, ...]](), {}
     for partition, value in given.messages(partitions, now_ns):
         parsed = FORMATS[given.target.format]({"s": given.target.schema, "other": row_type(x="Int64")}).decode(

@@ -1,4 +1,5 @@
-"""What goes out says exactly what happened: another Vernier's door, and plain readers of keys, get the same rows."""
+"""What goes out says exactly what happened: another Vernier's ingestion, and plain readers of keys, get the same
+rows."""
 
 import decimal
 import json
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 from tests.ingest.log import Service, Topics, values
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from vernier.operators.language.types.schema import RowType
-from vernier.service.ingest.config import DoorConfig, SourceConfig
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.formats.native import Native
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.ingestion import Ingestion
 from vernier.service.sinks.history import History, Step
 from vernier.service.sinks.outgoing import NotOneRow, Outgoing
 from vernier.storage.state.state import StateDirectory
@@ -41,10 +42,12 @@ def sink(view: str, form: str = "vernier", partitions: int = 2, progress: bool |
     return Outgoing(view, f"test.{view}", form, partitions, form == "vernier" if progress is None else progress, "test")
 
 
-def through_door(steps: Iterable[Step], out: Outgoing, schema: RowType, chance: random.Random) -> Service:
+def through_ingestion(steps: Iterable[Step], out: Outgoing, schema: RowType, chance: random.Random) -> Service:
     """A service that has read the messages from a topic, each once or twice, in any order within an epoch."""
     config = SourceConfig("t", clock="event", idle_timeout_ms=None)
-    service = Service(Door({"in": schema}, DoorConfig({"in": config}, partitions={"t": out.partitions})), workers=2)
+    service = Service(
+        Ingestion({"in": schema}, IngestionConfig({"in": config}, partitions={"t": out.partitions})), workers=2
+    )
     topics = Topics()
     for step in steps:
         sent = [message for message, _ in out.messages(step)]
@@ -60,7 +63,7 @@ def through_door(steps: Iterable[Step], out: Outgoing, schema: RowType, chance: 
 
 
 def expected(model: ViewModel, schema: RowType) -> Counter[Any]:
-    """The updates of a model as a door counts them."""
+    """The updates of a model as ingestion counts them."""
     found: Counter[Any] = Counter()
     for row, at, diff in model.between(MIN_TIME, 1 << 62):
         found["in", tuple(schema.encode_rows([row])[0].tolist()), at, diff] += 1
@@ -87,7 +90,7 @@ def test_another_service_reads_the_same_changes_at_the_same_times(
     builder.close()
     steps = steps_of(builder.path, "reach")
     assert [(step.lower, step.upper) for step in steps][1:] == [(n * 10, n * 10 + 10) for n in range(1, len(epochs))]
-    service = through_door(steps, sink("reach", partitions=partitions), VIEWS["reach"][0], chance)
+    service = through_ingestion(steps, sink("reach", partitions=partitions), VIEWS["reach"][0], chance)
     assert service.letters == []
     assert service.frontiers[-1] == len(epochs) * 10
     assert service.entered == expected(model, VIEWS["reach"][0])
@@ -157,7 +160,7 @@ def test_many_times_are_counted_in_several_statements(tmp_path: Path) -> None:
     assert [one["upper"] for one in stated] == [["4096"], ["8192"], ["100000"]]
     assert [one["lower"] for one in stated[1:]] == [["4096"], ["8192"]]
     assert sum(len(one["counts"]) for one in stated) == 9_000
-    service = through_door([step], sink("reach", partitions=1), VIEWS["reach"][0], random.Random(2))
+    service = through_ingestion([step], sink("reach", partitions=1), VIEWS["reach"][0], random.Random(2))
     assert (service.frontiers[-1], sum(service.entered.values())) == (100_000, 9_000)
 
 

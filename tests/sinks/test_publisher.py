@@ -17,8 +17,8 @@ from tests.ingest.log import Record, Service
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from tests.sinks.topic import Breaking, changes, committed, header, publish, settings
 from vernier.service.errors import PublisherFenced
-from vernier.service.ingest.config import DoorConfig, SourceConfig
-from vernier.service.ingest.ingestion import Door
+from vernier.service.ingest.config import IngestionConfig, SourceConfig
+from vernier.service.ingest.ingestion import Ingestion
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.sinks.publisher import Publisher
 from vernier.service.status import publisher
@@ -104,8 +104,8 @@ def test_another_service_reads_the_topic_time_by_time(broker: EmbeddedBroker, tm
     builder = state(tmp_path / "state", "read")
     given = settings(broker, builder.path, **{"sinks.reach.partitions": 2})
     config = SourceConfig(topic, clock="event", idle_timeout_ms=None)
-    door = Door({"reach": REACH["reach"][0]}, DoorConfig({"reach": config}, partitions={topic: 2}))
-    reader, read = Service(door, workers=2), 0
+    ingestion = Ingestion({"reach": REACH["reach"][0]}, IngestionConfig({"reach": config}, partitions={topic: 2}))
+    reader, read = Service(ingestion, workers=2), 0
     for _ in range(6):
         builder.grow(chance)
         publish(given)

@@ -26,7 +26,7 @@ from vernier.storage.updates import Updates
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything of more than some updates is large, and merges take their time."""
-    monkeypatch.setattr(merge_module, "APART", 60)
+    monkeypatch.setattr(merge_module, "IN_BACKGROUND", 60)
     monkeypatch.setattr(trace_module, "LEAST", 0)
     monkeypatch.setattr(trace_module, "SMALL", 1)
 

@@ -110,7 +110,7 @@ def test_keys_that_come_by_pieces_spread_over_the_index(
     trace = Trace("t", 1, 1, 0)
     trace.seal(rows, 0, 1)
     trace.close_slice(1)
-    trace.expect(keyed)
+    trace.reserve(keyed)
     for piece in np.array_split(keyed, 16):
         trace.select(piece, fold=1)
     histories = trace._histories
@@ -139,7 +139,7 @@ def test_room_stays_while_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert room(keyed) == first  # of which more than a quarter is used
     assert max(room(keyed[:64])) < 512
     assert min(room(keyed)) >= len(keys)
-    trace.let_go()
+    trace.release()
     assert [len(trace._histories._slots), len(trace._histories._arena)] == [0, 0]
     assert len(trace.select(keyed, fold=1).entries) >= len(keys)
 

@@ -15,7 +15,7 @@ from vernier.storage.blob.segment import Entry
 from vernier.storage.kernels.hashing import owner
 from vernier.storage.state.audit import audit, batch_problems
 from vernier.storage.state.manifest import HIGHEST, LOWEST, BatchRef, Manifest, TraceEntry
-from vernier.storage.state.reshard import BatchMismatch, hash_range, open_batch, recut
+from vernier.storage.state.reshard import BatchMismatch, hash_range, open_batch, reshard
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
@@ -104,7 +104,7 @@ class Chain:
     def cut(self, workers: int, upper: int) -> list[list[Batch]]:
         """The shards of another number of workers."""
         self.cut_at = upper
-        return [recut(self.refs, index, workers, self.state.open) for index in range(workers)]
+        return [reshard(self.refs, index, workers, self.state.open) for index in range(workers)]
 
 
 @given(epochs, shapes, st.lists(st.integers(1, 5), min_size=2, max_size=4), st.data())

@@ -57,11 +57,11 @@ def _ask(what: Literal["pause", "resume", "drain"], wait: float, asked: Asked) -
     """
     deadline = time.monotonic() + wait
     with asked.client() as client:
-        found, told = client.control(what), ""
+        found, shown = client.control(what), ""
         while not found["acknowledged"]:
-            if found["says"] != told and found["intake"] == "draining":
-                told = found["says"]
-                click.echo(told, err=True)
+            if found["says"] != shown and found["intake"] == "draining":
+                shown = found["says"]
+                click.echo(shown, err=True)
             if time.monotonic() >= deadline:
                 break
             found = _later(client, deadline)

@@ -113,11 +113,11 @@ def dlq_list(
 ) -> None:
     """Show the open dead letters of all sources, or of some: of each message the newest letter."""
     from vernier.service.cli.display import json_line, table
-    from vernier.service.kafka.dead_letter_queue import DeadLetters
+    from vernier.service.kafka.dead_letter_queue import DeadLetterQueue
 
     shown = []
     names = ["letter", *(["state"] if everything else []), "reason", "topic", "partition", "offset", "detail"]
-    with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as letters:
+    with DeadLetterQueue(kafka_settings(config, pairs, bootstrap), sources) as letters:
         for letter, state in letters.read(everything=everything):
             if reason not in (None, letter.about.get("reason")):
                 continue
@@ -147,9 +147,9 @@ def dlq_replay(
     pairs: tuple[str, ...],
 ) -> None:
     """Send open dead letters to the topics they came from, as they were."""
-    from vernier.service.kafka.dead_letter_queue import DeadLetters
+    from vernier.service.kafka.dead_letter_queue import DeadLetterQueue
 
-    with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as found:
+    with DeadLetterQueue(kafka_settings(config, pairs, bootstrap), sources) as found:
         sent, passed = found.replay(reason=reason, letters=letters, again=again)
     click.echo(f"sent {sent} dead letters again, skipped {passed}")
 
@@ -171,10 +171,10 @@ def dlq_drop(
     pairs: tuple[str, ...],
 ) -> None:
     """Give open dead letters up: they are not listed and not sent again any more. Their topic keeps them."""
-    from vernier.service.kafka.dead_letter_queue import DeadLetters
+    from vernier.service.kafka.dead_letter_queue import DeadLetterQueue
 
     if not (reason or letters or everything):
         raise click.UsageError("give one of --letter, --reason or --all")
-    with DeadLetters(kafka_settings(config, pairs, bootstrap), sources) as found:
+    with DeadLetterQueue(kafka_settings(config, pairs, bootstrap), sources) as found:
         dropped, passed = found.drop(reason=reason, letters=letters)
     click.echo(f"dropped {dropped} dead letters, skipped {passed}")

@@ -122,7 +122,7 @@ class Exchange:
                 return
             if (self._looks and watch_any(self._rings_at, _LOOKS) >= 0) or self._take_mail(got):
                 continue
-            if beside and self._move_apart():
+            if beside and self._leave_shared_core():
                 beside = False
             elif not self._looks or not self._give_way():
                 self._sleep(deadline)
@@ -140,7 +140,7 @@ class Exchange:
                 self._crowded_until = self._call + _CROWDED_CALLS
         return False
 
-    def _move_apart(self) -> bool:
+    def _leave_shared_core(self) -> bool:
         """If a peer runs on the same core, move to another core; returns whether that was so. The system places a woken
         thread beside the one that woke it, and leaves both there while another thread occupies the other core."""
         taken = {ring.core for ring in self._rings}

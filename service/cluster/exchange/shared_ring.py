@@ -93,7 +93,7 @@ class Ring:
         """Whether the reader has opened it; then the writer no longer needs its descriptor."""
         if self._words[READY] == 0:
             return False
-        self._give_back()
+        self._close()
         return True
 
     @property
@@ -118,9 +118,9 @@ class Ring:
     def close(self) -> None:
         """Stop writing. The system frees the memory when the last process has unmapped it."""
         self._words[OVER] = 1
-        self._give_back()
+        self._close()
 
-    def _give_back(self) -> None:
+    def _close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -80,7 +80,7 @@ class Mailbox:
         self.token = digest(keys.token)
         self.context = zmq.Context()
         self._keys = keys
-        self._doorman = doorman(self.context, keys) if keys.encrypted else None
+        self._authenticator = authenticator(self.context, keys) if keys.encrypted else None
         self.inbox = self.context.socket(zmq.PULL)
         self.inbox.setsockopt(zmq.RCVHWM, 0)
         self.inbox.setsockopt(zmq.LINGER, 0)
@@ -159,8 +159,8 @@ class Mailbox:
         for outbox in self._outboxes.values():
             outbox.close()
         self.rings.clear()
-        if self._doorman is not None:
-            self._doorman.stop()
+        if self._authenticator is not None:
+            self._authenticator.stop()
         self.context.term()
 
 
@@ -174,7 +174,7 @@ class _OnlyOurs:
         return hmac.compare_digest(key, self._public)
 
 
-def doorman(context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> ThreadAuthenticator:
+def authenticator(context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> ThreadAuthenticator:
     """The authenticator that decides about each new connection to sockets of the context."""
     made = ThreadAuthenticator(context)
     made.start()

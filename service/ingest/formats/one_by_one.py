@@ -20,7 +20,7 @@ UNFORESEEN = "the message cannot be read"
 """The beginning of the details of such refusals, which come from no rule of a format."""
 
 
-def decode_apart(
+def decode_one_by_one(
     reader: Format, values: pa.LargeBinaryArray, keys: pa.Array, only: str | None, heap: Heap | None
 ) -> Parsed:
     """Decode a batch. only: the topic's source, if it has just one. Raises errors that are not a message's fault:
@@ -38,7 +38,7 @@ def decode_apart(
             return replace(nothing, refused=[Refused(0, "decode", detail, only)])
     middle = len(values) // 2
     parts = (slice(0, middle), slice(middle, len(values)))
-    return _joined([(part.start, decode_apart(reader, values[part], keys[part], only, heap)) for part in parts])
+    return _joined([(part.start, decode_one_by_one(reader, values[part], keys[part], only, heap)) for part in parts])
 
 
 def _nothing(reader: Format) -> Parsed:

@@ -66,7 +66,7 @@ class Scanned:
     nulls: Bools
 
     @staticmethod
-    def room(capacity: int, columns: int) -> "Scanned":
+    def allocate(capacity: int, columns: int) -> "Scanned":
         """Unfilled arrays for `capacity` updates; memory that is never written never becomes resident."""
         return Scanned(np.empty((capacity, CELLS + columns), np.int64), np.empty((capacity, columns), np.bool_))
 
@@ -186,16 +186,16 @@ class Scanner:
             capacity = stop - begin + 1
             if self._least_bytes:
                 capacity += int(starts[stop] - starts[begin]) // self._least_bytes
-            room = Scanned.room(capacity, self._columns)
+            scanned = Scanned.allocate(capacity, self._columns)
             names = (self._pool, self._pool_names, self._first, self._kinds)
-            outputs = (room.out, room.nulls, good[begin:stop])
+            outputs = (scanned.out, scanned.nulls, good[begin:stop])
             count = self._kernel(text, starts[begin : stop + 1], *names, *outputs)
-            out = room.out[:count].copy()
+            out = scanned.out[:count].copy()
             out[:, MESSAGE] += begin
             for (number, c), found in columns.items():
                 mine = np.flatnonzero(out[:, SOURCE] == number)
                 out[mine, CELLS + c] = found.add_spans(text, out[mine, CELLS + c])
-            yield Scanned(out, room.nulls[:count].copy())
+            yield Scanned(out, scanned.nulls[:count].copy())
             begin = stop
 
     def _judge_all(
@@ -216,19 +216,19 @@ class Scanner:
                 progress.append(Progress(message, verdict.lower, verdict.upper, verdict.counts))
             else:
                 rows.extend((message, update) for update in verdict)
-        room = Scanned.room(len(rows), self._columns)
+        scanned = Scanned.allocate(len(rows), self._columns)
         for k, (message, update) in enumerate(rows):
             time = NO_TIME if update.time is None else update.time
             number = self._numbers[update.source]
             plain = [0 if cell is None or (number, c) in columns else cell for c, cell in enumerate(update.cells)]
-            room.out[k, : CELLS + len(plain)] = [number, message, time, update.diff, *plain]
-            room.nulls[k, : len(plain)] = [cell is None for cell in update.cells]
+            scanned.out[k, : CELLS + len(plain)] = [number, message, time, update.diff, *plain]
+            scanned.nulls[k, : len(plain)] = [cell is None for cell in update.cells]
         for (number, c), found in columns.items():
             mine = [k for k, (_, update) in enumerate(rows) if self._numbers[update.source] == number]
             given = [(k, cell) for k in mine if (cell := rows[k][1].cells[c]) is not None]
             if given:
-                room.out[[k for k, _ in given], CELLS + c] = found.add_python([cell for _, cell in given])
-        return room, progress, refused
+                scanned.out[[k for k, _ in given], CELLS + c] = found.add_python([cell for _, cell in given])
+        return scanned, progress, refused
 
 
 def _about(field: Field) -> tuple[int, bool, int, int]:

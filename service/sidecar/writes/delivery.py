@@ -63,8 +63,8 @@ class Delivery:
             producer.flush(timeout=max(0.0, deadline - time.monotonic()))
             ends: dict[int, int] = {}
             for partition, future in begun:
-                told = future.get(timeout=max(0.0, deadline - time.monotonic()))
-                ends[partition] = max(ends.get(partition, 0), told.offset + 1)
+                metadata = future.get(timeout=max(0.0, deadline - time.monotonic()))
+                ends[partition] = max(ends.get(partition, 0), metadata.offset + 1)
             return ends
         except KafkaError as error:
             # Drop the producer with its pending messages. The client learns that they failed, so they must not be sent

@@ -191,9 +191,9 @@ class Submission:
             yield place, self._message(own, now_ns)
         for upper in self.resolved:
             json = self.target.format == "json"
-            told = msgspec.json.encode({"resolved": str(upper)}) if json else progress_message(upper)
+            message = msgspec.json.encode({"resolved": str(upper)}) if json else progress_message(upper)
             for place in range(partitions):
-                yield place, told
+                yield place, message
 
     @property
     def _most(self) -> int:

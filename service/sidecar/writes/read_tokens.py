@@ -1,6 +1,6 @@
 """Read tokens: a token names updates that were sent, and contains all that is needed to decide when they are visible.
 
-A token (class Receipt) contains the Kafka offsets of its updates, so the sidecar stores nothing. An epoch has read the
+A token contains the Kafka offsets of its updates, so the sidecar stores nothing. An epoch has read the
 updates if the offsets in its manifest are past them. Any sidecar can check this, also after a restart. The effect of
 the updates is visible if the frontier is past their times, too. With an event clock these are the updates' own times.
 With an arrival clock, ingestion assigns the times when it reads the messages, in ascending order within a partition.
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from vernier.service.ingest.ingestion import DoorState
+from vernier.service.ingest.ingestion import IngestionState
 from vernier.service.ingest.watermarks import Rounding, cut_at
 from vernier.storage.errors import CallerError
 from vernier.storage.state.manifest import Manifest
@@ -30,7 +30,7 @@ class BadReceipt(CallerError):
     message = "the token cannot be read; use it exactly as the answer gave it"
 
 
-class Receipt(msgspec.Struct, frozen=True, array_like=True):
+class ReadToken(msgspec.Struct, frozen=True, array_like=True):
     """Updates of one source.
 
     offsets: by partition of the topic, the offset after the last of them. latest: the greatest of their data times;
@@ -48,23 +48,23 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @staticmethod
-    def decode(text: str) -> Receipt:
+    def decode(text: str) -> ReadToken:
         """Decode from text. Raises BadReceipt."""
         try:
             if len(text) > _LONGEST:
                 raise ValueError
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-            return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=Receipt)
+            return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=ReadToken)
         except (msgspec.MsgspecError, binascii.Error, UnicodeError, ValueError, RecursionError):
             raise BadReceipt() from None
 
-    def after(self, earlier: Receipt) -> Receipt:
+    def after(self, earlier: ReadToken) -> ReadToken:
         """Return a receipt that covers both. Raises BadReceipt if they are for different sources."""
         if (earlier.source, earlier.topic) != (self.source, self.topic):
             raise BadReceipt()
         both = {**earlier.offsets, **{p: max(o, earlier.offsets.get(p, 0)) for p, o in self.offsets.items()}}
         times = [one.latest for one in (self, earlier) if one.latest is not None]
-        return Receipt(self.source, self.topic, both, max(times, default=None), self.rounding)
+        return ReadToken(self.source, self.topic, both, max(times, default=None), self.rounding)
 
     def is_read(self, manifest: Manifest) -> bool:
         """Whether an epoch has read all of the updates."""
@@ -75,7 +75,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
         """A time that none of the updates is after, if the epoch (which has read them) knows one."""
         if self.latest is not None or not self.offsets:
             return self.latest
-        clocks = msgspec.convert(manifest.door, DoorState).topics.get(self.topic, {})
+        clocks = msgspec.convert(manifest.ingestion, IngestionState).topics.get(self.topic, {})
         known = [clocks[str(partition)].last for partition in self.offsets if str(partition) in clocks]
         return max(known, default=None) if len(known) == len(self.offsets) else None
 
