@@ -27,7 +27,7 @@ from vernier.operators.engine.worker import Worker, WorkerState
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.blob.segment import Entry
-from vernier.storage.state.background_writer import Apart
+from vernier.storage.state.background_writer import BackgroundWriter
 from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import MIN_TIME, Ints, Updates
@@ -54,14 +54,14 @@ class Stored:
     def __init__(self, path: str) -> None:
         self.state = StateDirectory(path)
         self.state.acquire()
-        self.apart = Apart(self.state)
+        self.background_writer = BackgroundWriter(self.state)
         self.epoch = 0
         self.most_files = 0
 
     def store(self, state: WorkerState) -> None:
         """Commit the worker's state as the next epoch."""
         before, self.epoch = self.epoch, self.epoch + 1
-        self.apart.tend(state.traces.values(), self.epoch, f"a{self.epoch}", 0, f"a{before}")
+        self.background_writer.tend(state.traces.values(), self.epoch, f"a{self.epoch}", 0, f"a{before}")
         fresh = [batch for trace in state.traces.values() for batch in trace.named if batch.ref is None]
         entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate(fresh)]
         for batch, ref in zip(fresh, self.state.write(self.epoch, f"a{self.epoch}", 0, entries), strict=True):

@@ -50,11 +50,10 @@ class Join(Operator):
         self.buckets = Buckets()
         self.given: Yield = Yield(scope.budget, sort_columns(0, op.width, self.depth), op)
         self.gathered = Gathered(again=op.output_copied(scope.plan.ops))
-        self.mark_left = self.mark_right = 0
+        self.mark_right = 0
 
     def begin_slice(self) -> None:
         """Mark all batches of earlier slices as seen."""
-        self.mark_left = self.left.trace.mark
         self.mark_right = self.right.trace.mark
 
     def release(self) -> None:
@@ -79,7 +78,6 @@ class Join(Operator):
             self._pair(left, self.left, self.right, self.mark_right, self.origin_left, now, given)
         if right is not None:
             self._pair(right, self.right, self.left, self.left.trace.mark, self.origin_right, now, given)
-        self.mark_left = self.left.trace.mark
         self.mark_right = self.right.trace.mark
         self.out = None if not given else together(given)
 

@@ -27,7 +27,7 @@ STACKS = "vernier-stacks"
 
 
 class Watch:
-    """A watch thread of a worker process. seconds: how long a call may take; told: called with a call's description,
+    """A watch thread of a worker process. seconds: how long a call may take; on_slow: called with a call's description,
     once per call."""
 
     def __init__(self, seconds: float, on_slow: Callable[[str, float], None]) -> None:

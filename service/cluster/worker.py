@@ -48,7 +48,7 @@ from vernier.service.ingest.ingestion import Admitted, Advanced, Ingestion
 from vernier.storage.blob.location import Place
 from vernier.storage.errors import CallerError, VernierError
 from vernier.storage.memory import resident_bytes
-from vernier.storage.state.background_writer import Apart
+from vernier.storage.state.background_writer import BackgroundWriter
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace import spill
 
@@ -131,8 +131,8 @@ class Process:
         return Budget(self.job.most_bytes)
 
     @cached_property
-    def apart(self) -> Apart:
-        return Apart(self.directory)
+    def background_writer(self) -> BackgroundWriter:
+        return BackgroundWriter(self.directory)
 
     @cached_property
     def ingestion(self) -> Ingestion:
@@ -250,7 +250,7 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
     clock.end("dataflow")
     shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)
-    process.apart.tend(state.traces.values(), shard.epoch, attempt, shard.index, base.attempt)
+    process.background_writer.tend(state.traces.values(), shard.epoch, attempt, shard.index, base.attempt)
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # contained in admit and dataflow

@@ -69,8 +69,8 @@ def page_response(page: Page, form: Format, stale_ms: int, budget: Budget) -> Re
             parts, shown = json_parts(page.codec, page.rows, page.counts, budget)
             body = b"".join(part + b"\n" for part in parts)
         case _:
-            told, shown = page_body(page, stale_ms, budget)
-            body = msgspec.json.encode(told)
+            head, shown = page_body(page, stale_ms, budget)
+            body = msgspec.json.encode(head)
     headers = {
         "vernier-as-of": str(page.as_of),
         "vernier-since": str(page.view.since),

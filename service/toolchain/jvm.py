@@ -109,7 +109,7 @@ def recorded(wanted: Path) -> Path:
 class Gateway:
     """A JVM with PySpark's gateway, which may still be starting.
 
-    told: the file to which it writes its port; scratch: the folder of its temporary files.
+    port_file: the file to which it writes its port; scratch: the folder of its temporary files.
     """
 
     process: subprocess.Popen[bytes]

@@ -45,7 +45,7 @@ class _Named:
     attempt: str
 
 
-class Apart:
+class BackgroundWriter:
     """Writes the large merged batches of one worker process. `threads=False` writes synchronously, for simulations."""
 
     def __init__(self, directory: StateDirectory, *, threads: bool = True) -> None:

@@ -32,7 +32,7 @@ from vernier.service.errors import DeadLettersNotSent, SparkFailed
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.storage.blob.location import Place
 from vernier.storage.errors import StorageError
-from vernier.storage.state.background_writer import Apart
+from vernier.storage.state.background_writer import BackgroundWriter
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import Ints
@@ -283,7 +283,7 @@ class SimService:
         mine = self.machine.process()
         process = SimProcess(self.job, StateDirectory(WHERE, mine.blob), None, SimLink(self))  # type: ignore[arg-type]
         process.__dict__["plan"] = self.plan
-        process.__dict__["apart"] = Apart(process.directory, threads=False)
+        process.__dict__["background_writer"] = BackgroundWriter(process.directory, threads=False)
         return process, mine
 
     def epoch(self, takes: list[int], again: int = 0) -> None:

@@ -13,7 +13,7 @@ import pytest
 from vernier.storage.blob.blob import PIECE, LocalBlob, OsDisk
 from vernier.storage.blob.segment import Entry, open_segment, segment_file, write_segment
 from vernier.storage.errors import DiskFull
-from vernier.storage.state.background_writer import Apart
+from vernier.storage.state.background_writer import BackgroundWriter
 from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace import merge as merge_module
@@ -38,7 +38,7 @@ class Life:
         self.state = StateDirectory(path)
         self.state.acquire()
         self.choose = random.Random(seed)
-        self.apart = Apart(self.state, threads=threads)
+        self.background_writer = BackgroundWriter(self.state, threads=threads)
         self.trace = Trace("t", 1, 1, 0)
         self.facts: Counter[tuple[int, int]] = Counter()
         self.attempt, self.epoch, self.tries = "", 0, 0
@@ -52,7 +52,7 @@ class Life:
         trace = self.trace.fork()
         trace.seal(keyed_rows(Updates.of(rows, np.full(n, lower), 1), 1), lower, lower + 10)
         trace.close_slice(lower + 10)
-        self.apart.tend([trace], self.epoch + 1, attempt, 0, self.attempt)
+        self.background_writer.tend([trace], self.epoch + 1, attempt, 0, self.attempt)
         fresh = [batch for batch in trace.named if batch.ref is None]
         entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate(fresh)]
         refs = self.state.write(self.epoch + 1, attempt, 0, entries)
@@ -96,16 +96,16 @@ def test_every_manifest_is_whole_when_attempts_fail_and_are_swept(tmp_path: Path
     life = Life(tmp_path, seed)
     deferred = named = taken_back = 0
     for _ in range(120):
-        before = {id(one.batch) for one in life.apart._named}
+        before = {id(one.batch) for one in life.background_writer._named}
         life.step(fail=life.choose.random() < 0.3)
         deferred += any(batch.parts for batch in life.trace.batches)
-        after = [one.batch for one in life.apart._named]
+        after = [one.batch for one in life.background_writer._named]
         named += sum(id(batch) not in before for batch in after)
         taken_back += any(batch.ref is None for batch in life.trace.batches if id(batch) in before)
         life.check()
         if life.choose.random() < 0.03:
             # The process is gone: another one opens what there is.
-            life.apart = Apart(life.state, threads=False)
+            life.background_writer = BackgroundWriter(life.state, threads=False)
             life.trace.replace(life.open())
     assert deferred > 10
     assert named > 5
@@ -158,7 +158,7 @@ def test_epochs_go_on_while_a_batch_is_being_written(tmp_path: Path, monkeypatch
     go_on.set()
     for _ in range(40):
         life.step()
-        writing = life.apart._writing
+        writing = life.background_writer._writing
         if writing is not None and writing.thread is not None:
             writing.thread.join()
     assert any("apart" in ref.segment for ref in life.refs)
