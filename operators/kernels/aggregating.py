@@ -15,6 +15,7 @@ from vernier.operators.kernels.exact import (
     read_decimal,
     read_float,
 )
+from vernier.operators.kernels.inlining import allocating
 from vernier.storage.kernels.consolidating import sort_order
 from vernier.storage.kernels.status import OVERFLOW
 
@@ -95,7 +96,7 @@ def absorb_number(aggregations, a, inputs, entry, diff, sums, floats):  # type: 
     return False
 
 
-@njit(cache=True)
+@allocating
 def want_number(aggregations, a, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
     """Write the result of a sum of doubles or decimals, or of a mean, that is not null. Returns its status."""
     kind = aggregations[a, KIND]

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.lanes import LANES, MORE, read_lanes
-from vernier.operators.kernels.reducing import sorted_by_time
+from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import locate_keys
 from vernier.storage.kernels.pointers import load

@@ -3,7 +3,8 @@
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, copy_rows, put
+from vernier.operators.kernels.inlining import inlined
+from vernier.storage.kernels.cells import cell, copy_rows, put, word
 from vernier.storage.kernels.consolidating import sort_order
 from vernier.storage.kernels.cursors import key_runs
 
@@ -15,6 +16,41 @@ def below(entries: np.ndarray, e: int, first: int, now: np.ndarray) -> bool:
         if cell(entries, e, first + c) > now[c]:
             return False
     return True
+
+
+@inlined
+def agrees(entries, e, first, now):  # type: ignore[no-untyped-def]
+    """Whether the rounds of entry e, from column `first` on, are exactly `now`."""
+    for c in range(now.shape[0]):
+        if cell(entries, e, first + c) != word(now, c):
+            return False
+    return True
+
+
+@inlined
+def schedule(visits, first, count, rows, i, start, now):  # type: ignore[no-untyped-def]
+    """Add the least upper bound of `now` and the rounds of row i to visits[first:count], unless it is there already.
+    Returns the new count."""
+    d = now.shape[0]
+    for p in range(count - 1, first - 1, -1):
+        known = True
+        for c in range(d):
+            if cell(visits, p, c) != max(word(now, c), cell(rows, i, start + c)):
+                known = False
+                break
+        if known:
+            return count
+    for c in range(d):
+        put(visits, count, c, max(word(now, c), cell(rows, i, start + c)))
+    return count + 1
+
+
+@inlined
+def finish_visits(visits, first, stop, keyed, key, k, d):  # type: ignore[no-untyped-def]
+    """Write the key of visits[first:stop] behind their d rounds."""
+    for i in range(first, stop):
+        for c in range(1 + k):
+            put(visits, i, d + c, cell(keyed, key, c))
 
 
 @njit(cache=True)
