@@ -3,10 +3,13 @@
 A fact is a row's val, on the other side together with its rounds; its history is its changes over time.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, more_rows, put, word
+from vernier.operators.kernels.inlining import inlined
+from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.sorting import add_checked, stable_order
 from vernier.storage.kernels.status import OVERFLOW
 
@@ -37,15 +40,159 @@ def multiply(a: int, b: int) -> tuple[int, bool]:
     return a * b, False
 
 
-@njit(cache=True, inline="always")
-def _accumulate(acc, listed, place, live, fact, change):  # type: ignore[no-untyped-def]
-    """Add `change` to a fact and update the dense list of non-zero facts. Returns (length of the list, wrapped)."""
-    acc[fact], wrapped = add_checked(acc[fact], change)
-    if acc[fact] != 0 and place[fact] < 0:
+class _Layout(NamedTuple):
+    """Where the columns of both sides are, and what the output rows consist of."""
+
+    k: int
+    time_f: int
+    diff_f: int
+    time_e: int
+    diff_e: int
+    origin: np.ndarray
+    index: np.ndarray
+    now: np.ndarray
+
+
+@inlined
+def _emit(out, count, fresh, f, entries, e, layout, time, diff):  # type: ignore[no-untyped-def]
+    """Write output row number `count`; the caller has made sure that it fits."""
+    width, k = layout.origin.shape[0], layout.k
+    for c in range(width):
+        source, at = word(layout.origin, c), word(layout.index, c)
+        if source == OTHER:
+            put(out, count, c, cell(entries, e, at))
+        else:
+            put(out, count, c, cell(fresh, f, 1 + at if source == KEY else 1 + k + at))
+    put(out, count, width, time)
+    rounds, depth = layout.time_e + 1, layout.diff_e - layout.time_e - 1
+    for c in range(layout.now.shape[0]):
+        coordinate = word(layout.now, c)
+        if c < depth:
+            coordinate = max(coordinate, cell(entries, e, rounds + c))
+        put(out, count, width + 1 + c, coordinate)
+    put(out, count, width + 1 + layout.now.shape[0], diff)
+
+
+@inlined
+def _same_fact(rows, i, start, stop, time):  # type: ignore[no-untyped-def]
+    """Whether rows i and i - 1 agree in columns [start, stop), except `time`."""
+    for c in range(start, stop):
+        if c != time and cell(rows, i, c) != cell(rows, i - 1, c):
+            return False
+    return True
+
+
+@inlined
+def _fact_ends(rows, first, stop, time, last, ends):  # type: ignore[no-untyped-def]
+    """Find the facts in rows [first, stop): the runs of rows that agree in columns [0, last), except `time`. Writes
+    their ends and returns their number."""
+    facts = 0
+    for i in range(first + 1, stop):
+        if not _same_fact(rows, i, 0, last, time):
+            put_word(ends, facts, i)
+            facts += 1
+    put_word(ends, facts, stop)
+    return facts + 1
+
+
+@inlined
+def _pair_each(fresh, f0, f1, entries, e0, e1, layout, out, count):  # type: ignore[no-untyped-def]
+    """Pair each of the rows [f0, f1) with each of the entries [e0, e1), of which one side is a single change. Returns
+    (rows written, wrapped)."""
+    for f in range(f0, f1):
+        for e in range(e0, e1):
+            diff, wrapped = multiply(cell(fresh, f, layout.diff_f), cell(entries, e, layout.diff_e))
+            if wrapped:
+                return count, True
+            time = max(cell(fresh, f, layout.time_f), cell(entries, e, layout.time_e))
+            _emit(out, count, fresh, f, entries, e, layout, time, diff)
+            count += 1
+    return count, False
+
+
+@inlined
+def _pair_two(fresh, first, last, entries, start, stop, layout, out, count):  # type: ignore[no-untyped-def]
+    """Walk two facts, which are step functions of time, and write the changes of their product. Returns (rows written,
+    wrapped)."""
+    i, j = first, start
+    have_f, have_e, product = np.int64(0), np.int64(0), np.int64(0)
+    while i < last or j < stop:
+        if j == stop or (i < last and cell(fresh, i, layout.time_f) <= cell(entries, j, layout.time_e)):
+            time = cell(fresh, i, layout.time_f)
+        else:
+            time = cell(entries, j, layout.time_e)
+        while i < last and cell(fresh, i, layout.time_f) == time:
+            have_f, wrapped = add_checked(have_f, cell(fresh, i, layout.diff_f))
+            if wrapped:
+                return count, True
+            i += 1
+        while j < stop and cell(entries, j, layout.time_e) == time:
+            have_e, wrapped = add_checked(have_e, cell(entries, j, layout.diff_e))
+            if wrapped:
+                return count, True
+            j += 1
+        after, wrapped = multiply(have_f, have_e)
+        change, beyond = add_checked(after, -product)
+        if wrapped or beyond:
+            return count, True
+        if change != 0:
+            _emit(out, count, fresh, first, entries, start, layout, time, change)
+            count += 1
+            product = after
+        if (i == last and have_f == 0) or (j == stop and have_e == 0):
+            break
+    return count, False
+
+
+@inlined
+def _pair_facts(fresh, f0, f1, entries, e0, e1, layout, ends, out, count):  # type: ignore[no-untyped-def]
+    """Pair each fact of the rows [f0, f1) with each of the entries [e0, e1). Returns (rows written, wrapped)."""
+    facts = _fact_ends(entries, e0, e1, layout.time_e, layout.diff_e, ends)
+    first = f0
+    while first < f1:
+        last = first + 1
+        while last < f1 and _same_fact(fresh, last, 1 + layout.k, layout.time_f, layout.time_f):
+            last += 1
+        start = e0
+        for fact in range(facts):
+            stop = word(ends, fact)
+            count, wrapped = _pair_two(fresh, first, last, entries, start, stop, layout, out, count)
+            if wrapped:
+                return count, True
+            start = stop
+        first = last
+    return count, False
+
+
+@njit(cache=True)
+def _side(rows, first, stop, start, last, time):  # type: ignore[no-untyped-def]
+    """One side of a replay: rows [first, stop), whose facts agree in columns [start, last), except `time`.
+
+    Returns (the rows in time order, the fact of each row; by fact: its first row, its copies, its place in the list of
+    facts that have copies, or -1; space for that list).
+    """
+    n = stop - first
+    fact, head = np.empty(n, np.int64), np.empty(n, np.int64)
+    facts = 0
+    for i in range(n):
+        if i == 0 or not _same_fact(rows, first + i, start, last, time):
+            head[facts] = first + i
+            facts += 1
+        fact[i] = facts - 1
+    order = stable_order(rows[first:stop, time].copy())
+    place = np.full(facts, -1, np.int64)
+    return order, fact, head, np.zeros(facts, np.int64), place, np.empty(facts, np.int64)
+
+
+@inlined
+def _accumulate(copies, place, listed, live, fact, change):  # type: ignore[no-untyped-def]
+    """Add `change` to a fact and update the list of facts that have copies. Returns (length of the list, wrapped)."""
+    copies[fact], wrapped = add_checked(copies[fact], change)
+    if copies[fact] != 0 and place[fact] < 0:
         listed[live] = fact
         place[fact] = live
         live += 1
-    elif acc[fact] == 0 and place[fact] >= 0:
+    elif copies[fact] == 0 and place[fact] >= 0:
         live -= 1
         moved = listed[live]
         listed[place[fact]] = moved
@@ -54,49 +201,54 @@ def _accumulate(acc, listed, place, live, fact, change):  # type: ignore[no-unty
     return live, wrapped
 
 
-@njit(cache=True, inline="always")
-def _emit(  # type: ignore[no-untyped-def]
-    out, count, fresh, f, k, vf, entries, e, origin, index, time, now, rounds_from, entry_depth, diff
-):
-    """Write output row number `count`; the caller has made sure that it fits."""
-    width = origin.shape[0]
-    for c in range(width):
-        source, at = word(origin, c), word(index, c)
-        if source == OTHER:
-            put(out, count, c, cell(entries, e, at))
+@njit(cache=True)
+def _replay(fresh, f0, f1, entries, e0, e1, layout, done, most, out, count):  # type: ignore[no-untyped-def]
+    """Replay the rows [f0, f1) and the entries [e0, e1) in time order: each change meets the facts of the other side
+    that have copies by then. Pairs of the first `done` changes are not written. It stops at `most` rows. Returns (out,
+    rows written, changes replayed, wrapped)."""
+    n, m = f1 - f0, e1 - e0
+    order_f, fact_f, head_f, copies_f, place_f, listed_f = _side(
+        fresh, f0, f1, 1 + layout.k, layout.time_f, layout.time_f
+    )
+    order_e, fact_e, head_e, copies_e, place_e, listed_e = _side(entries, e0, e1, 0, layout.diff_e, layout.time_e)
+    live_f, live_e, i, j = 0, 0, 0, 0
+    while i < n or j < m:
+        if count >= most:
+            return out, count, i + j, False
+        due = i + j >= done
+        f = f0 + order_f[i] if i < n else -1
+        e = e0 + order_e[j] if j < m else -1
+        if j >= m or (i < n and cell(fresh, f, layout.time_f) <= cell(entries, e, layout.time_e)):
+            change = cell(fresh, f, layout.diff_f)
+            if due and count + live_e > out.shape[0]:
+                out = more_rows(out, count + live_e)
+            for p in range(live_e if due else 0):
+                fact = listed_e[p]
+                diff, wrapped = multiply(change, copies_e[fact])
+                if wrapped:
+                    return out, count, i + j, True
+                time = cell(fresh, f, layout.time_f)
+                _emit(out, count, fresh, f, entries, head_e[fact], layout, time, diff)
+                count += 1
+            live_f, wrapped = _accumulate(copies_f, place_f, listed_f, live_f, fact_f[order_f[i]], change)
+            i += 1
         else:
-            put(out, count, c, cell(fresh, f, 1 + at if source == KEY else 1 + k + at))
-    put(out, count, width, time)
-    for c in range(now.shape[0]):
-        coordinate = word(now, c)
-        if c < entry_depth:
-            coordinate = max(coordinate, cell(entries, e, rounds_from + c))
-        put(out, count, width + 1 + c, coordinate)
-    put(out, count, width + 1 + now.shape[0], diff)
-
-
-@njit(cache=True, inline="always")
-def _same_val(rows: np.ndarray, i: int, first: int, width: int) -> bool:
-    """Whether rows i and i - 1 agree in the `width` columns from `first` on."""
-    for c in range(first, first + width):
-        if cell(rows, i, c) != cell(rows, i - 1, c):
-            return False
-    return True
-
-
-@njit(cache=True, inline="always")
-def _fact_ends(rows, first, stop, start, last, time, ends):  # type: ignore[no-untyped-def]
-    """Find the facts in rows [first, stop): the runs of rows that agree in columns [start, last), except `time`.
-    Writes their ends and returns their number."""
-    facts = 0
-    for i in range(first + 1, stop):
-        for c in range(start, last):
-            if c != time and cell(rows, i, c) != cell(rows, i - 1, c):
-                ends[facts] = i
-                facts += 1
-                break
-    ends[facts] = stop
-    return facts + 1
+            change = cell(entries, e, layout.diff_e)
+            if due and count + live_f > out.shape[0]:
+                out = more_rows(out, count + live_f)
+            for p in range(live_f if due else 0):
+                fact = listed_f[p]
+                diff, wrapped = multiply(copies_f[fact], change)
+                if wrapped:
+                    return out, count, i + j, True
+                time = cell(entries, e, layout.time_e)
+                _emit(out, count, fresh, head_f[fact], entries, e, layout, time, diff)
+                count += 1
+            live_e, wrapped = _accumulate(copies_e, place_e, listed_e, live_e, fact_e[order_e[j]], change)
+            j += 1
+        if wrapped:
+            return out, count, i + j, True
+    return out, count, n + m, False
 
 
 @njit(cache=True)
@@ -117,177 +269,47 @@ def pair_rows(  # type: ignore[no-untyped-def]
     continues there, and `key` is the number of keys at the end. On overflow, `key` is the key at fault. A key that is
     replayed reads its histories again in each call.
     """
-    width = origin.shape[0]
-    depth = now.shape[0]
     guess = 0
     for q in range(key, runs.shape[0] - 1):
         if guess >= 1 << 16:
             break
         guess += (runs[q + 1] - runs[q]) * (cell(spans, q, 1) - cell(spans, q, 0))
-    out = np.empty((min(guess, 1 << 16), width + depth + 2), np.int64)
-    ends_e = np.empty(64, np.int64)
-    count = 0
+    out = np.empty((min(guess, 1 << 16), origin.shape[0] + now.shape[0] + 2), np.int64)
+    ends = np.empty(64, np.int64)
     time_f = 1 + k + vf
-    diff_f = time_f + 1 + fresh_depth
-    diff_e = vo + 1 + entry_depth
+    layout = _Layout(k, time_f, time_f + 1 + fresh_depth, vo, vo + 1 + entry_depth, origin, index, now)
+    count = 0
     for q in range(key, runs.shape[0] - 1):
-        f0, f1, e0, e1 = runs[q], runs[q + 1], cell(spans, q, 0), cell(spans, q, 1)
+        f0, f1, e0, e1 = word(runs, q), word(runs, q + 1), cell(spans, q, 0), cell(spans, q, 1)
         n, m = f1 - f0, e1 - e0
         if n == 0 or m == 0:
             continue
         if count >= most:
             return out[:count], 0, q, 0
         before = done if q == key else 0
-        paired = n * m <= _REPLAY * (n + m) or n < 8 or m < 8
+        if n * m > _REPLAY * (n + m) and n >= 8 and m >= 8:
+            out, count, replayed, wrapped = _replay(fresh, f0, f1, entries, e0, e1, layout, before, most, out, count)
+            if wrapped:
+                return out[:0], OVERFLOW, q, 0
+            if replayed < n + m:
+                return out[:count], 0, q, replayed
+            continue
+        # A pair of facts gives at most one row for each change of either. If a key gives more than a piece, only some
+        # of its new rows are paired in this call. Space is reserved here, so that the loops need not check for it.
+        f0 += before
         f2 = f1
-        if paired:
-            # A pair of facts gives at most one row for each change of either. If a key gives more than a piece, only
-            # some of its new rows are paired in this call. Space is reserved here, so that the loops below need not
-            # check for it.
-            f0 += before
-            if 2 * (f1 - f0) * m > most:
-                f2 = min(f1, f0 + max(1, most // (2 * m)))
-            if count + 2 * (f2 - f0) * m > out.shape[0]:
-                out = more_rows(out, count + 2 * (f2 - f0) * m)
+        if 2 * (f1 - f0) * m > most:
+            f2 = min(f1, f0 + max(1, most // (2 * m)))
+        if count + 2 * (f2 - f0) * m > out.shape[0]:
+            out = more_rows(out, count + 2 * (f2 - f0) * m)
         if n == 1 or m == 1:
-            for f in range(f0, f2):
-                for e in range(e0, e1):
-                    diff, wrapped = multiply(cell(fresh, f, diff_f), cell(entries, e, diff_e))
-                    if wrapped:
-                        return out[:0], OVERFLOW, q, 0
-                    time = max(cell(fresh, f, time_f), cell(entries, e, vo))
-                    _emit(out, count, fresh, f, k, vf, entries, e, origin, index, time, now, vo + 1, entry_depth, diff)
-                    count += 1
-            if f2 < f1:
-                return out[:count], 0, q, f2 - runs[q]
-            continue
-        if paired:
-            if m > ends_e.shape[0]:
-                ends_e = np.empty(2 * m, np.int64)
-            facts_e = _fact_ends(entries, e0, e1, 0, diff_e, vo, ends_e)
-            first = f0
-            while first < f2:
-                last = first + 1
-                while last < f2 and _same_val(fresh, last, 1 + k, vf):
-                    last += 1
-                start = e0
-                for fact in range(facts_e):
-                    stop = ends_e[fact]
-                    # Two step functions of time: walk both, and emit the changes of their product.
-                    i, j = first, start
-                    have_f, have_e, product = np.int64(0), np.int64(0), np.int64(0)
-                    while i < last or j < stop:
-                        if j == stop or (i < last and cell(fresh, i, time_f) <= cell(entries, j, vo)):
-                            time = cell(fresh, i, time_f)
-                        else:
-                            time = cell(entries, j, vo)
-                        while i < last and cell(fresh, i, time_f) == time:
-                            have_f, wrapped = add_checked(have_f, cell(fresh, i, diff_f))
-                            if wrapped:
-                                return out[:0], OVERFLOW, q, 0
-                            i += 1
-                        while j < stop and cell(entries, j, vo) == time:
-                            have_e, wrapped = add_checked(have_e, cell(entries, j, diff_e))
-                            if wrapped:
-                                return out[:0], OVERFLOW, q, 0
-                            j += 1
-                        after, wrapped = multiply(have_f, have_e)
-                        change, beyond = add_checked(after, -product)
-                        if wrapped or beyond:
-                            return out[:0], OVERFLOW, q, 0
-                        if change != 0:
-                            _emit(
-                                out, count, fresh, first, k, vf, entries, start, origin, index,
-                                time, now, vo + 1, entry_depth, change,
-                            )  # fmt: skip
-                            count += 1
-                            product = after
-                        if (i == last and have_f == 0) or (j == stop and have_e == 0):
-                            break
-                    start = stop
-                first = last
-            if f2 < f1:
-                return out[:count], 0, q, f2 - runs[q]
-            continue
-        # Replay: facts are runs of equal (val) on the new side and equal (val, rounds) on the other; each event meets
-        # the facts of the other side that are non-zero by then.
-        fact_f = np.empty(n, np.int64)
-        head_f = np.empty(n, np.int64)
-        facts_f = 0
-        for i in range(n):
-            new = i == 0
-            for c in range(1 + k, 1 + k + vf):
-                if not new and cell(fresh, f0 + i, c) != cell(fresh, f0 + i - 1, c):
-                    new = True
-            if new:
-                head_f[facts_f] = f0 + i
-                facts_f += 1
-            fact_f[i] = facts_f - 1
-        fact_e = np.empty(m, np.int64)
-        head_e = np.empty(m, np.int64)
-        facts_e = 0
-        for i in range(m):
-            new = i == 0
-            for c in range(diff_e):
-                if c != vo and not new and cell(entries, e0 + i, c) != cell(entries, e0 + i - 1, c):
-                    new = True
-            if new:
-                head_e[facts_e] = e0 + i
-                facts_e += 1
-            fact_e[i] = facts_e - 1
-        acc_f = np.zeros(facts_f, np.int64)
-        acc_e = np.zeros(facts_e, np.int64)
-        # The non-zero facts of each side as a dense list: list[position] = fact, place[fact] = position or -1.
-        list_f = np.empty(facts_f, np.int64)
-        place_f = np.full(facts_f, -1, np.int64)
-        live_f = 0
-        list_e = np.empty(facts_e, np.int64)
-        place_e = np.full(facts_e, -1, np.int64)
-        live_e = 0
-        order_f = stable_order(fresh[f0:f1, time_f].copy())
-        order_e = stable_order(entries[e0:e1, vo].copy())
-        i, j = 0, 0
-        while i < n or j < m:
-            if count >= most:
-                return out[:count], 0, q, i + j
-            told = i + j >= before
-            take_f = j >= m or (i < n and fresh[f0 + order_f[i], time_f] <= entries[e0 + order_e[j], vo])
-            if take_f:
-                f = f0 + order_f[i]
-                fact = fact_f[order_f[i]]
-                i += 1
-                change = cell(fresh, f, diff_f)
-                if told and count + live_e > out.shape[0]:
-                    out = more_rows(out, count + live_e)
-                for p in range(live_e if told else 0):
-                    diff, wrapped = multiply(change, acc_e[list_e[p]])
-                    if wrapped:
-                        return out[:0], OVERFLOW, q, 0
-                    _emit(
-                        out, count, fresh, f, k, vf, entries, head_e[list_e[p]], origin, index,
-                        cell(fresh, f, time_f), now, vo + 1, entry_depth, diff,
-                    )  # fmt: skip
-                    count += 1
-                live_f, wrapped = _accumulate(acc_f, list_f, place_f, live_f, fact, change)
-                if wrapped:
-                    return out[:0], OVERFLOW, q, 0
-            else:
-                e = e0 + order_e[j]
-                fact = fact_e[order_e[j]]
-                j += 1
-                change = cell(entries, e, diff_e)
-                if told and count + live_f > out.shape[0]:
-                    out = more_rows(out, count + live_f)
-                for p in range(live_f if told else 0):
-                    diff, wrapped = multiply(acc_f[list_f[p]], change)
-                    if wrapped:
-                        return out[:0], OVERFLOW, q, 0
-                    _emit(
-                        out, count, fresh, head_f[list_f[p]], k, vf, entries, e, origin, index,
-                        cell(entries, e, vo), now, vo + 1, entry_depth, diff,
-                    )  # fmt: skip
-                    count += 1
-                live_e, wrapped = _accumulate(acc_e, list_e, place_e, live_e, fact, change)
-                if wrapped:
-                    return out[:0], OVERFLOW, q, 0
+            count, wrapped = _pair_each(fresh, f0, f2, entries, e0, e1, layout, out, count)
+        else:
+            if m > ends.shape[0]:
+                ends = np.empty(2 * m, np.int64)
+            count, wrapped = _pair_facts(fresh, f0, f2, entries, e0, e1, layout, ends, out, count)
+        if wrapped:
+            return out[:0], OVERFLOW, q, 0
+        if f2 < f1:
+            return out[:count], 0, q, f2 - word(runs, q)
     return out[:count], 0, runs.shape[0] - 1, 0
