@@ -9,20 +9,14 @@ kernels examine a group that could have been skipped.
 import numpy as np
 from numba import njit
 
-from vernier.operators.kernels.rounds import below
-from vernier.storage.kernels.cells import more_rows
+from vernier.operators.kernels.corrections import same_val, write_correction
+from vernier.operators.kernels.inlining import borrowing, inlined
+from vernier.operators.kernels.rounds import agrees, below, finish_visits, schedule
+from vernier.operators.kernels.time_order import sorted_by_time
+from vernier.storage.kernels.cells import cell, more_rows, put
 from vernier.storage.kernels.consolidating import sort_order
 from vernier.storage.kernels.sorting import add_checked, stable_order
 from vernier.storage.kernels.status import OVERFLOW
-
-
-@njit(cache=True, inline="always")
-def _agrees(entries: np.ndarray, e: int, first: int, now: np.ndarray) -> bool:
-    """Whether the rounds entries[e, first:] are exactly `now`."""
-    for c in range(now.shape[0]):
-        if entries[e, first + c] != now[c]:
-            return False
-    return True
 
 
 @njit(cache=True)
@@ -39,24 +33,10 @@ def visits_after(keyed, k, in_spans, inputs, v, now):  # type: ignore[no-untyped
         for e in range(in_spans[key, 0], in_spans[key, 1]):
             if below(inputs, e, v + 1, now):
                 continue
-            known = False
-            for p in range(count - 1, first - 1, -1):
-                known = True
-                for c in range(d):
-                    if visits[p, c] != max(now[c], inputs[e, v + 1 + c]):
-                        known = False
-                        break
-                if known:
-                    break
-            if known:
-                continue
             if count == visits.shape[0]:
                 visits = more_rows(visits, count)
-            for c in range(d):
-                visits[count, c] = max(now[c], inputs[e, v + 1 + c])
-            for c in range(1 + k):
-                visits[count, d + c] = keyed[key, c]
-            count += 1
+            count = schedule(visits, first, count, inputs, e, v + 1, now)
+        finish_visits(visits, first, count, keyed, key, k, d)
     return visits[:count]
 
 
@@ -99,7 +79,7 @@ def plan_waves(in_spans, inputs, v, out_spans, outputs, w, now, fold, total):  #
             begin = max(begin, begins[c])
         if begin > fold:
             for e in range(out_spans[key, 0], out_spans[key, 1]):
-                if outputs[e, w] < begin and _agrees(outputs, e, w + 1, now):
+                if outputs[e, w] < begin and agrees(outputs, e, w + 1, now):
                     begin = outputs[e, w]
         times = np.sort(groups[first:stop, 1])
         stop = first
@@ -201,6 +181,112 @@ def gather_wave(in_spans, inputs, v, now, fold, groups, first, limit):  # type: 
 
 
 @njit(cache=True)
+def _all_rows(groups, places, made_offsets, made, kept, out_spans, outputs, w):  # type: ignore[no-untyped-def]
+    """All rows `[key number | out val]` of a wave: those kept, the outputs of its keys, and the logic's results."""
+    size = kept.shape[0] + made.shape[0]
+    for g in range(groups.shape[0]):
+        if g == 0 or groups[g, 0] != groups[g - 1, 0]:
+            size += out_spans[groups[g, 0], 1] - out_spans[groups[g, 0], 0]
+    rows = np.empty((size, 1 + w), np.int64)
+    filled = 0
+    for i in range(kept.shape[0]):
+        filled = _put_row(rows, filled, groups[0, 0], kept, i, w)
+    for g in range(groups.shape[0]):
+        key = groups[g, 0]
+        if g == 0 or key != groups[g - 1, 0]:
+            for e in range(out_spans[key, 0], out_spans[key, 1]):
+                filled = _put_row(rows, filled, key, outputs, e, w)
+    for g in range(groups.shape[0]):
+        if places[g] >= 0:
+            for i in range(made_offsets[places[g]], made_offsets[places[g] + 1]):
+                _put_row(rows, filled + i, groups[g, 0], made, i, w)
+    return rows
+
+
+@inlined
+def _put_row(rows, filled, key, others, i, w):  # type: ignore[no-untyped-def]
+    """Write row i of `others` as row number `filled`, for a key. Returns the number of rows."""
+    put(rows, filled, 0, key)
+    for c in range(w):
+        put(rows, filled, 1 + c, cell(others, i, c))
+    return filled + 1
+
+
+@njit(cache=True)
+def _number_rows(rows):  # type: ignore[no-untyped-def]
+    """Number distinct rows in their order. Returns (the number of each row, the rows that have each number)."""
+    width = rows.shape[1]
+    order = sort_order(rows, np.arange(width))
+    number, head = np.empty(rows.shape[0], np.int64), np.empty(rows.shape[0], np.int64)
+    known = 0
+    for i in range(rows.shape[0]):
+        if i == 0 or not same_val(rows, order[i], rows, order[i - 1], width):
+            head[known] = order[i]
+            known += 1
+        number[order[i]] = known - 1
+    return number, head[:known].copy()
+
+
+@inlined
+def _add(copies, listed, live, lives, row, diff):  # type: ignore[no-untyped-def]
+    """Add to a row's copies, and list it. Returns (length of the list, wrapped)."""
+    copies[row], wrapped = add_checked(copies[row], diff)
+    if not wrapped and not listed[row]:
+        listed[row] = True
+        live[lives] = row
+        lives += 1
+    return lives, wrapped
+
+
+@borrowing
+def _begin_key(outputs, base, stop, w, now, since, covered, number, had, listed, live, lives, times, order):  # type: ignore
+    """Put a key's outputs [base, stop) that are later than `since` in time order, and add older ones to the listed
+    rows, unless an earlier wave has `covered` them. Returns (later outputs, length of the list, wrapped)."""
+    waiting = 0
+    for e in range(base, stop):
+        i = e - base
+        times[i] = outputs[e, w]
+        if not below(outputs, e, w + 1, now):
+            continue
+        if times[i] > since:
+            order[waiting] = i
+            waiting += 1
+        elif not covered:
+            diff = outputs[e, w + 1 + now.shape[0]]
+            lives, wrapped = _add(had, listed, live, lives, number[i], diff)
+            if wrapped:
+                return waiting, lives, True
+    sorted_by_time(times, order, waiting)
+    return waiting, lives, False
+
+
+@inlined
+def _settle(  # type: ignore[no-untyped-def]
+    had, wanted, listed, live, lives, rows, head, out, count, keyed, key, k, w, time, now, silent
+):
+    """Write `wanted - had` of the listed rows at (time, now), unless `silent`; what was wanted is had from then on.
+    Returns (length of the list, corrections, wrapped)."""
+    p = 0
+    while p < lives:
+        row = live[p]
+        owed, wrapped = add_checked(wanted[row], -had[row])
+        if wrapped:
+            return lives, count, True
+        if owed != 0 and not silent:
+            write_correction(out, count, keyed, key, k, rows, head[row], 1, w, time, now, owed)
+            count += 1
+        had[row] = wanted[row]
+        wanted[row] = 0
+        if had[row] == 0:
+            listed[row] = False
+            lives -= 1
+            live[p] = live[lives]
+        else:
+            p += 1
+    return lives, count, False
+
+
+@njit(cache=True)
 def settle_wave(  # type: ignore[no-untyped-def]
     keyed, k, groups, places, made_offsets, made, made_counts, out_spans, outputs, w, now, fold, total, kept,
     kept_counts, kept_at
@@ -216,155 +302,87 @@ def settle_wave(  # type: ignore[no-untyped-def]
     d = now.shape[0]
     n = groups.shape[0]
     diff = w + 1 + d
-    # All rows that a key has or will have, numbered in their order.
-    size = made.shape[0] + kept.shape[0]
-    for g in range(n):
-        if g == 0 or groups[g, 0] != groups[g - 1, 0]:
-            size += out_spans[groups[g, 0], 1] - out_spans[groups[g, 0], 0]
-    rows = np.empty((size, 1 + w), np.int64)
-    filled = 0
-    for i in range(kept.shape[0]):
-        rows[filled, 0] = groups[0, 0]
-        for c in range(w):
-            rows[filled, 1 + c] = kept[i, c]
-        filled += 1
-    first_output = filled
-    for g in range(n):
-        key = groups[g, 0]
-        if g == 0 or key != groups[g - 1, 0]:
-            for e in range(out_spans[key, 0], out_spans[key, 1]):
-                rows[filled, 0] = key
-                for c in range(w):
-                    rows[filled, 1 + c] = outputs[e, c]
-                filled += 1
-    first_made = filled
-    for g in range(n):
-        if places[g] >= 0:
-            for i in range(made_offsets[places[g]], made_offsets[places[g] + 1]):
-                rows[first_made + i, 0] = groups[g, 0]
-                for c in range(w):
-                    rows[first_made + i, 1 + c] = made[i, c]
-    order = sort_order(rows, np.arange(1 + w))
-    number = np.empty(size, np.int64)
-    head = np.empty(size, np.int64)
-    known = 0
-    for i in range(size):
-        new = i == 0
-        if not new:
-            for c in range(1 + w):
-                if rows[order[i], c] != rows[order[i - 1], c]:
-                    new = True
-                    break
-        if new:
-            head[known] = order[i]
-            known += 1
-        number[order[i]] = known - 1
-
-    had = np.zeros(known, np.int64)
-    wanted = np.zeros(known, np.int64)
-    listed = np.zeros(known, np.bool_)
-    live = np.empty(known, np.int64)
-    lives = 0
+    rows = _all_rows(groups, places, made_offsets, made, kept, out_spans, outputs, w)
+    size = rows.shape[0]
+    number, head = _number_rows(rows)
+    known = head.shape[0]
+    had, wanted = np.zeros(known, np.int64), np.zeros(known, np.int64)
+    # The rows of the present key that have copies or had some are listed, in no order.
+    listed, live = np.zeros(known, np.bool_), np.empty(known, np.int64)
+    times, order = np.empty(size, np.int64), np.empty(size, np.int64)
     out = np.empty((size + 16, 3 + k + w + d), np.int64)
-    count = 0
-    output = first_output
-    g = 0
+    # The rows are numbered from here on: those of the present key's outputs, and those that the logic has made.
+    output, made_from = kept.shape[0], size - made.shape[0]
+    count, lives, g = 0, 0, 0
     while g < n:
         key = groups[g, 0]
         for p in range(lives):
             listed[live[p]] = False
             had[live[p]] = 0
         lives = 0
-        since = fold
-        if g == 0 and kept_at >= fold:
-            since = kept_at
-            for i in range(kept.shape[0]):
-                one = number[i]
-                had[one] = kept_counts[i]
-                listed[one] = True
-                live[lives] = one
-                lives += 1
-        # Outputs of this slice, by time. Older ones, and those that an earlier wave has covered, are included already.
-        base = out_spans[key, 0]
-        entries = out_spans[key, 1] - base
-        times = np.empty(entries, np.int64)
-        fresh = np.empty(entries, np.int64)
-        waiting = 0
-        for i in range(entries):
-            e = base + i
-            if not below(outputs, e, w + 1, now):
-                continue
-            time = outputs[e, w]
-            if time > since:
-                times[waiting] = time
-                fresh[waiting] = i
-                waiting += 1
-            elif g > 0 or kept_at < fold:
-                one = number[output + i]
-                had[one], wrapped = add_checked(had[one], outputs[e, diff])
-                if wrapped:
-                    return out[:0], kept[:0], kept_counts[:0], OVERFLOW, key
-                if not listed[one]:
-                    listed[one] = True
-                    live[lives] = one
-                    lives += 1
-        in_time = stable_order(times[:waiting])
+        covered = g == 0 and kept_at >= fold
+        for i in range(kept.shape[0] if covered else 0):
+            lives, _ = _add(had, listed, live, lives, number[i], kept_counts[i])
+        base, stop = out_spans[key, 0], out_spans[key, 1]
+        waiting, lives, wrapped = _begin_key(
+            outputs,
+            base,
+            stop,
+            w,
+            now,
+            kept_at if covered else fold,
+            covered,
+            number[output:],
+            had,
+            listed,
+            live,
+            lives,
+            times,
+            order,
+        )
+        if wrapped:
+            return out[:0], kept[:0], kept_counts[:0], OVERFLOW, key
         cursor = 0
         while g < n and groups[g, 0] == key:
-            time = groups[g, 1]
-            while cursor < waiting and times[in_time[cursor]] <= time:
-                i = fresh[in_time[cursor]]
-                one = number[output + i]
-                had[one], wrapped = add_checked(had[one], outputs[base + i, diff])
+            time, place = groups[g, 1], places[g]
+            while cursor < waiting and times[order[cursor]] <= time:
+                i = order[cursor]
+                lives, wrapped = _add(had, listed, live, lives, number[output + i], outputs[base + i, diff])
                 if wrapped:
                     return out[:0], kept[:0], kept_counts[:0], OVERFLOW, key
-                if not listed[one]:
-                    listed[one] = True
-                    live[lives] = one
-                    lives += 1
                 cursor += 1
-            if places[g] >= 0:
-                for i in range(made_offsets[places[g]], made_offsets[places[g] + 1]):
-                    one = number[first_made + i]
-                    wanted[one], wrapped = add_checked(wanted[one], made_counts[i])
-                    if wrapped:
-                        return out[:0], kept[:0], kept_counts[:0], OVERFLOW, key
-                    if not listed[one]:
-                        listed[one] = True
-                        live[lives] = one
-                        lives += 1
+            for i in range(made_offsets[place] if place >= 0 else 0, made_offsets[place + 1] if place >= 0 else 0):
+                lives, wrapped = _add(wanted, listed, live, lives, number[made_from + i], made_counts[i])
+                if wrapped:
+                    return out[:0], kept[:0], kept_counts[:0], OVERFLOW, key
             if count + lives > out.shape[0]:
                 out = more_rows(out, count + lives)
-            p = 0
-            while p < lives:
-                one = live[p]
-                owed, wrapped = add_checked(wanted[one], -had[one])
-                if wrapped:
-                    return out[:0], kept[:0], kept_counts[:0], OVERFLOW, key
-                if owed != 0 and not (total and time == fold):
-                    for c in range(1 + k):
-                        out[count, c] = keyed[key, c]
-                    for c in range(w):
-                        out[count, 1 + k + c] = rows[head[one], 1 + c]
-                    out[count, 1 + k + w] = time
-                    for c in range(d):
-                        out[count, 2 + k + w + c] = now[c]
-                    out[count, 2 + k + w + d] = owed
-                    count += 1
-                had[one] = wanted[one]
-                wanted[one] = 0
-                if had[one] == 0:
-                    listed[one] = False
-                    lives -= 1
-                    live[p] = live[lives]
-                else:
-                    p += 1
+            lives, count, wrapped = _settle(
+                had,
+                wanted,
+                listed,
+                live,
+                lives,
+                rows,
+                head,
+                out,
+                count,
+                keyed,
+                key,
+                k,
+                w,
+                time,
+                now,
+                total and time == fold,
+            )
+            if wrapped:
+                return out[:0], kept[:0], kept_counts[:0], OVERFLOW, key
             g += 1
-        output += entries
-    left = np.empty((lives, w), np.int64)
-    left_counts = np.empty(lives, np.int64)
+        output += stop - base
+    left, left_counts = np.empty((lives, w), np.int64), np.empty(lives, np.int64)
     for p in range(lives):
+        row = live[p]
         for c in range(w):
-            left[p, c] = rows[head[live[p]], 1 + c]
-        left_counts[p] = had[live[p]]
+            left[p, c] = rows[head[row], 1 + c]
+        left_counts[p] = had[row]
     return out[:count], left, left_counts, 0, -1
