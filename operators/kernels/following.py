@@ -32,10 +32,12 @@ from vernier.operators.kernels.aggregating import (
     WORDS,
     want_number,
 )
+from vernier.operators.kernels.corrections import same_val, write_correction
 from vernier.operators.kernels.counting import follow_copies, follow_counts
 from vernier.operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS, add_at, add_bits, add_odd
+from vernier.operators.kernels.inlining import allocating, inlined
 from vernier.operators.kernels.lanes import DIGITS, EMPTY, LANES, MORE, read_lanes
-from vernier.operators.kernels.reducing import sorted_by_time
+from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import count_rows, key_runs, locate_keys
 from vernier.storage.kernels.sorting import add_checked
@@ -143,7 +145,7 @@ def _counted(aggregations, acc, wanted):  # type: ignore[no-untyped-def]
     return copies, status
 
 
-@njit(cache=True)
+@allocating
 def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
     """Write the aggregates given by the lanes to wanted[0]. Returns (its copies: 1 or 0, status)."""
     exists = word(acc, 0)
@@ -199,6 +201,97 @@ def _totals(aggregations, acc, sums, counts, floats, wanted):  # type: ignore[no
     return 1, 0
 
 
+@inlined
+def _aggregate(aggregations, counted, acc, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
+    """Write the aggregates given by the lanes to wanted[0]; `counted`: they are all counts. Returns (its copies: 1 or
+    0, status)."""
+    if counted:
+        return _counted(aggregations, acc, wanted)
+    return _totals(aggregations, acc, sums, counts, floats, wanted)
+
+
+@inlined
+def _number_vals(rows, base, stop, k, v, before, val_of, val_acc, in_time, order):  # type: ignore[no-untyped-def]
+    """Number the vals of a key's rows, with the copies that they had `before`, and list the rows' times. Returns the
+    number of vals."""
+    vals = 0
+    for i in range(base, stop):
+        new = i == base
+        if not new:
+            for c in range(1 + k, 1 + k + v):
+                if cell(rows, i, c) != cell(rows, i - 1, c):
+                    new = True
+                    break
+        if new:
+            put_word(val_acc, vals, word(before, i))
+            vals += 1
+        put_word(val_of, i - base, vals - 1)
+        put_word(in_time, i - base, cell(rows, i, 1 + k + v))
+        put_word(order, i - base, i - base)
+    return vals
+
+
+@inlined
+def _absorb(aggregations, rows, i, k, diff, turn, acc, delta):  # type: ignore[no-untyped-def]
+    """Add `diff` copies of row i, which begins (1) or ceases (-1) to exist by them, to the lanes. Returns whether one
+    overflowed int64."""
+    put_word(acc, 0, word(acc, 0) + turn)
+    put_word(delta, 0, word(delta, 0) + turn)
+    more, wrapped = add_checked(diff, -turn)
+    for a in range(aggregations.shape[0]):
+        kind, lanes = cell(aggregations, a, KIND), 1 + a * LANES
+        if kind == PRESENT:
+            continue
+        flag = cell(aggregations, a, FLAG)
+        if flag >= 0 and cell(rows, i, 1 + k + flag) == 0:
+            _move(acc, delta, lanes + EMPTY, turn)
+            continue
+        if more != 0:
+            wrapped = _move(acc, delta, lanes + MORE, more) or wrapped
+        if kind != COUNT:
+            first = 1 + k + aggregations[a, WORD]
+            wrapped = _add_value(aggregations, a, rows, i, first, diff, acc, delta) or wrapped
+        if wrapped:
+            return True
+    return False
+
+
+@inlined
+def _replace(out, count, rows, base, k, w, had, had_copies, wanted, copies, time, never):  # type: ignore
+    """Write the corrections from what a key had to what is wanted, which is had from then on. Returns their number
+    with those before."""
+    if copies == had_copies and (copies == 0 or same_val(had, 0, wanted, 0, w)):
+        return count
+    if had_copies != 0:
+        write_correction(out, count, rows, base, k, had, 0, 0, w, time, never, -1)
+        count += 1
+    if copies != 0:
+        write_correction(out, count, rows, base, k, wanted, 0, 0, w, time, never, 1)
+        count += 1
+    for c in range(w):
+        put(had, 0, c, cell(wanted, 0, c))
+    return count
+
+
+@inlined
+def _write_lanes(changes, count, rows, base, k, widths, delta, time):  # type: ignore[no-untyped-def]
+    """Write how a key's lanes have changed; the caller has made sure that all lanes fit. Returns their number with
+    those before."""
+    for a in range(-1, widths.shape[0]):
+        lanes = 0 if a < 0 else 1 + a * LANES
+        for lane in range(lanes, lanes + (1 if a < 0 else word(widths, a))):
+            moved = word(delta, lane)
+            if moved == 0:
+                continue
+            for c in range(1 + k):
+                put(changes, count, c, cell(rows, base, c))
+            put(changes, count, 1 + k, lane)
+            put(changes, count, 2 + k, time)
+            put(changes, count, 3 + k, moved)
+            count += 1
+    return count
+
+
 @njit(cache=True)
 def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-untyped-def]
     """Corrections of the keys that these rows touch, outside loops, and the changes of their lanes.
@@ -213,9 +306,8 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
     runs = key_runs(rows, k)
     q = runs.shape[0] - 1
     out = np.empty((2 * rows.shape[0] + 2, 3 + k + w), np.int64)
-    count = 0
     changes = np.empty((2 * q + 16 if v > 0 else 0, 4 + k), np.int64)
-    change_count = 0
+    count, change_count = 0, 0
     before, status = count_rows(source, rows, runs, k, v)
     if status != 0:
         return out[:0], changes[:0], status, 0
@@ -230,25 +322,21 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
     most = 1
     for i in range(q):
         most = max(most, runs[i + 1] - runs[i])
-    in_time = np.empty(most, np.int64)
-    order = np.empty(most, np.int64)
-    val_of = np.empty(most, np.int64)
-    val_acc = np.empty(most, np.int64)
+    in_time, order = np.empty(most, np.int64), np.empty(most, np.int64)
+    val_of, val_acc = np.empty(most, np.int64), np.empty(most, np.int64)
     widths = np.empty(aggs, np.int64)
-    least, counted = np.int64(0), True
+    least, counted, lanes = np.int64(0), True, 1
     for a in range(aggs):
-        widths[a] = _width(aggregations[a, KIND])
-        counted = counted and (aggregations[a, KIND] == PRESENT or aggregations[a, KIND] == COUNT)
-        if aggregations[a, KIND] == PRESENT:
+        kind = aggregations[a, KIND]
+        widths[a] = _width(kind)
+        lanes += widths[a]
+        counted = counted and (kind == PRESENT or kind == COUNT)
+        if kind == PRESENT:
             least = aggregations[a, LIMIT]
-    acc = np.zeros(1 + aggs * LANES, np.int64)
-    delta = np.zeros(1 + aggs * LANES, np.int64)
-    sums = np.empty((aggs, DECIMAL_WORDS), np.int64)
-    counts = np.empty((aggs, 2), np.int64)
+    acc, delta = np.zeros(1 + aggs * LANES, np.int64), np.zeros(1 + aggs * LANES, np.int64)
+    sums, counts = np.empty((aggs, DECIMAL_WORDS), np.int64), np.empty((aggs, 2), np.int64)
     floats = np.empty((aggs, FLOAT_WORDS), np.int64)
-    had = np.empty((1, w), np.int64)
-    wanted = np.empty((1, w), np.int64)
-    at_time, at_diff = 1 + k + v, 2 + k + v
+    had, wanted, never = np.empty((1, w), np.int64), np.empty((1, w), np.int64), np.empty(0, np.int64)
     for key in range(q):
         base, stop = word(runs, key), word(runs, key + 1)
         acc[0] = delta[0] = 0
@@ -262,102 +350,33 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
             acc[0] = 1
             for a in range(aggs):
                 acc[1 + a * LANES + MORE] = word(before, base) - 1
-        if counted:
-            had_copies, status = _counted(aggregations, acc, had)
-        else:
-            had_copies, status = _totals(aggregations, acc, sums, counts, floats, had)
+        had_copies, status = _aggregate(aggregations, counted, acc, sums, counts, floats, had)
         if status != 0:
             return out[:0], changes[:0], status, base
-        vals = 0
-        for i in range(base, stop):
-            new = i == base
-            if not new:
-                for c in range(1 + k, 1 + k + v):
-                    if cell(rows, i, c) != cell(rows, i - 1, c):
-                        new = True
-                        break
-            if new:
-                put_word(val_acc, vals, word(before, i))
-                vals += 1
-            put_word(val_of, i - base, vals - 1)
-            put_word(in_time, i - base, cell(rows, i, at_time))
-            put_word(order, i - base, i - base)
+        vals = _number_vals(rows, base, stop, k, v, before, val_of, val_acc, in_time, order)
         if vals > 1:
             sorted_by_time(in_time, order, stop - base)
-        cursor = 0
-        time = word(in_time, 0)
+        cursor, time = 0, word(in_time, 0)
         while cursor < stop - base:
             time = word(in_time, word(order, cursor))
             while cursor < stop - base and word(in_time, word(order, cursor)) == time:
-                i = base + word(order, cursor)
-                val = word(val_of, word(order, cursor))
+                i, val = base + word(order, cursor), word(val_of, word(order, cursor))
                 cursor += 1
-                diff = cell(rows, i, at_diff)
-                was = word(val_acc, val)
+                diff, was = cell(rows, i, 2 + k + v), word(val_acc, val)
                 now, wrapped = add_checked(was, diff)
                 if wrapped:
                     return out[:0], changes[:0], OVERFLOW, base
                 put_word(val_acc, val, now)
                 turn = (1 if _there(now, least) else 0) - (1 if _there(was, least) else 0)
-                put_word(acc, 0, word(acc, 0) + turn)
-                put_word(delta, 0, word(delta, 0) + turn)
-                more, wrapped = add_checked(diff, -turn)
-                for a in range(aggs):
-                    kind, lanes = cell(aggregations, a, KIND), 1 + a * LANES
-                    if kind == PRESENT:
-                        continue
-                    flag = cell(aggregations, a, FLAG)
-                    if flag >= 0 and cell(rows, i, 1 + k + flag) == 0:
-                        _move(acc, delta, lanes + EMPTY, turn)
-                        continue
-                    if more != 0:
-                        wrapped = _move(acc, delta, lanes + MORE, more) or wrapped
-                    if kind != COUNT:
-                        first = 1 + k + aggregations[a, WORD]
-                        wrapped = _add_value(aggregations, a, rows, i, first, diff, acc, delta) or wrapped
-                    if wrapped:
-                        return out[:0], changes[:0], OVERFLOW, base
-            if counted:
-                copies, status = _counted(aggregations, acc, wanted)
-            else:
-                copies, status = _totals(aggregations, acc, sums, counts, floats, wanted)
+                if _absorb(aggregations, rows, i, k, diff, turn, acc, delta):
+                    return out[:0], changes[:0], OVERFLOW, base
+            copies, status = _aggregate(aggregations, counted, acc, sums, counts, floats, wanted)
             if status != 0:
                 return out[:0], changes[:0], status, base
-            same = copies == had_copies
-            if same and copies > 0:
-                for c in range(w):
-                    if cell(had, 0, c) != cell(wanted, 0, c):
-                        same = False
-                        break
-            if same:
-                continue
-            for step in range(2):
-                if (had_copies if step == 0 else copies) == 0:
-                    continue
-                for c in range(1 + k):
-                    put(out, count, c, cell(rows, base, c))
-                for c in range(w):
-                    put(out, count, 1 + k + c, cell(had, 0, c) if step == 0 else cell(wanted, 0, c))
-                put(out, count, 1 + k + w, time)
-                put(out, count, 2 + k + w, -1 if step == 0 else 1)
-                count += 1
-            for c in range(w):
-                put(had, 0, c, cell(wanted, 0, c))
+            count = _replace(out, count, rows, base, k, w, had, had_copies, wanted, copies, time, never)
             had_copies = copies
-        if v == 0:
-            continue
-        for a in range(-1, aggs):
-            lanes = 0 if a < 0 else 1 + a * LANES
-            for lane in range(lanes, lanes + (1 if a < 0 else widths[a])):
-                moved = word(delta, lane)
-                if moved == 0:
-                    continue
-                if change_count == changes.shape[0]:
-                    changes = more_rows(changes, change_count)
-                for c in range(1 + k):
-                    put(changes, change_count, c, cell(rows, base, c))
-                put(changes, change_count, 1 + k, lane)
-                put(changes, change_count, 2 + k, time)
-                put(changes, change_count, 3 + k, moved)
-                change_count += 1
+        if v > 0:
+            if change_count + lanes > changes.shape[0]:
+                changes = more_rows(changes, change_count + lanes)
+            change_count = _write_lanes(changes, change_count, rows, base, k, widths, delta, time)
     return out[:count], changes[:change_count], 0, -1
