@@ -11,14 +11,16 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.aggregating import KIND, LIMIT, MAX, PRESENT
-from vernier.operators.kernels.rounds import below
-from vernier.storage.kernels.cells import cell, more_rows, put
-from vernier.storage.kernels.sorting import add_checked, stable_order
+from vernier.operators.kernels.corrections import same_val, write_correction
+from vernier.operators.kernels.inlining import inlined
+from vernier.operators.kernels.rounds import below, finish_visits, schedule
+from vernier.operators.kernels.time_order import sort_changes
+from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
+from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 
 _NEVER = np.iinfo(np.int64).max
 _LEAST = np.iinfo(np.int64).min
-_FEW = 48
 _ROOM = 64
 
 
@@ -32,54 +34,211 @@ def _grown(rows: np.ndarray, size: int) -> np.ndarray:
     return more
 
 
-@njit(cache=True, inline="always")
-def _schedule(visits, first, count, rows, i, start, now):  # type: ignore[no-untyped-def]
-    """Add the least upper bound of `now` and the rounds of row i to visits[first:count], unless it is there already.
-    Returns the new count."""
-    d = now.shape[0]
-    for p in range(count - 1, first - 1, -1):
-        known = True
-        for c in range(d):
-            if cell(visits, p, c) != max(now[c], cell(rows, i, start + c)):
-                known = False
-                break
-        if known:
-            return count
-    for c in range(d):
-        put(visits, count, c, max(now[c], cell(rows, i, start + c)))
-    return count + 1
+@inlined
+def _stretches(inputs, first, stop, v, now, limit, stretch, visits, visited, scheduled):  # type: ignore[no-untyped-def]
+    """When the val of entry `first` is present, if its changes up to `now` are in time order, which they usually are.
+
+    Returns (finished stretches, whether the last one has no end, the entry after the val, visits, in order).
+    """
+    stretches, here, inside, previous = 0, np.int64(0), False, _LEAST
+    e = first
+    while e < stop and same_val(inputs, e, inputs, first, v):
+        if below(inputs, e, v + 1, now):
+            time = cell(inputs, e, v)
+            if time != previous:
+                # Overwritten until the slot is final: cheaper than a branch.
+                there = here >= limit
+                put(stretch, np.int64(inside), stretches, previous)
+                stretches += np.int64(inside and not there)
+                inside = there
+                if time < previous:
+                    return 0, False, e, scheduled, False
+                previous = time
+            here, wrapped = add_checked(here, cell(inputs, e, v + 1 + now.shape[0]))
+            if wrapped:
+                # Possibly only because the changes are not in time order.
+                return 0, False, e, scheduled, False
+        else:
+            scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
+        e += 1
+    if inside != (here >= limit):
+        put(stretch, 1 if inside else 0, stretches, previous)
+        stretches += 1 if inside else 0
+        inside = not inside
+    return stretches, inside, e, scheduled, True
 
 
-@njit(cache=True)
-def _sort_many(times: np.ndarray, diffs: np.ndarray, first: int, stop: int) -> None:
-    """Sort [first, stop) by time."""
-    order = stable_order(times[first:stop])
-    one, two = times[first:stop].copy(), diffs[first:stop].copy()
-    for i in range(stop - first):
-        times[first + i], diffs[first + i] = one[order[i]], two[order[i]]
+@inlined
+def _sorted_stretches(  # type: ignore[no-untyped-def]
+    inputs, first, stop, v, now, limit, stretch, times, diffs, visits, visited, scheduled
+):
+    """The same for a val whose changes, of several rounds, have to be sorted first. Returns `wrapped` last."""
+    n, e = 0, first
+    while e < stop and same_val(inputs, e, inputs, first, v):
+        if below(inputs, e, v + 1, now):
+            put_word(times, n, cell(inputs, e, v))
+            put_word(diffs, n, cell(inputs, e, v + 1 + now.shape[0]))
+            n += 1
+        else:
+            scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
+        e += 1
+    sort_changes(times, diffs, 1, 0, n)
+    stretches, here, inside, i = 0, np.int64(0), False, 0
+    while i < n:
+        previous = word(times, i)
+        while i < n and word(times, i) == previous:
+            here, wrapped = add_checked(here, word(diffs, i))
+            if wrapped:
+                return 0, False, e, scheduled, True
+            i += 1
+        if inside != (here >= limit):
+            put(stretch, 1 if inside else 0, stretches, previous)
+            stretches += 1 if inside else 0
+            inside = not inside
+    return stretches, inside, e, scheduled, False
 
 
-@njit(cache=True, inline="always")
-def _sort_times(times: np.ndarray, diffs: np.ndarray, start: int, first: int, stop: int) -> None:
-    """Sort [first, stop) by time; [first, start) is sorted already."""
-    if stop - start > _FEW:
-        _sort_many(times, diffs, first, stop)
-        return
-    for i in range(start, stop):
-        time, diff = times[i], diffs[i]
-        j = i
-        while j > first and times[j - 1] > time:
-            times[j], diffs[j] = times[j - 1], diffs[j - 1]
-            j -= 1
-        times[j], diffs[j] = time, diff
+@inlined
+def _take(free, old, frees, stretch, stretches, taken, takes, entry):  # type: ignore[no-untyped-def]
+    """The val of `entry` takes the part of its stretches that is free in rows `old` of `free`; what is left is written
+    to the other rows. Returns (intervals left, intervals taken)."""
+    lefts, s, new = 0, 0, 2 - old
+    for f in range(frees):
+        start, end = cell(free, old, f), cell(free, old + 1, f)
+        while s < stretches and cell(stretch, 1, s) <= start:
+            s += 1
+        p = s
+        while p < stretches and cell(stretch, 0, p) < end:
+            if cell(stretch, 0, p) > start:
+                put(free, new, lefts, start)
+                put(free, new + 1, lefts, cell(stretch, 0, p))
+                lefts += 1
+                start = cell(stretch, 0, p)
+            upto = min(end, cell(stretch, 1, p))
+            put(taken, 0, takes, start)
+            put(taken, 1, takes, upto)
+            put(taken, 2, takes, entry)
+            takes += 1
+            start = upto
+            p += 1
+        if start < end:
+            put(free, new, lefts, start)
+            put(free, new + 1, lefts, end)
+            lefts += 1
+    return lefts, takes
 
 
-@njit(cache=True, inline="always")
-def _same(rows: np.ndarray, i: int, others: np.ndarray, j: int, width: int) -> bool:
+@inlined
+def _order(rows, i, others, j, width):  # type: ignore[no-untyped-def]
+    """Compares the vals of row i and of row j of `others`: -1, 0 or 1."""
     for c in range(width):
         if cell(rows, i, c) != cell(others, j, c):
-            return False
-    return True
+            return -1 if cell(rows, i, c) < cell(others, j, c) else 1
+    return 0
+
+
+@inlined
+def _unchanged(inputs, taken, takes, one, outputs, two, last, w, now):  # type: ignore[no-untyped-def]
+    """Whether the intervals of the val that takes interval `one` are exactly its earlier output, from row `two` on.
+    Returns (the interval and the output row after the val, whether they are)."""
+    entry, said = cell(taken, 2, one), two
+    piece, half = one, 0
+    while (
+        piece < takes
+        and two < last
+        and cell(outputs, two, w) == cell(taken, half, piece)
+        and cell(outputs, two, w + 1 + now.shape[0]) == 1 - 2 * half
+        and below(outputs, two, w + 1, now)
+        and same_val(outputs, two, outputs, said, w)
+        and same_val(inputs, cell(taken, 2, piece), inputs, entry, w)
+    ):
+        two += 1
+        if half == 0 and cell(taken, 1, piece) != _NEVER:
+            half = 1
+        else:
+            half = 0
+            piece += 1
+    more_said = two < last and same_val(outputs, two, outputs, said, w)
+    more_taken = piece < takes and same_val(inputs, cell(taken, 2, piece), inputs, entry, w)
+    return piece, two, half == 0 and not more_said and not more_taken
+
+
+@inlined
+def _owe(times, diffs, n, ordered, time, diff):  # type: ignore[no-untyped-def]
+    """Add a change to times[:n], of which the first `ordered` are in order. Returns (n, ordered)."""
+    put_word(times, n, time)
+    put_word(diffs, n, diff)
+    if n == ordered and (n == 0 or word(times, n - 1) <= time):
+        ordered += 1
+    return n + 1, ordered
+
+
+@inlined
+def _write_owed(  # type: ignore[no-untyped-def]
+    times, diffs, n, fold, out, count, keyed, key, k, inputs, entry, outputs, said, mine, w, now
+):
+    """Write the sums of sorted changes by time as corrections of one val: of an input entry (`mine`) or an output row.
+    Returns (number of corrections, wrapped)."""
+    i = 0
+    while i < n:
+        time, owed = word(times, i), np.int64(0)
+        while i < n and word(times, i) == time:
+            owed, wrapped = add_checked(owed, word(diffs, i))
+            if wrapped:
+                return count, True
+            i += 1
+        if owed != 0 and time > fold:
+            rows, row = (inputs, entry) if mine else (outputs, said)
+            write_correction(out, count, keyed, key, k, rows, row, 0, w, time, now, owed)
+            count += 1
+    return count, False
+
+
+@inlined
+def _correct(  # type: ignore[no-untyped-def]
+    inputs, taken, takes, greatest, outputs, two, last, w, now, fold, times, diffs, out, count, keyed, key, k
+):
+    """Write the intervals taken, minus the earlier output [two, last), val by val. Returns (number of corrections,
+    wrapped)."""
+    one = 0
+    while one < takes or two < last:
+        entry = cell(taken, 2, takes - 1 - one if greatest else one) if one < takes else 0
+        order = 0
+        if one == takes:
+            order = 1
+        elif two == last:
+            order = -1
+        else:
+            order = _order(inputs, entry, outputs, two, w)
+        if order == 0 and not greatest:
+            piece, after, unchanged = _unchanged(inputs, taken, takes, one, outputs, two, last, w, now)
+            if unchanged:
+                one, two = piece, after
+                continue
+        said, n, ordered = two, 0, 0
+        if order >= 0:
+            while two < last and same_val(outputs, two, outputs, said, w):
+                if below(outputs, two, w + 1, now):
+                    diff = -cell(outputs, two, w + 1 + now.shape[0])
+                    n, ordered = _owe(times, diffs, n, ordered, cell(outputs, two, w), diff)
+                two += 1
+        if order <= 0:
+            while one < takes:
+                place = takes - 1 - one if greatest else one
+                if not same_val(inputs, cell(taken, 2, place), inputs, entry, w):
+                    break
+                n, ordered = _owe(times, diffs, n, ordered, cell(taken, 0, place), 1)
+                if cell(taken, 1, place) != _NEVER:
+                    n, ordered = _owe(times, diffs, n, ordered, cell(taken, 1, place), -1)
+                one += 1
+        if ordered < n:
+            sort_changes(times, diffs, ordered, 0, n)
+        count, wrapped = _write_owed(
+            times, diffs, n, fold, out, count, keyed, key, k, inputs, entry, outputs, said, order <= 0, w, now
+        )
+        if wrapped:
+            return count, True
+    return count, False
 
 
 @njit(cache=True, forceinline=True)
@@ -91,7 +250,6 @@ def _cover(  # type: ignore[no-untyped-def]
     q = keyed.shape[0]
     limit = aggregation[LIMIT] if aggregation[KIND] == PRESENT else 1
     greatest = aggregation[KIND] == MAX
-    diff_in, diff_out = v + 1 + d, w + 1 + d
     out = np.empty((4 * q + 16, 3 + k + w + d), np.int64)
     visits = np.empty((q + 16, d + 1 + k), np.int64)
     count, scheduled = 0, 0
@@ -108,207 +266,54 @@ def _cover(  # type: ignore[no-untyped-def]
             stretch = np.empty((2, 2 * size), np.int64)
         if scheduled + size > visits.shape[0]:
             visits = more_rows(visits, scheduled + size)
-        scheduled_before = scheduled
-        old, new = 0, 2
+        visited = scheduled
+        old = 0
         put(free, 0, 0, fold)
         put(free, 1, 0, _NEVER)
         frees, takes = 1, 0
         at = stop - 1 if greatest else base
         while frees > 0 and base <= at < stop:
-            # The run of one val: when it is present, from its changes up to `now`, which are usually in time order.
             first = at
             if greatest:
-                while first > base and _same(inputs, first - 1, inputs, at, v):
+                while first > base and same_val(inputs, first - 1, inputs, at, v):
                     first -= 1
-            stretches, here, inside = 0, np.int64(0), False
-            ordered, previous = True, _LEAST
-            e = first
-            while e < stop and _same(inputs, e, inputs, first, v):
-                if below(inputs, e, v + 1, now):
-                    time = cell(inputs, e, v)
-                    if time != previous:
-                        # Overwritten until the slot is final: cheaper than a branch.
-                        there = here >= limit
-                        put(stretch, np.int64(inside), stretches, previous)
-                        stretches += np.int64(inside and not there)
-                        inside = there
-                        if time < previous:
-                            ordered = False
-                            break
-                        previous = time
-                    here, wrapped = add_checked(here, cell(inputs, e, diff_in))
-                    if wrapped:
-                        # Possibly only because the changes are not in time order.
-                        ordered = False
-                        break
-                else:
-                    scheduled = _schedule(visits, scheduled_before, scheduled, inputs, e, v + 1, now)
-                e += 1
+            stretches, inside, after, scheduled, ordered = _stretches(
+                inputs, first, stop, v, now, limit, stretch, visits, visited, scheduled
+            )
             if not ordered:
-                # Changes of several rounds: sort them and start over.
-                n = 0
-                e = first
-                while e < stop and _same(inputs, e, inputs, first, v):
-                    if below(inputs, e, v + 1, now):
-                        times[n], diffs[n] = cell(inputs, e, v), cell(inputs, e, diff_in)
-                        n += 1
-                    else:
-                        scheduled = _schedule(visits, scheduled_before, scheduled, inputs, e, v + 1, now)
-                    e += 1
-                _sort_times(times, diffs, 1, 0, n)
-                stretches, here, inside = 0, np.int64(0), False
-                i = 0
-                while i < n:
-                    previous = times[i]
-                    while i < n and times[i] == previous:
-                        here, wrapped = add_checked(here, diffs[i])
-                        if wrapped:
-                            return out[:0], visits[:0], OVERFLOW, key
-                        i += 1
-                    if inside != (here >= limit):
-                        put(stretch, 1 if inside else 0, stretches, previous)
-                        stretches += 1 if inside else 0
-                        inside = not inside
-            elif inside != (here >= limit):
-                put(stretch, 1 if inside else 0, stretches, previous)
-                stretches += 1 if inside else 0
-                inside = not inside
+                stretches, inside, after, scheduled, wrapped = _sorted_stretches(
+                    inputs, first, stop, v, now, limit, stretch, times, diffs, visits, visited, scheduled
+                )
+                if wrapped:
+                    return out[:0], visits[:0], OVERFLOW, key
             if inside:
                 put(stretch, 1, stretches, _NEVER)
                 stretches += 1
-            at = first - 1 if greatest else e
+            at = first - 1 if greatest else after
             if stretches == 0:
                 continue
-            # The val takes the free part of its intervals.
             if frees + stretches > free.shape[1]:
                 free = _grown(free, frees + stretches)
             if takes + frees + stretches > taken.shape[1]:
                 taken = _grown(taken, takes + frees + stretches)
-            lefts, s = 0, 0
-            for f in range(frees):
-                start, end = cell(free, old, f), cell(free, old + 1, f)
-                while s < stretches and cell(stretch, 1, s) <= start:
-                    s += 1
-                p = s
-                while p < stretches and cell(stretch, 0, p) < end:
-                    if cell(stretch, 0, p) > start:
-                        put(free, new, lefts, start)
-                        put(free, new + 1, lefts, cell(stretch, 0, p))
-                        lefts += 1
-                        start = cell(stretch, 0, p)
-                    upto = min(end, cell(stretch, 1, p))
-                    put(taken, 0, takes, start)
-                    put(taken, 1, takes, upto)
-                    put(taken, 2, takes, first)
-                    takes += 1
-                    start = upto
-                    p += 1
-                if start < end:
-                    put(free, new, lefts, start)
-                    put(free, new + 1, lefts, end)
-                    lefts += 1
-            old, new = new, old
-            frees = lefts
-
+            frees, takes = _take(free, old, frees, stretch, stretches, taken, takes, first)
+            old = 2 - old
         # Vals that were not read have visits, too.
         for e in range(base if greatest else at, at + 1 if greatest else stop):
             if not below(inputs, e, v + 1, now):
-                scheduled = _schedule(visits, scheduled_before, scheduled, inputs, e, v + 1, now)
-        for i in range(scheduled_before, scheduled):
-            for c in range(1 + k):
-                put(visits, i, d + c, cell(keyed, key, c))
-
-        # Output rows in order: the intervals taken, minus the earlier output.
-        one, two = 0, cell(out_spans, key, 0)
-        last_out = cell(out_spans, key, 1)
-        size = 2 * takes + last_out - two
+                scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
+        finish_visits(visits, visited, scheduled, keyed, key, k, d)
+        two, last = cell(out_spans, key, 0), cell(out_spans, key, 1)
+        size = 2 * takes + last - two
         if count + size > out.shape[0]:
             out = more_rows(out, count + size)
         if size > times.shape[0]:
             times, diffs = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
-        while one < takes or two < last_out:
-            order = 0
-            entry = cell(taken, 2, takes - 1 - one if greatest else one) if one < takes else 0
-            if one == takes:
-                order = 1
-            elif two == last_out:
-                order = -1
-            else:
-                for c in range(w):
-                    if cell(inputs, entry, c) != cell(outputs, two, c):
-                        order = -1 if cell(inputs, entry, c) < cell(outputs, two, c) else 1
-                        break
-            said = two
-            if order == 0 and not greatest:
-                # In most cases the earlier output is exactly the same.
-                piece, half = one, 0
-                while (
-                    piece < takes
-                    and two < last_out
-                    and cell(outputs, two, w) == cell(taken, half, piece)
-                    and cell(outputs, two, diff_out) == 1 - 2 * half
-                    and below(outputs, two, w + 1, now)
-                    and _same(outputs, two, outputs, said, w)
-                    and _same(inputs, cell(taken, 2, piece), inputs, entry, w)
-                ):
-                    two += 1
-                    if half == 0 and cell(taken, 1, piece) != _NEVER:
-                        half = 1
-                    else:
-                        half = 0
-                        piece += 1
-                more_said = two < last_out and _same(outputs, two, outputs, said, w)
-                more_taken = piece < takes and _same(inputs, cell(taken, 2, piece), inputs, entry, w)
-                if half == 0 and not more_said and not more_taken:
-                    one = piece
-                    continue
-                two = said
-            n, ordered = 0, 0
-            if order >= 0:
-                while two < last_out and _same(outputs, two, outputs, said, w):
-                    if below(outputs, two, w + 1, now):
-                        times[n], diffs[n] = cell(outputs, two, w), -cell(outputs, two, diff_out)
-                        if n == ordered and (n == 0 or times[n - 1] <= times[n]):
-                            ordered += 1
-                        n += 1
-                    two += 1
-            if order <= 0:
-                while one < takes:
-                    place = takes - 1 - one if greatest else one
-                    if not _same(inputs, cell(taken, 2, place), inputs, entry, w):
-                        break
-                    times[n], diffs[n] = cell(taken, 0, place), 1
-                    if n == ordered and (n == 0 or times[n - 1] <= times[n]):
-                        ordered += 1
-                    n += 1
-                    if cell(taken, 1, place) != _NEVER:
-                        times[n], diffs[n] = cell(taken, 1, place), -1
-                        if n == ordered and times[n - 1] <= times[n]:
-                            ordered += 1
-                        n += 1
-                    one += 1
-            if ordered < n:
-                _sort_times(times, diffs, ordered, 0, n)
-            i = 0
-            while i < n:
-                time = times[i]
-                owed = np.int64(0)
-                while i < n and times[i] == time:
-                    owed, wrapped = add_checked(owed, diffs[i])
-                    if wrapped:
-                        return out[:0], visits[:0], OVERFLOW, key
-                    i += 1
-                if owed != 0 and time > fold:
-                    put(out, count, 0, cell(keyed, key, 0))
-                    for c in range(k):
-                        put(out, count, 1 + c, cell(keyed, key, 1 + c))
-                    for c in range(w):
-                        put(out, count, 1 + k + c, cell(inputs, entry, c) if order <= 0 else cell(outputs, said, c))
-                    put(out, count, 1 + k + w, time)
-                    for c in range(d):
-                        put(out, count, 2 + k + w + c, now[c])
-                    put(out, count, 2 + k + w + d, owed)
-                    count += 1
+        count, wrapped = _correct(
+            inputs, taken, takes, greatest, outputs, two, last, w, now, fold, times, diffs, out, count, keyed, key, k
+        )
+        if wrapped:
+            return out[:0], visits[:0], OVERFLOW, key
     return out[:count], visits[:scheduled], 0, -1
 
 
