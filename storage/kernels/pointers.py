@@ -8,6 +8,7 @@ the kernel runs.
 import ctypes
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
@@ -15,21 +16,21 @@ from numba.extending import intrinsic
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
 
-    def load(address: int, index: int) -> int:
+    def load(address: int, index: int) -> np.int64:
         """Word `index` from `address` on (the interpreted version, for runs with NUMBA_DISABLE_JIT=1)."""
-        return ctypes.c_int64.from_address(int(address) + 8 * int(index)).value
+        return np.int64(ctypes.c_int64.from_address(int(address) + 8 * int(index)).value)
 
     def equal_words(address: int, index: int, wanted: int) -> int:
         """Which of the eight words from number `index` on equal `wanted`: one bit each, the first one lowest."""
         return sum(1 << j for j in range(8) if load(address, index + j) == wanted)
 
-    def load_unaligned(address: int) -> int:
+    def load_unaligned(address: int) -> np.int64:
         """The eight bytes at `address`, in native order, as int64."""
-        return ctypes.c_int64.from_address(int(address)).value
+        return np.int64(ctypes.c_int64.from_address(int(address)).value)
 
-    def load_byte(address: int) -> int:
+    def load_byte(address: int) -> np.int64:
         """The byte at `address`, 0 to 255."""
-        return ctypes.c_uint8.from_address(int(address)).value
+        return np.int64(ctypes.c_uint8.from_address(int(address)).value)
 
     def copy_bytes(to: int, source: int, length: int) -> None:
         """Copy `length` bytes from one address to another; they must not overlap."""
