@@ -1,7 +1,7 @@
 """The reductions: methods that compute rows from all rows of a key."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from vernier.operators.errors import NameClash, ProgramError, UnknownName, WrongType
 from vernier.operators.group_functions.multiplicities import Multiplicities
@@ -129,8 +129,10 @@ class Grouped(Generic[C]):
             return self._collection._of(grouped)
         return self._collection._of(ProjectNode(grouped, tuple(outputs)))
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        hint = f".agg(n=vn.{name}(...))" if name in ("count", "sum", "min", "max", "avg") else ".agg(n=vn.count())"
-        raise UnknownName(problem=f"a grouped collection has no {name!r}; it has agg and reduce: {hint}")
+    if not TYPE_CHECKING:  # type checkers report methods that do not exist themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            hint = f".agg(n=vn.{name}(...))" if name in ("count", "sum", "min", "max", "avg") else ".agg(n=vn.count())"
+            raise UnknownName(problem=f"a grouped collection has no {name!r}; it has agg and reduce: {hint}")

@@ -5,7 +5,7 @@ take and return `C`, the class of the collection on which they are called.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from vernier.operators.errors import UnknownColumn, UnknownName, WrongType
 from vernier.operators.language.collection.names import no_method
@@ -59,10 +59,12 @@ class Rows:
         members = (member for kind in reversed(cls.__mro__) for member in vars(kind).items())
         return tuple(name for name, value in members if callable(value) and name[0] != "_")
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise no_method(name, self._methods(), self.columns)
+    if not TYPE_CHECKING:  # type checkers report methods that do not exist themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_method(name, self._methods(), self.columns)
 
     def __getitem__(self, name: object) -> NoReturn:
         raise UnknownName(problem=f"collections have no [...]; for the column write col({name!r})")

@@ -1,4 +1,4 @@
-"""Nothing is swallowed: brokers that do not answer, empty files, settings of no source, byte order marks."""
+"""No input is ignored in silence: brokers that do not answer, empty files, settings of no source, byte order marks."""
 
 from __future__ import annotations
 
