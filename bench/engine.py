@@ -1,4 +1,4 @@
-"""How fast the engine alone is: seed 000's benchmark, a random graph in motion, without Spark, Kafka or files.
+"""How fast the engine alone is on a random graph in motion, the benchmark of "Differential dataflow roadmap".
 
     python -m bench.engine --program bfs --nodes 1000 --edges 2000 --updates 20000 --batch 1000
 

@@ -10,8 +10,9 @@ if the new program had run from the start. Earlier answers are not known: the hi
 This is correct for everything that follows from collections. `delay`, `coarsen`, `lookup` and delayed variables also
 depend on when a row arrived, which a kept arrangement does not record. And a source that no kept arrangement holds
 completely cannot be recovered. In these cases the source has to be read again from its beginning, and NeedsHistory says
-so. All workers migrate together: O(rows of the sources that the new operators depend on). Source: seed 000,
-constraint 2: new readers of an existing index.
+so. All workers migrate together: O(rows of the sources that the new operators depend on).
+
+Source: "Differential dataflow roadmap", constraint 2: new readers of an existing index.
 """
 
 from __future__ import annotations

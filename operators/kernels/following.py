@@ -6,8 +6,9 @@ up in any order: integers and decimals by magnitude, doubles from 2**-1074 up (k
 2**47 copies of any values. To keep few lanes, a count stores only the excess over one for each row, and nulls are
 counted instead of values: if each row occurs once and has a value, only the number of rows is stored. In addition, a
 change needs the earlier multiplicity of its own row, because a group exists while any of its rows does; if the group is
-one row, that is all it needs. Only outside loops. Source: seed 001, count_total; the lanes correspond to `explode` in
-differential dataflow.
+one row, that is all it needs. Only outside loops.
+
+Source: "Specializing differential dataflow", count_total; the lanes correspond to `explode` in differential dataflow.
 """
 
 import numpy as np

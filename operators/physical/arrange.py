@@ -2,7 +2,7 @@
 
 Each step seals one batch. All operators that need the same collection by the same key read the same trace. A reader
 keeps a mark, the number of batches it has seen, to distinguish new batches from old ones.
-Source: seed 000, constraint 2 (shared index structures).
+Source: "Differential dataflow roadmap", constraint 2 (shared index structures).
 """
 
 from __future__ import annotations

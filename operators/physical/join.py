@@ -3,8 +3,9 @@
 A join is bilinear: its change is dA ⋈ B_before plus (A_before + dA) ⋈ dB. "Before" means sealed before this step, at
 any round. Old values of every round meet the new rows, and each output goes to the least upper bound of both rounds,
 which is this round or a later one. A mark per side counts the batches that had been seen; it is needed because a trace
-that is shared (or joined with itself) already contains this step's batch. Source: seed 004 (join replayed in time
-order), DESIGN of differential dataflow's join.
+that is shared (or joined with itself) already contains this step's batch.
+
+Sources: "High resolution, high throughput" (a join is replayed in time order); differential dataflow's join.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Row-wise operators: inputs, fused chains, unions, and the entry into a loop.
 
-Source: seed 002: linear operators change rows, keep times, and need no state.
+Source: "Generalizing linear operators": linear operators change rows, keep times, and need no state.
 """
 
 from __future__ import annotations

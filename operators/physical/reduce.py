@@ -10,8 +10,8 @@ output accumulated`.
   the loop, no input at rounds <= r that agree with r at that level. This needs logic(∅) = ∅.
 
 For a fixed round the data times are totally ordered, so the work on each key is a linear replay of its history. Outside
-loops, where time is total (seed 001), the output is not kept: the replay begins with the key's result before the slice.
-Sources: seeds 001 and 004; DESIGN, "reduce".
+loops, where time is total, the output is not kept: the replay begins with the key's result before the slice.
+Sources: "Specializing differential dataflow" and "High resolution, high throughput".
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 The input's arrangement tells how many copies a changed row had before. A state of a few numbers per key
 (kernels/following.py) tells what the key's aggregates were. So a change costs the same in a group of a thousand rows
-as in a group of a million. The general form, for loops, is operators/physical/reduce.py. Source: seed 001.
+as in a group of a million. The general form, for loops, is operators/physical/reduce.py.
+
+Source: "Specializing differential dataflow".
 """
 
 from __future__ import annotations

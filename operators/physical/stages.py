@@ -1,7 +1,7 @@
 """Stages: the functions that a linear operator runs for the row-wise steps of its chain.
 
-Source: seed 002, join_function: every stage is `(row, time, diff) → (row', time ∨ time', diff · diff')`, so a chain of
-stages is one, too, and running it in one go has the same result as running it step by step.
+Every stage is `(row, time, diff) → (row', time ∨ time', diff · diff')`, so a chain of stages is one, too, and running
+it in one go has the same result as running it step by step. Source: "Generalizing linear operators".
 """
 
 from __future__ import annotations

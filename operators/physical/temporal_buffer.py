@@ -3,7 +3,9 @@
 Each chain that can move updates in time is followed by a temporal buffer. Updates that are due pass. The others go to a
 durable queue with their full time, including rounds, and come back at their round in the slice of their data time. A
 delayed variable is a temporal buffer without an input: updates set for it go straight to its queue. Slices are no wider
-than its delay, so nothing is due in the slice that set it. Source: DESIGN, "held updates"; seed 003.
+than its delay, so nothing is due in the slice that set it.
+
+Source: "Managing memory with differential dataflow" (delayed variables).
 """
 
 from __future__ import annotations

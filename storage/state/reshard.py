@@ -2,8 +2,7 @@
 
 Batches are sorted by hash and each worker owns a contiguous range of hashes, so a new worker finds its part of an old
 batch with two binary searches. Columns are slices of the mapped ones; only offsets are copied, because they count from
-the first row. No data is rewritten: a reference keeps its hash range until a merge makes a new batch of it. Source:
-seed 000.
+the first row. No data is rewritten: a reference keeps its hash range until a merge makes a new batch of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

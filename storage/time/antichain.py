@@ -3,7 +3,9 @@
 A frontier promises that only times at or after one of its elements can still appear. `Antichain` is such a set as a
 value. `MutableAntichain` counts the times of many parties (readers' holds, capabilities) and maintains the frontier of
 the times that are counted. Frontiers form a lattice themselves: one is before another if it allows every time that the
-other allows. Sources: seed 000, "Compaction" and constraint 2; timely dataflow's `progress::frontier`.
+other allows.
+
+Sources: "Differential dataflow roadmap", section "Compaction" and constraint 2; timely dataflow's `progress::frontier`.
 """
 
 from collections import Counter

@@ -4,7 +4,9 @@ frontier.
 A time is a row of d int64 coordinates: the data time in nanoseconds, then one round for each enclosing loop. One time
 is at or before another if every coordinate is. Two times may therefore be incomparable, but any two have a least upper
 bound (join, the coordinate-wise maximum) and a greatest lower bound (meet, the minimum). All functions work on many
-times at once, as int64[n, d]. Source: seed 000, "Compaction".
+times at once, as int64[n, d].
+
+Source: "Differential dataflow roadmap", section "Compaction".
 """
 
 import numpy as np
@@ -78,7 +80,8 @@ def advance_by(times: Times, frontier: Times) -> Times:
 
     It is correct: for every g at or after the frontier, t <= g exactly if advance(t) <= g. It is maximal: any other
     correct replacement is at or before this one, so times that no such g distinguishes become equal. An empty frontier
-    distinguishes nothing: every time becomes `TOP` in all coordinates. Proofs: seed 000, "Proving things".
+    distinguishes nothing: every time becomes `TOP` in all coordinates. Proofs:
+    "Differential dataflow roadmap", section "Proving things".
     """
     _check(times, frontier)
     advanced = np.full(times.shape, TOP, np.int64)

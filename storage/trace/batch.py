@@ -4,8 +4,9 @@ The trie is keys → vals → (time, rounds, diff), linked by offsets. Keys are 
 therefore be built by one sort, probed by interpolation, cut into contiguous hash ranges for workers and cut again when
 their number changes. The hash of a one-word key is a bijection and represents the key. Wider keys are stored and
 compared in full, so a collision does not affect any answer. Offsets that count 0, 1, 2 … and constant columns are
-elided: a single time, diffs that are all 1, and empty vals cost nothing. Source: seed 000, "log-structured merge trie",
-constraint 1.
+elided: a single time, diffs that are all 1, and empty vals cost nothing.
+
+Source: "Differential dataflow roadmap", the log-structured merge trie and constraint 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Holds: the frontiers that the readers of a trace still need, counted, so that the trace can compact everything else.
 
 A reader holds a frontier: it will read only at times at or after it. Times that no reader distinguishes any more may be
-compacted (`advance_by`) by the next merge. Releasing or advancing a hold lets the common frontier advance. Source: seed
-000, constraint 2 ("union together the frontiers with MutableAntichain").
+compacted (`advance_by`) by the next merge. Releasing or advancing a hold lets the common frontier advance.
+
+Source: "Differential dataflow roadmap", constraint 2 ("union together the frontiers with MutableAntichain").
 
 Operators do not take holds yet; benchmarks and tests read traces with `Trace.cursor_through` and `Cursor.look_up`.
 Holds, the cuts of `Trace.distinguish` and these cursors wait for arrangements that several programs share.

@@ -1,8 +1,9 @@
 """Merge: two adjacent batches become one, incrementally, at the pace of the caller's merge budget (fuel).
 
 The two batches stay unchanged and readable until the merge is done. The partial result exists only in memory, so a
-process that dies loses only work and starts the merge again. Source: seed 000, "A proposal" and "Implementation"
-(compaction while merging).
+process that dies loses only work and starts the merge again.
+
+Source: "Differential dataflow roadmap", sections "A proposal" and "Implementation" (compaction while merging).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ updates.
 a + b > 3/2 a). The exception is an older batch that has shrunk below the newer one; this work is charged to the updates
 that cancelled in it.
 
-Source: seed 000, "A proposal"; differential-dataflow's fuelled spine.
+Source: "Differential dataflow roadmap", section "A proposal"; differential-dataflow's fuelled spine.
 """
 
 from __future__ import annotations

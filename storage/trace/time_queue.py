@@ -3,7 +3,7 @@ time.
 
 An operator adds the updates that it emits for times at or after the end of the slice, with their full time. The slice
 that covers that time removes them. What has been removed follows from the frontier alone (all times before it), so
-removing changes nothing that is stored, and a run is written only once. Source: DESIGN, "held updates".
+removing changes nothing that is stored, and a run is written only once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Delayed variables: collections that feed back, later; seed 003's program that says which rows it no longer needs."""
+"""Delayed variables: collections that feed back, later; a program that says which rows it no longer needs."""
 
 from collections.abc import Sequence
 

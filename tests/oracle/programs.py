@@ -63,7 +63,7 @@ def bfs(roots: Node = ROOTS, edges: Node = EDGES) -> Node:
 
 
 def distances() -> Node:
-    """(distance,) of every node, so the multiplicity is the number of nodes at that distance (seed 004)."""
+    """(distance,) of every node, so the multiplicity is the number of nodes at that distance."""
     return Project(bfs(), columns(1))
 
 

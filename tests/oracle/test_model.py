@@ -88,7 +88,8 @@ def test_changes_at_every_input_time() -> None:
 
 
 def test_distances_of_the_worked_table() -> None:
-    """Seed 004: (0,3) at 0, (0,2) at 5, (2,3) at 10, (0,3) away at 11. The root is at distance 0 since it came."""
+    """The graph of "High resolution, high throughput": (0,3) at 0, (0,2) at 5, (2,3) at 10, (0,3) away at 11.
+    The root is at distance 0 since it came."""
     edges = [((0, 3), 0, 1), ((0, 2), 5, 1), ((2, 3), 10, 1), ((0, 3), 11, -1)]
     found = changes(programs.distances(), {"roots": [((0,), 0, 1)], "edges": edges})
     assert found == [((0,), 0, 1), ((1,), 0, 1), ((1,), 5, 1), ((1,), 11, -1), ((2,), 11, 1)]

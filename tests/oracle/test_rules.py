@@ -50,10 +50,10 @@ from tests.oracle.values import By, canonical, in_order
 
 A, B = Source("a"), Source("b")
 NAMES: list[Change] = [(("frank",), 6, 1), (("frank",), 8, 1), (("david",), 8, 1), (("frank",), 9, -2)]
-"""Seed 002's collection of names."""
+"""The collection of names in "Generalizing linear operators"."""
 
 
-def test_seed_002_lengths_of_names() -> None:
+def test_lengths_of_names() -> None:
     assert changes(Project(A, lambda row: (row[0], len(row[0]))), {"a": NAMES}) == [
         (("frank", 5), 6, 1),
         (("david", 5), 8, 1),
@@ -62,7 +62,7 @@ def test_seed_002_lengths_of_names() -> None:
     ]
 
 
-def test_seed_002_join_function() -> None:
+def test_join_function() -> None:
     """x copies of 2 x from time 3 x until 4 x, for x from 0 to 9."""
     doubled = Between(A, lambda row: 3 * row[0], lambda row: 4 * row[0])
     copies = Expand(doubled, lambda row: [((2 * row[0],), row[0])])
@@ -71,7 +71,7 @@ def test_seed_002_join_function() -> None:
     assert found == consolidate(expected)
 
 
-def test_seed_001_counts_change_as_rows_do() -> None:
+def test_counts_change_as_rows_do() -> None:
     """The worked loop of count: the old count goes and the new one comes, and a count of 0 is no count."""
     counted = Group(A, columns(0), (Aggregate("count"),))
     assert changes(counted, {"a": NAMES}) == [
@@ -83,7 +83,7 @@ def test_seed_001_counts_change_as_rows_do() -> None:
     ]
 
 
-def test_seed_001_degrees_and_their_distribution() -> None:
+def test_degrees_and_their_distribution() -> None:
     degrees = Group(EDGES, columns(0), (Aggregate("count"),))
     distribution = Group(degrees, columns(1), (Aggregate("count"),))
     edges: list[Change] = [((0, 1), 1, 1), ((0, 2), 2, 1), ((1, 2), 2, 1), ((0, 1), 5, -1), ((0, 2), 5, -1)]
@@ -94,7 +94,7 @@ def test_seed_001_degrees_and_their_distribution() -> None:
     ]
 
 
-def test_seed_003_the_greatest_keeps_and_the_others_are_retracted() -> None:
+def test_the_greatest_keeps_and_the_others_are_retracted() -> None:
     edges: list[Change] = [((0, 1), 10, 1), ((0, 2), 20, 1), ((0, 3), 30, 1)]
     assert changes(timed.latest(5), {"edges": edges}) == [
         ((0, 1), 10, 1),

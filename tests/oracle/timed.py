@@ -86,7 +86,7 @@ def rounded() -> Node:
 
 
 def latest(delay: int = 3) -> Node:
-    """Seed 003: the greatest edge of each node, its input less what was not the greatest a while ago.
+    """A self-compacting program: the greatest edge of each node, its input less what was not the greatest a while ago.
 
     For edges that only come: when some go, what is retracted can differ from one moment to the next for ever.
     """

@@ -1,4 +1,4 @@
-"""The worked table of seed 004, times and all: what comes out of four changes of a graph."""
+"""The worked table of "High resolution, high throughput", times and all: the answers to four changes of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delayed variables (seed 003): flows that retract their own input, whatever the delay, the epochs and the workers."""
+"""Delayed variables: flows that retract their own input, whatever the delay, the epochs and the workers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def valid_between(self: C, from_: str | ExprLike = None, to: str | ExprLike = No
 
     Both are TimestampNs or Int64 nanoseconds of data time; text names a column. The retraction happens at exactly
     its nanosecond, without any input at that time. Null (and no argument) means the beginning of time for `from_`
-    and its end for `to`. A row whose `to` is not after its `from_` never appears. A temporal filter (seed 002).
+    and its end for `to`. A row whose `to` is not after its `from_` never appears. This is a temporal filter.
     Cost: two updates per update; future updates are kept on disk, not only in memory.
     """
     return self._of(ExpandNode(self.node, ValidBetween(as_column(from_), as_column(to))))

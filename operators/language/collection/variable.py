@@ -2,7 +2,8 @@
 
 They feed an answer back into its own input, outside loops: at each time the variable holds its definition as of `delay`
 earlier, so the definition may depend on the variable. With this, a program can say which rows of its input it no longer
-needs, and for how long they may still be read. Source: seed 003.
+needs, and for how long they may still be read. Source:
+"Managing memory with differential dataflow".
 
     gone = vn.Variable("gone", Reading, delay="1s")
     latest = readings.union(gone.negate()).group_by("sensor").agg(at=vn.max("at"))

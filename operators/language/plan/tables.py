@@ -1,9 +1,10 @@
 """Table functions: from one row to any number of rows, each with a factor for its multiplicity and a time until which
 it waits.
 
-They are the general linear operator of seed 002: `(row, time, diff) → (row', time ∨ time', diff · diff')`. A table
-function declares its columns, and compiles to a function of many rows at once; chains of them fuse with other row-wise
-operators. `flat_map` accepts them, as well as functions of the program (operators/language/plan/rowcode.py).
+They are general linear operators: `(row, time, diff) → (row', time ∨ time', diff · diff')`. A table function declares
+its columns, and compiles to a function of many rows at once; chains of them fuse with other row-wise operators.
+`flat_map` accepts them, as well as functions of the program (operators/language/plan/rowcode.py). Source: "Generalizing
+linear operators".
 """
 
 from __future__ import annotations

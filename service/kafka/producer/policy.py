@@ -1,7 +1,8 @@
 """Policies: how coarse message times are. Data times stay as they are.
 
 A producer's *common time* grows with its clock. The message time follows it in steps, because each new message time is
-announced to every partition. Source: seed 000, "Millisecond resolution" and "Variable resolution".
+announced to every partition. Source: "Differential dataflow roadmap", sections
+"Millisecond resolution" and "Variable resolution".
 """
 
 from __future__ import annotations
