@@ -9,7 +9,7 @@ PY := .venv/bin/python
 # JAVA_HOME and PYSPARK_PYTHON, as set-up found them
 ENV := source .make/env;
 ARGS ?=
-# two files at a time; a process that dies fails the run at once (pytest-xdist waits for ever when it has replaced one)
+# two files at a time; a process that dies fails the run at once (pytest-xdist waits forever after it has replaced one)
 TWO := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 help: ## list the targets
@@ -27,13 +27,13 @@ run: setup-run ## the live demonstration: broker, Spark, sidecar, producer, page
 example: setup-run ## an example of examples/ at the moments that it shows (NAME=fraud_rings; none lists them)
 	@$(ENV) exec $(PY) tools/example.py $(NAME) $(ARGS)
 
-test: setup test-programs ## the tests to run all the time, two files at a time (ARGS="-k name" for some, one by one)
+test: setup test-programs ## the tests for every change, two files at a time (ARGS="-k name" for some, one by one)
 	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" $(TWO))
 
 test-all: setup test-programs ## every test, with all random cases
 	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec $(PY) -m pytest $(or $(ARGS),$(TWO))
 
-test-programs: # Chromium and Prometheus, which some tests ask; installed as root on Debian, else named
+test-programs: # Chromium and Prometheus, which some tests need; installed as root on Debian, otherwise named as missing
 	@tools/test-programs.sh
 
 check: setup ## format, lint, types, layers, prose, the documentation, duplicate code, lock
@@ -48,7 +48,7 @@ bench-full: setup ## all benchmarks, at full size
 image: setup ## the container image, with docker, podman or buildah
 	@tools/image.sh $(ARGS)
 
-try-image: setup ## build the image, start the service inside it and ask it over HTTP; also without an engine
+try-image: setup ## build the image, start the service inside it and query it over HTTP; also without a container engine
 	@tools/try-image.sh
 
 docs: setup ## the documentation as pages, in build/docs
@@ -69,7 +69,7 @@ lock: setup ## write requirements.lock (and the image's part of it) anew from py
 	@.venv/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
 		--no-header --no-emit-find-links --no-emit-index-url --quiet --output-file docker/requirements.lock
 
-format: setup ## format the code and mend what ruff can mend
+format: setup ## format the code and correct what ruff can correct
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format --quiet .
 
 clean: ## remove all that make has built

@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     log: Log = Log()
     otel: Otel = Otel()
     worker_memory_mb: int | None = Field(
-        default=None, ge=128, description="resident memory that a worker keeps to between epochs; null: as it comes"
+        default=None, ge=128, description="bound of the memory that a worker keeps between epochs; null: none"
     )
     worker_memory_max_mb: int | None = Field(
         default=None,

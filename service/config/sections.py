@@ -61,7 +61,7 @@ class Kafka(Section):
         default=None, description="where the embedded broker keeps its log; default: beside the state"
     )
     heap_mb: int | None = Field(
-        default=None, ge=64, description="Java heap of the embedded broker; null: by the memory there is, 384 at most"
+        default=None, ge=64, description="Java heap of the embedded broker; null: a sixteenth of the memory, 128 to 384"
     )
     replication: int = Field(default=-1, description="of topics that the service creates; -1: as the brokers have it")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
@@ -119,14 +119,17 @@ class Source(Section):
         description="how far an event clock's times may be ahead of the broker's time of their message; null: any",
     )
     idle_timeout_ms: int | None = Field(
-        default=30_000, ge=0, description="an idle partition gives way after it; null: never"
+        default=30_000,
+        ge=0,
+        description="silence after which a partition no longer holds the frontier back; null: never",
     )
     on_new_topic: Literal["stop", "restart"] = Field(
         default="stop",
         description="when the topic was deleted and created again: stop, or read the new one from its beginning",
     )
     on_lost: Literal["stop", "skip"] = Field(
-        default="stop", description="when the topic has removed messages that were not read: stop, or go on without"
+        default="stop",
+        description="when the topic has removed messages that were not read: stop, or continue without them",
     )
     on_late: Literal["reject", "advance"] | None = Field(default=None, description="default: what the program says")
     rounding: Literal["exact", "millisecond"] = Field(
@@ -169,7 +172,7 @@ class Sink(Section):
     )
     partitions: int = Field(default=1, ge=1, description="of the topic, when the service creates it")
     progress: bool | None = Field(
-        default=None, description="tell how far the topic is complete; default: in format vernier"
+        default=None, description="say how far the topic is complete; default: in format vernier"
     )
 
     @property
@@ -212,7 +215,7 @@ class State(Section):
     )
     rebuild: bool = Field(
         default=False,
-        description="where a changed program cannot go on from the state: begin anew, with all that the topics hold",
+        description="if a changed program cannot continue from the state: start empty and read the topics from the beginning",
     )
     discard_after: str | None = Field(
         default=None,
@@ -258,11 +261,11 @@ class State(Section):
 class Epoch(Section):
     """How epochs run."""
 
-    attempts: int = Field(default=4, ge=1, description="tries of one epoch before the query is started anew")
+    attempts: int = Field(default=4, ge=1, description="tries of one epoch before the query is started again")
     stop_ms: int = Field(
         default=4_000,
         ge=0,
-        description="how long the running epoch may go on when the service stops; then it is given up",
+        description="how long the running epoch may continue when the service stops; then it is abandoned",
     )
     on_error: Literal["retry", "stop"] = Field(
         default="retry", description="when the program fails on its data: try again, or stop and keep answering"
@@ -276,7 +279,7 @@ class Epoch(Section):
     function_ms: int = Field(
         default=30_000,
         ge=50,
-        description="how long a call of a function of the program takes until it is named; it goes on",
+        description="how long a call of a function of the program takes until it is named; the call continues",
     )
     quarantine_ms: int = Field(
         default=10_000,
@@ -287,9 +290,9 @@ class Epoch(Section):
         default=500, ge=10, description="silence after which the service makes an epoch by itself"
     )
     target_ms: int | None = Field(
-        default=2_000, ge=50, description="how long an epoch should take while much waits; null: max_messages is all"
+        default=2_000, ge=50, description="how long a full epoch should take; null: only max_messages limits epochs"
     )
-    min_messages: int = Field(default=1_000, ge=1, description="messages an epoch may take however long they do")
+    min_messages: int = Field(default=1_000, ge=1, description="messages that an epoch may take, however slow they are")
     max_messages: int | None = Field(
         default=200_000, ge=1, description="messages an epoch takes at most; null: all there are"
     )
@@ -319,7 +322,7 @@ class Spark(Section):
 
     master: str | None = Field(default=None, description="default: local[workers]")
     driver_memory: str | None = Field(
-        default=None, description="Java heap of the driver, like 1g; null: by the memory there is, 1g at most"
+        default=None, description="Java heap of the driver, like 1g; null: a sixth of the memory, 384m to 1g"
     )
     conf: dict[str, str] = Field(default={}, description="added to Spark's configuration; wins over what we set")
 
@@ -345,7 +348,9 @@ class Http(Section):
         "read_tokens_file",
     )
     read_tokens_file: Path | None = Field(default=None, description="a token a line; # begins a comment")
-    admin_tokens: SecretStr | None = Field(default=None, description="who may also send, and see settings")
+    admin_tokens: SecretStr | None = Field(
+        default=None, description="tokens of clients that may also send updates, control the service and see settings"
+    )
     admin_tokens_file: Path | None = Field(
         default=None, description="a file of tokens with the scope admin, one a line"
     )
@@ -358,7 +363,7 @@ class Http(Section):
     max_rows: int = Field(default=100_000, ge=1, description="rows a page")
     max_response_bytes: int = Field(default=64 << 20, ge=1024, description="a page of rows ends before it is longer")
     max_body_bytes: int = Field(default=16 << 20, ge=1024, description="a longer request is refused")
-    query_ms: int = Field(default=30_000, ge=1, description="a query that takes longer is given up")
+    query_ms: int = Field(default=30_000, ge=1, description="a query that takes longer is abandoned")
     query_threads: int = Field(default=4, ge=1, description="longer queries that run at once; others wait")
     max_wait_ms: int = Field(default=60_000, ge=0, description="longest wait_ms of a request")
     max_subscribers: int = Field(default=2_000, ge=0, description="open change streams")
@@ -410,7 +415,9 @@ class Log(Section):
         default="info", description="the least level that is logged"
     )
     format: Literal["text", "json"] = Field(default="text", description="json: an object a line")
-    directory: Path | None = Field(default=None, description="of the processes' logs; default: beside the state")
+    directory: Path | None = Field(
+        default=None, description="where the processes write their logs; default: beside the state"
+    )
 
 
 class Otel(Section):

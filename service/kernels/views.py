@@ -1,4 +1,4 @@
-"""Read a view's layer by time: sums up to a time, and the changes of an interval, without flattening the other updates.
+"""Read a view's batch by time: sums up to a time, and the changes of an interval, without flattening the other updates.
 
 The kernels release the interpreter lock, so the sidecar keeps answering while a thread reads a large history.
 """
@@ -41,7 +41,7 @@ def _write_row(table: np.ndarray, k: int, v: int, key: int, val: int, out: np.nd
 
 @njit(cache=True, nogil=True)
 def sum_until(table: np.ndarray, k: int, v: int, last: int) -> tuple[np.ndarray, int]:
-    """Sum each row's diffs at times <= last. table: a layer's addresses, depth 0; k, v: words of key and val.
+    """Sum each row's diffs at times <= last. table: a batch's addresses, depth 0; k, v: words of key and val.
 
     Returns (rows[m, k + v + 1] `[row words | sum]`, without zero sums, status OK or OVERFLOW). O(updates).
     """
@@ -66,7 +66,7 @@ def sum_until(table: np.ndarray, k: int, v: int, last: int) -> tuple[np.ndarray,
 def pick_between(table: np.ndarray, k: int, v: int, lower: int, upper: int) -> np.ndarray:
     """The changes with lower <= time < upper: rows[m, k + v + 2] `[row words | time | diff]` in the trie's order.
 
-    table: a layer's addresses, depth 0; k, v: words of key and val. O(updates) time, O(m) memory.
+    table: a batch's addresses, depth 0; k, v: words of key and val. O(updates) time, O(m) memory.
     """
     count = 0
     for h in range(table[UPDATES]):

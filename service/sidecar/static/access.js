@@ -8,15 +8,15 @@ export function token() {
   return sessionStorage.getItem(KEY);
 }
 
-/** Headers that say who asks. */
+/** Headers that identify the client. */
 export function credentials() {
   const known = token();
   return known ? { authorization: `Bearer ${known}` } : {};
 }
 
 /**
- * After a 401: another token than the `refused` one, or null when nobody gives one. However many requests were refused,
- * a person is asked once.
+ * After a 401: another token than the `refused` one, or null if the user enters none. However many requests were
+ * refused, the page asks for a token once.
  */
 export async function another(refused, why) {
   if (token() === refused) {

@@ -1,4 +1,4 @@
-// Arrangements: what is kept, in which layers, and who shares it.
+// Arrangements: what is kept, in which batches, and which operators share it.
 
 import { at, el, headings, say, svg } from "./elements.js";
 import { bytes, counted, grouped } from "./figures.js";
@@ -18,7 +18,7 @@ const WIDE = 230;
 const TALL = 11;
 
 /**
- * A line for each shard, a block for each layer, as wide as the layer is long on a log scale: 1, then about 4 px for
+ * A line for each shard, a block for each batch, as wide as the batch is long on a log scale: 1, then about 4 px for
  * each doubling.
  */
 function layers(shards) {
@@ -62,7 +62,7 @@ function since(shards) {
 }
 
 export class Arrangements {
-  /** told: hears each answer, so that the graph can show what an operator keeps. */
+  /** told: is called with each answer, so that the graph can show what an operator keeps. */
   constructor(told) {
     this.told = told;
     this.names = new Map();

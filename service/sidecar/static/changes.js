@@ -1,4 +1,4 @@
-// The log of the newest changes. It stands still while somebody points at it; each line leads to the rows as of its
+// The log of the newest changes. It does not move while the pointer is on it; each line leads to the rows as of its
 // time.
 
 import { at, el, say } from "./elements.js";

@@ -22,7 +22,7 @@ const KINDS = {
 };
 
 export class Dataflow {
-  /** planned: hears the plan's operators when there is another plan. */
+  /** planned: is called with the plan's operators when the plan changes. */
   constructor(planned) {
     this.planned = planned;
     this.flows = new Flows();

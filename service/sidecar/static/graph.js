@@ -41,7 +41,7 @@ function curve(points) {
 }
 
 export class DataflowGraph {
-  /** place: an <svg>; chosen: hears the id of a node that a person chooses. */
+  /** place: an <svg>; chosen: is called with the id of a node that the user chooses. */
   constructor(element, chosen) {
     this.element = element;
     this.chosen = chosen;
@@ -151,7 +151,7 @@ export class DataflowGraph {
     }
   }
 
-  /** Choose a node; the panel beside tells more of it. */
+  /** Choose a node; the panel beside it shows details. */
   select(id) {
     this.nodes.get(this.selected)?.group.setAttribute("aria-pressed", "false");
     for (const { group } of this.nodes.values()) group.setAttribute("tabindex", "-1");

@@ -63,7 +63,7 @@ export class Health {
     const [kind, words, title, next] = this.#judge();
     at("state").className = `pill ${kind}`;
     say(at("state"), words);
-    // Ages change each second: who listens to the page is told only when the kind of state does.
+    // Ages change each second; screen readers announce only a change of the kind of state.
     say(at("announce"), SPOKEN[kind]);
     const notice = at("notice");
     notice.hidden = !title;

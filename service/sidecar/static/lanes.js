@@ -66,7 +66,7 @@ export class Lanes {
   }
 
   /**
-   * The server's clock as an answer told it (ms). Late answers make it look slow, so the fastest of the last ones
+   * The server's clock according to an answer (ms). Late answers make it look slow, so the fastest of the last ones
    * counts.
    */
   heard(serverNowMs) {

@@ -1,4 +1,4 @@
-// Dead letters: what was refused at the door, why, and what to do about it.
+// Dead letters: what ingestion refused, why, and what to do about it.
 
 import { at, el, headings, prose, say } from "./elements.js";
 import { bytes, counted, grouped } from "./figures.js";

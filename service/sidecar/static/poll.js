@@ -19,9 +19,9 @@ export function every(ms, work) {
 }
 
 /**
- * Ask a route every `ms` for a panel. While the panel is off the screen it is asked for a fifth as often. What the
- * sidecar refuses is told in the panel's own words by `refused`; a sidecar that does not answer is told once, at the
- * top of the page.
+ * Request a route every `ms` for a panel, and a fifth as often while the panel is off the screen. `refused` shows what
+ * the sidecar refuses in the panel's own words; a sidecar that does not answer is reported once, at the top of the
+ * page.
  */
 export function feed(panel, ms, path, parameters, { show, refused = () => {} }) {
   let seen = true,

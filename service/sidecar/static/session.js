@@ -9,8 +9,8 @@ const MOST_PENDING = 50_000;
 const AGAIN_MS = 1000;
 
 /**
- * Tells of `chosen` (another view), `moved` (frontier, since, as-of or live), `changes` (detail: the changes) and
- * `broken` (the stream broke or is whole again). Times are nanoseconds in BigInt; `asOf` is null while live.
+ * Dispatches `chosen` (another view), `moved` (frontier, since, as-of or live), `changes` (detail: the changes) and
+ * `broken` (the stream broke or works again). Times are nanoseconds in BigInt; `asOf` is null while live.
  */
 export class Session extends EventTarget {
   constructor(rows) {
@@ -59,7 +59,7 @@ export class Session extends EventTarget {
     if (this.frontier === null) return undefined;
     this.asOf = time > this.last ? this.last : time < this.since ? this.since : time;
     this.#tell("moved");
-    // One question at a time: while a person drags the slider only the newest wish is asked for next.
+    // One question at a time: while the user drags the slider, only the newest position is requested next.
     if (this.asking) return undefined;
     return this.#read();
   }
