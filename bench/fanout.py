@@ -1,10 +1,10 @@
 """The sidecar alone: what a look-up costs it, and an event for each of many subscribers, as seconds of its CPU.
 
-`python -m bench.fanout --subscribers 1000 --seconds 20`: a state with one view of 1,000 rows, made through the storage
-batch, to which an epoch of some changes is added four times a second; the sidecar as a process of its own. First `wrk`
-looks keys up as fast as they are answered, then come the subscribers, from another process, which check their events
-(`bench.clients`). No Spark, no Kafka; the CPU that a process takes depends little on what else runs. `--tree DIR` takes
-the sidecar from another checkout, to compare two. Prints one JSON line.
+`python -m bench.fanout --subscribers 1000 --seconds 20`: a state with one view of 1,000 rows, made through
+`vernier.storage`, to which an epoch of some changes is added four times a second; the sidecar in a process of its own.
+First `wrk` looks keys up as fast as they are answered, then come the subscribers, from another process, which check
+their events (`bench.clients`). No Spark, no Kafka; the CPU that a process takes depends little on what else runs.
+`--tree DIR` takes the sidecar from another checkout, to compare two. Prints one JSON line.
 """
 
 from __future__ import annotations

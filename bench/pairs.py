@@ -1,4 +1,4 @@
-"""Histories that alternate, which make a naive join quadratic: `NUMBA_DISABLE_JIT=1 python -m bench.pairs` (seed 004).
+"""Histories that alternate, which make a naive join quadratic: `NUMBA_DISABLE_JIT=1 python -m bench.pairs`.
 
 One key. On the left a row comes and goes; then, on the right, another one does; and so on. Both sides are never there
 together, so the join is empty. A join that pairs each change with each change of the other side looks at as many pairs
@@ -44,7 +44,7 @@ def histories(rows: int, overlap: int) -> tuple[list[Change], list[Change]]:
 
 
 def naive(left: list[Change], right: list[Change]) -> tuple[int, Counter[tuple[int, int, int]]]:
-    """The loop of the seed: every change of one side with every change of the other. Returns the number of pairs that
+    """The naive loop: every change of one side with every change of the other. Returns the number of pairs that
     it looked at, and the changes."""
     pairs, found = 0, Counter[tuple[int, int, int]]()
     for (_, a), time_a, diff_a in left:

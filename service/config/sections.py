@@ -215,7 +215,7 @@ class State(Section):
     )
     rebuild: bool = Field(
         default=False,
-        description="if a changed program cannot continue from the state: start empty and read the topics from the beginning",
+        description="if a changed program cannot continue from the state: start empty and read all of the topics",
     )
     discard_after: str | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""NEXMark's auctions that close: seed 003's flow that keeps all bids of an open auction and one of a closed one.
+"""NEXMark's auctions that close: a flow that keeps all bids of an open auction and one of a closed one.
 
 While an auction is open each of its bids may win, because a leading bid may be deleted. Once it is closed, the bids
 that did not win leave the input after the delay; bids at or after its close never count. A winner is kept for a while;

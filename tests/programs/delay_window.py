@@ -1,4 +1,4 @@
-"""The greatest value of each key, with a window in which it may be taken back: seed 003's window made by `delay`.
+"""The greatest value of each key, with a window in which it may be taken back: a window made by `delay`.
 
 Every row stays for a window after it came, also if it is not the greatest; then it is forgotten, unless it is. The
 variable carries the answer of one tick ago, so the greatest value outlives its window. Times are whole ticks

@@ -1,4 +1,4 @@
-"""The last three values of each key: seed 003's flow with another rule, which is one number in the program."""
+"""The last three values of each key: the flow of top_ten.py with another number."""
 
 import vernier as vn
 from vernier import col

@@ -1,4 +1,4 @@
-"""Latency from sending to receiving: seed 003's flow that keeps only what is not paired yet.
+"""Latency from sending to receiving: a flow that keeps only what is not paired yet.
 
 When both ends of a message are there, they are a pair, and the delay later both leave their inputs. The variable keeps
 what left counted: a pair is counted once, directly until it left and through the variable from then on.

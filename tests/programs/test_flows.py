@@ -1,4 +1,5 @@
-"""Flows that compact themselves (seed 003) against state machines in plain Python, at every time of their inputs.
+"""Flows that compact themselves, after "Managing memory with differential dataflow", against state machines in plain
+Python, at every time of their inputs.
 
 The state machines read the updates in order and keep what a programmer would keep by hand; they know neither
 collections nor delays of a variable.
@@ -206,8 +207,8 @@ def test_a_window_for_deletions(seed: int) -> None:
 
 
 def retracting(delay: int) -> vn.App:
-    """The seed's program: the greatest of each key, and what its variable is set to."""
-    app = vn.App("seed", retain="10us")
+    """The article's program: the greatest of each key, and what its variable is set to."""
+    app = vn.App("retracting", retain="10us")
     rows = app.source("input", Input)
     retractions = vn.Variable("retractions", Input, delay=delay)
     live: Collection = rows.union(retractions.negate())
@@ -221,7 +222,7 @@ def retracting(delay: int) -> vn.App:
 
 
 @pytest.mark.parametrize("delay", [10, 99, 100, 101, 1_000])
-def test_the_seeds_table_of_retractions(delay: int) -> None:
+def test_the_articles_table_of_retractions(delay: int) -> None:
     """ "We'll pretend that delay is set so that it happens before time3, but the results should be correct in any
     case." """
     one, two, three = (0, 1), (0, 2), (0, 3)
@@ -238,8 +239,8 @@ def test_the_seeds_table_of_retractions(delay: int) -> None:
 
 
 def test_a_deletion_while_its_retraction_is_on_its_way_swings() -> None:
-    """The seed's "crazy dynamics": a row that wins again after its retraction was sent goes and comes with the delay's
-    period. The window made of ticks has the same deletion and does not swing."""
+    """The article's "crazy dynamics": a row that wins again after its retraction was sent goes and comes with the
+    delay's period. The window made of ticks has the same deletion and does not swing."""
     with vn.testing.run(retracting(10)) as t:
         t.update("input", [((0, 1), 100, 1), ((0, 2), 103, 1), ((0, 2), 105, -1)])
         t.advance(128)

@@ -1,4 +1,4 @@
-"""The ten newest readings of each sensor, with retention: seed 003's flow that retracts its own input.
+"""The ten newest readings of each sensor, with retention: a flow that retracts its own input.
 
 A reading that is not among the ten leaves the input after the delay. So up to nine of the ten may be deleted, and the
 answer is still right: the rows that are left.

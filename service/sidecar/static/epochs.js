@@ -26,7 +26,7 @@ export class Epochs {
     await this.health.show();
   }
 
-  /** Fresh epochs that do not come behind the newest known one: the numbers began anew, with a new state. */
+  /** Fresh epochs that do not come behind the newest known one: the numbers start again, with a new state. */
   #mind(staleMs) {
     this.odd = staleMs < 1000 ? (this.odd ?? 0) + 1 : 0;
     if (this.odd < 10) return;

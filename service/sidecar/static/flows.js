@@ -16,7 +16,7 @@ export class Flows {
     const rows = new Map();
     for (const { operator, direction, value } of updates) if (direction === "out") rows.set(operator, value);
     const newest = this.samples.at(-1);
-    // Totals begin anew when the state does.
+    // Totals start again when the state does.
     if (newest && [...rows].some(([id, value]) => value < (newest.rows.get(id) ?? 0))) this.samples = [];
     this.samples.push({ now, rows, seconds });
     while (this.samples.length > 2 && now - this.samples[1].now > WINDOW_MS) this.samples.shift();

@@ -162,7 +162,7 @@ export class DataflowGraph {
     this.chosen(id);
   }
 
-  /** As wide as its place, but never so small that nobody can read it, nor larger than life. */
+  /** As wide as its place, but never too small to read, nor larger than its natural size. */
   fit() {
     const room = this.element.parentElement.clientWidth - 4;
     this.scale(Math.max(0.72, Math.min(1, room / this.width)));

@@ -53,7 +53,7 @@ export class Health {
     this.connected = false;
   }
 
-  /** Age of what is shown, in ms, counted on while nobody answers. */
+  /** Age of what is shown, in ms; it keeps growing while the sidecar does not answer. */
   get ageMs() {
     return this.staleMs + performance.now() - this.answered;
   }

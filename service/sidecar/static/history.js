@@ -60,7 +60,7 @@ export class History {
     else session.lookBack(session.since + ((session.last - session.since) * value) / BigInt(SLIDER));
   }
 
-  /** Go so many seconds back (negative) or forth; beyond the newest time it is live again. */
+  /** Go that many seconds back (negative) or forth; beyond the newest time it is live again. */
   step(seconds) {
     const { session } = this;
     if (session.frontier === null) return;

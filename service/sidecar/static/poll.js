@@ -1,4 +1,4 @@
-// Asking now and then: one question at a time each, none while nobody looks.
+// Periodic requests: one at a time for each panel, none while the page is hidden.
 
 import { ask } from "./api.js";
 

@@ -88,8 +88,8 @@ export class RowSet {
   }
 
   /**
-   * Apply changes [{row, diff}]. Rows behind the edge stay unknown. Where everything changes at once nobody can
-   * follow single rows: then nothing fades, and `hot` says so.
+   * Apply changes [{row, diff}]. Rows behind the edge stay unknown. Where everything changes at once, single
+   * rows cannot be followed: then nothing fades, and `hot` says so.
    */
   apply(changes, now) {
     const touched = new Map();
@@ -180,7 +180,7 @@ export class RowSet {
     this.#filter();
   }
 
-  /** The rows by the column that they are sorted by: what comes and goes is merged in, nothing is sorted anew. */
+  /** The rows by the column that they are sorted by: what comes and goes is merged in, nothing is sorted again. */
   #reorder(removed, added) {
     if (!this.sorted) return;
     const { name, descending } = this.sorted;

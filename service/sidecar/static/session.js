@@ -157,7 +157,7 @@ export class Session extends EventTarget {
     this.#advance(BigInt(event.upper), null);
   }
 
-  /** Nobody looked (a hidden page draws nothing): reading all anew is less work than keeping all changes. */
+  /** The page was hidden, and draws nothing then: reading all again is less work than keeping all changes. */
   #overrun() {
     this.rows.pending = [];
     this.waiting = [];

@@ -32,7 +32,7 @@ export class Views {
     this.counted = about?.rows;
   }
 
-  /** Begin anew: the program, or the history that the page followed, is gone. */
+  /** Start again: the program, or the history that the page followed, is gone. */
   forget() {
     this.names = "";
   }

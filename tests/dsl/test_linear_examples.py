@@ -1,5 +1,5 @@
-"""Seed 002's worked examples, run by the engine: each linear operator is a join with the collection of what its
-function makes of each record."""
+"""The worked examples of "Generalizing linear operators", run by the engine: each linear operator is a join with the
+collection of what its function makes of each record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Made(vn.Schema):
 
 
 CHANGES = [((3,), 6, +1), ((3,), 8, +1), ((2,), 8, +1), ((3,), 9, -2), ((9,), 30, +1), ((5,), 17, +1), ((0,), 1, +1)]
-"""The seed's own changes, of 3 and 2 for its two names, and some more."""
+"""The article's own changes, of 3 and 2 for its two names, and some more."""
 
 OPERATORS: dict[str, tuple[Callable[[Collection], Collection], Callable[[int], list[Update]]]] = {
     "map": (lambda rows: rows.select(value=col("x") * 10), lambda x: [(10 * x, 0, 1)]),
@@ -97,7 +97,7 @@ def test_it_is_linear(name: str) -> None:
 
 
 def test_a_sequence_is_one_function() -> None:
-    """The seed's `followed_by`: three operators in sequence are one whose times are joined and diffs multiplied."""
+    """The article's `followed_by`: three operators in sequence are one whose times are joined and diffs multiplied."""
 
     def logic(x: int) -> list[Update]:
         once = [(2 * x, 3 * x, x), (2 * x, 4 * x, -x)]
