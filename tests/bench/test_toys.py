@@ -25,6 +25,7 @@ TOYS: dict[str, list[str]] = {
     "memory": ["--edges", "5000", "--epochs", "5", "--batch", "50"],
     "restart": ["--sizes", "1000"],
     "sharing": ["--friendships", "500", "--asks", "5", "--epochs", "5"],
+    "flows": ["--events", "400", "--batch", "50", "--delays", "20ms"],
     "commit": ["--epochs", "6", "--batches", "3", "--updates", "20"],
     "exchange": ["--rounds", "20", "--runs", "1"],
     "handshake": ["--attempts", "2", "--connections", "2"],
