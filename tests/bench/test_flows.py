@@ -21,8 +21,9 @@ def test_the_state_stays(more: tuple[str, ...], tmp_path: Path) -> None:
     for one in map(json.loads, ran.stdout.splitlines()):
         compacted, plain = ([tenth["updates"] for tenth in one[form]["tenths"]] for form in ("compacted", "plain"))
         assert len(compacted) == len(plain) == 10
-        # Open runs are cut by the clock, so what waits at the end of a tenth differs a little.
-        assert compacted[-1] <= 1.5 * compacted[3]
-        assert plain[-1] > 2 * plain[3]
+        # The last six tenths have 600 events. Epochs of open runs are cut by the clock, which moves a few of the
+        # updates that wait.
+        assert plain[-1] - plain[3] >= 480
+        assert compacted[-1] - compacted[3] <= 120
     assert plot.exists()
     assert ran.stderr.count("compacted") >= 1
