@@ -1,16 +1,16 @@
-"""Flows that compact themselves, beside the same flows without compaction (seed 003).
+"""Flows that compact themselves, beside the same flows without compaction.
 
     python -m bench.flows --events 10000000 --delays 1s --plot FILE     # as fast as it goes, 1,000 events an epoch
     python -m bench.flows --open --events 60000 --pauses 1ms,100us --delays 1s,1ms
 
 An event happens every `pause` of data time, for one key or, where a flow has many, for keys that come and go: the
 newest of a key, its ten newest, auctions that close, messages that are received, the greatest of a window. `--open` is
-the seed's harness: events are released by the wall clock whether or not the engine keeps up, and every epoch takes what
+an open loop: events are released by the wall clock whether or not the engine keeps up, and every epoch takes what
 has been released; an event's latency ends with its epoch. Otherwise latency is the time of an epoch. By tenth of the
 run: latency, the number of updates that the state holds (those that wait for their time included), and the size of its
 arrangements. A run ends early when it is further behind than `--behind` seconds. Where both forms have seen all events
 their answers are compared. Prints a JSON line for each flow, pause and delay, and the last tenth over the second (the
-first one warms up) as a table.
+first one warms up) as a table. Source: "Managing memory with differential dataflow".
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class MovingOperator(Operator):
         ]
 
     def times(self, row: Row, time: int) -> list[tuple[int, int]]:
-        """The times that an update takes effect at, with factors: the seed's join of times."""
+        """The times that an update takes effect at, with factors: the join of times."""
         match self.node:
             case Between(_, start, end):
                 first, last = start(row), end(row)

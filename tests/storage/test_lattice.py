@@ -1,4 +1,5 @@
-"""Product times: the seed's worked examples; correctness, maximality and optimality by brute force on small grids."""
+"""Product times: worked examples of "Differential dataflow roadmap"; correctness, maximality and optimality by brute
+force on small grids."""
 
 import itertools
 
