@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.session import Session, blocks
 
-PAGES = ("index.md", "concepts.md", "time.md", "limits.md", "faq.md")
+PAGES = ("index.md", "concepts.md", "time.md", "limits.md", "faq.md", "seeds.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
