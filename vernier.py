@@ -22,7 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if "__path__" not in globals():  # a checkout: this file is a module, and the rooms lie beside it
+_INSTALLED = "__path__" in globals()
+if not _INSTALLED:  # a checkout: this file is a module, and the rooms lie beside it
     __path__ = [str(Path(__file__).resolve().parent)]
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ _LISTED = ("Producer", "records")
 def __getattr__(name: str) -> Any:
     if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module 'vernier' has no attribute {name!r}")
-    # An installed package keeps compiled kernels in the user's cache folder; numba must know that before it is loaded.
-    import_module("vernier.service")
+    if _INSTALLED:
+        # Compiled kernels are kept in the user's cache folder; numba must know that before it is loaded.
+        import_module("vernier.service")
     if name in _ALSO:
         found = _ALSO[name]()
     else:

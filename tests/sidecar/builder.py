@@ -50,6 +50,7 @@ class StateBuilder:
         self.frontier = latest.upper if latest else MIN_TIME
         self.stats = Stats()
         self.sources: dict[str, SourceEntry] = {}
+        self.offsets: dict[str, dict[int, int]] = {}
         self.heap = Heap()
         self.traces: dict[str, list[list[Batch]]] = {name: [[] for _ in range(shards)] for name in views}
         self.since = dict.fromkeys(views, MIN_TIME)
@@ -132,7 +133,7 @@ class StateBuilder:
             dead=self.state.write(self.epoch, attempt, 99, dead) if dead else [],
             stats=self.stats.to_json(),
             sources=self.sources,
-            offsets=dict(offsets or {}),
+            offsets=dict(self.offsets if offsets is None else offsets),
             ingestion=dict(ingestion or {}),
         )
         self.state.commit(manifest)

@@ -75,9 +75,10 @@ def begin(builder: StateBuilder) -> None:
     builder.sources = sources_of({
         "edges": {
             "topic": "graph", "format": "vernier", "clock": "event", "held": 5, "frontier": str(builder.frontier),
-            "partitions": {"0": {"frontier": str(builder.frontier), "lag": 7, "offset": 41}},
+            "partitions": {"0": {"frontier": str(builder.frontier), "lag": 7}},
         }
     })  # fmt: skip
+    builder.offsets = {"graph": {0: 41}}
     letters = [
         {
             "reason": "decode", "detail": f"cannot be read: <b>byte {n}</b>", "source": "edges", "topic": "graph",

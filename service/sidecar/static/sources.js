@@ -36,7 +36,7 @@ export class Sources {
           i ? "" : name,
           number,
           frontier,
-          part.offset ?? about.offsets?.[number] ?? "–",
+          about.offsets?.[number] ?? "–",
           part.lag ?? "–",
           whole(about.held),
           whole(sum(about.updates)),
