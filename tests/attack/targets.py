@@ -42,7 +42,7 @@ Found = tuple[int, int, list[tuple[str, Message]]]
 
 _LONGEST = 20_000
 _ADMITTED = 8
-"""One of so many batches goes through all steps of ingestion."""
+"""One batch in this many goes through all steps of ingestion."""
 _BODIES = {
     "body_lines": ("json", "application/x-ndjson"),
     "body_array": ("json", "application/json"),

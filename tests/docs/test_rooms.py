@@ -1,22 +1,18 @@
 """docs/architecture.md draws the rooms as the imports have them, names each of them, and its paths lead somewhere."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.scripts import script
+
 
 @pytest.fixture(scope="module")
 def rooms(root: Path) -> ModuleType:
     """tools/rooms.py."""
-    spec = importlib.util.spec_from_file_location("rooms", root / "tools" / "rooms.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(root, "rooms")
 
 
 def test_the_drawing_is_that_of_the_imports(rooms: ModuleType, root: Path, update_golden: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -12,17 +11,13 @@ from types import ModuleType
 import pytest
 
 from tests.examples.data import EXAMPLES, NAMES
+from tests.scripts import script
 
 
 @pytest.fixture(scope="module")
 def example(root: Path) -> ModuleType:
     """tools/example.py."""
-    spec = importlib.util.spec_from_file_location("example", root / "tools" / "example.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(root, "example")
 
 
 def test_there_are_six(example: ModuleType) -> None:

@@ -95,9 +95,9 @@ class Kafka:
     waiting: list[Sent] = field(default_factory=list)
     made: list[Client] = field(default_factory=list)
     lost_answers: int = 0
-    """So many commits take place, but the client sees them fail."""
+    """The number of next commits that take place although the client sees them fail."""
     failing: int = 0
-    """So many commits fail and do not take place."""
+    """The number of next commits that fail and do not take place."""
 
     def __post_init__(self) -> None:
         self.log = {one: [] for one in range(self.partitions)}

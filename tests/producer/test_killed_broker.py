@@ -49,7 +49,7 @@ class Sending:
             self.error = error
 
     def until_acknowledged(self, position: int) -> None:
-        """Wait until so many rows are in the topic."""
+        """Wait until the topic has this many rows."""
         end = threading.Event()
         for _ in range(int(PATIENCE / 0.01)):
             if self.error is not None:

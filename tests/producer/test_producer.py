@@ -249,9 +249,9 @@ def test_arguments_that_are_wrong_say_what_is_right() -> None:
         producer(Kafka(0))
 
     def refuse(**_: Any) -> Client:
-        raise KafkaTimeoutError("nobody there")
+        raise KafkaTimeoutError("no broker answers")
 
-    with pytest.raises(CannotConnect, match="nobody there"):
+    with pytest.raises(CannotConnect, match="no broker answers"):
         vn.Producer("t", Edge, _make=refuse, _end=kafka.end)
 
 

@@ -6,7 +6,7 @@ from vernier.service.coordinator.rate_limiter import RateLimiter
 
 
 def settle(limiter: RateLimiter, cost: float, fixed: float = 0.2, epochs: int = 40, comes: int = 10**9) -> list[int]:
-    """The limits over epochs of a program that takes so many seconds a message, while so many wait each time."""
+    """The limit in each epoch for a program with this processing time a message, while this many messages wait."""
     limits = []
     for _ in range(epochs):
         assert limiter.limit is not None
