@@ -185,8 +185,7 @@ class NeedsHistory(CallerError):
 
     message = (
         "the state cannot be carried over to this program: {what} depends on data that is gone: {why}; start with an "
-        "empty state, which reads the sources from their beginning (with state.keep_sources the service keeps the rows "
-        "that a program added later may need)"
+        "empty state, which reads the sources from their beginning"
     )
     what: str
     why: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
+from typing import TypeVar
 
-from vernier.operators.engine.migrate import migrate
+from vernier.operators.engine.migrate import Change
 from vernier.operators.engine.worker import EpochResult, Worker
 from vernier.operators.failures import ExchangeBroken
 from vernier.operators.planning.plan import Plan
@@ -14,6 +15,8 @@ from vernier.operators.runtime.budget import Budget
 from vernier.operators.runtime.exchange import Exchange, Single, Threads
 from vernier.storage.strings.string_heap import Heap, needed
 from vernier.storage.updates import Updates
+
+Result = TypeVar("Result")
 
 
 class LocalEngine:
@@ -32,6 +35,7 @@ class LocalEngine:
         self._slice_updates, self._budget = slice_updates, budget
         self.heap = Heap()
         self._texts = _has_texts(plan)
+        self._changes: list[Change] = []
         self._threads = Threads.connected(workers) if workers > 1 else []
         exchanges: list[Exchange] = list(self._threads) or [Single()]
         self.workers = [Worker(plan, exchange, slice_updates=slice_updates, budget=budget) for exchange in exchanges]
@@ -55,14 +59,40 @@ class LocalEngine:
 
     def migrate(self, plan: Plan) -> None:
         """Continue with another plan from the current state (operators/engine/migrate.py). Raises NeedsHistory."""
+        self.prepare(plan)
+        self.switch()
+
+    def prepare(self, plan: Plan) -> None:
+        """Begin a change to another plan, beside the epochs of this one. Raises NeedsHistory."""
+
+        def one(worker: Worker) -> Change:
+            return Change(plan, worker.state, worker.exchange, slice_updates=self._slice_updates, budget=self._budget)
+
+        self._changes = self._each(one)
+
+    def fill(self, rows: int | None = None) -> bool:
+        """Fill what is new in the other plan with up to `rows` more rows a worker; returns whether it could switch."""
+        pairs = {id(worker): change for worker, change in zip(self.workers, self._changes, strict=True)}
+        self._each(lambda worker: pairs[id(worker)].step(worker.state, worker.exchange, rows))
+        return all(change.ready(self.workers[0].state) for change in self._changes)
+
+    def switch(self) -> None:
+        """Continue with the other plan, after filling what is left."""
+        pairs = {id(worker): change for worker, change in zip(self.workers, self._changes, strict=True)}
 
         def one(worker: Worker) -> Worker:
-            state = migrate(plan, worker.state, worker.exchange, slice_updates=self._slice_updates, budget=self._budget)
-            return Worker(plan, worker.exchange, state, slice_updates=self._slice_updates, budget=self._budget)
+            change = pairs[id(worker)]
+            state = change.switch(worker.state, worker.exchange)
+            return Worker(change.plan, worker.exchange, state, slice_updates=self._slice_updates, budget=self._budget)
 
-        self.workers = [one(self.workers[0])] if self._pool is None else list(self._pool.map(one, self.workers))
-        self.plan = plan
-        self._texts = _has_texts(plan)
+        self.workers = self._each(one)
+        self._changes = []
+        self.plan = self.workers[0].plan
+        self._texts = _has_texts(self.plan)
+
+    def _each(self, call: Callable[[Worker], Result]) -> list[Result]:
+        """Call a function for every worker, on its thread."""
+        return [call(self.workers[0])] if self._pool is None else list(self._pool.map(call, self.workers))
 
     def _bring_texts(self, inputs: Mapping[str, Updates]) -> None:
         """Add the texts of the input rows to the workers' heaps, and release those of earlier epochs."""

@@ -19,6 +19,7 @@ import numpy as np
 from vernier.operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
 from vernier.operators.physical import (
     arrange,
+    given,
     half_join,
     inspect,
     iterate,
@@ -32,8 +33,8 @@ from vernier.operators.physical import (
 )
 from vernier.operators.planning.loop_ops import LoopOp
 from vernier.operators.planning.op import Op
-from vernier.operators.planning.ops import InputOp, ViewOp
-from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.ops import GivenArrangeOp, InputOp, ViewOp
+from vernier.operators.planning.plan import Plan, Whole
 from vernier.operators.planning.time_ops import DelayedOp
 from vernier.operators.runtime import slices
 from vernier.operators.runtime.budget import PIECE, Budget
@@ -56,6 +57,7 @@ MANY = 1 << 19
 _KINDS: dict[type[Op], Callable[..., Operator]] = {}
 for _family in (
     linear.KINDS,
+    given.KINDS,
     arrange.KINDS,
     upsert.KINDS,
     join.KINDS,
@@ -75,6 +77,7 @@ class WorkerState:
     """The traces of one shard, by name, complete up to `upper`, and the queues of updates that wait for later times.
 
     pace: how long slices should be, as measured so far. Forks share it, because it affects only their cost.
+    wholes: for traces that hold all rows of some operator, which one; a change of the program reads them.
     heap: the contents of long texts. Forks share it, because contents have no versions. The code that decodes input
     adds them, or attaches their dictionaries, before the epoch. After the epoch every batch has its own contents, and
     `heap.trim()` may release them.
@@ -85,6 +88,7 @@ class WorkerState:
     queues: dict[str, Queue] = field(default_factory=dict)
     heap: Heap = field(default_factory=Heap)
     pace: Pace = field(default_factory=Pace)
+    wholes: Mapping[str, Whole] = field(default_factory=dict)
 
     @staticmethod
     def empty(plan: Plan) -> WorkerState:
@@ -95,6 +99,7 @@ class WorkerState:
                 for name, shape in plan.arrangements.items()
             },
             queues={name: Queue(name, shape.width, shape.depth) for name, shape in plan.queues.items()},
+            wholes=plan.wholes,
         )
 
     def fork(self) -> WorkerState:
@@ -105,6 +110,7 @@ class WorkerState:
             {name: queue.fork() for name, queue in self.queues.items()},
             self.heap,
             self.pace,
+            self.wholes,
         )
 
 
@@ -162,6 +168,7 @@ class Worker:
         ]
         by_id = self.root.by_id
         self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.of(InputOp)}
+        self.inputs |= {op.source: cast(given.GivenArrange, by_id[op.id]).rows for op in plan.of(GivenArrangeOp)}
         self.loops = [cast(iterate.Loop, by_id[op.id]) for op in plan.of(LoopOp)]
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.of(ViewOp)}
 

@@ -69,7 +69,7 @@ class Arrange(Operator):
 
     def __init__(self, op: ArrangeOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
-        self.input = scope.operator(op.input)
+        self.input = self.read(op, scope)
         self.key = np.array(op.key, np.int64)
         self.val = np.array(op.val, np.int64)
         self.key_width, self.val_width = len(op.key), len(op.val)
@@ -83,6 +83,10 @@ class Arrange(Operator):
         self.keyed_by = self.key_width
         self.in_order = words == tuple(range(self.input.op.width))
         self.agrees = False
+
+    def read(self, op: ArrangeOp, scope: ScopeRun) -> Operator:
+        """The operator whose output it arranges."""
+        return scope.operator(op.input)
 
     def step(self, now: Round) -> None:
         """Seal this step's batch. If `agrees` is set, the exchange also settles the scope's `agreed` round."""

@@ -79,9 +79,10 @@ class Op:
         return ()
 
     @property
-    def depends_on_arrival(self) -> bool:
-        """Whether its output depends on when rows came, so that it cannot be computed from today's rows alone."""
-        return False
+    def remembers_ns(self) -> int | None:
+        """For how long its output still depends on when a row came: 0 if it can be computed from today's rows alone,
+        None if it depends on all of the past."""
+        return 0
 
     @property
     def picks(self) -> Words | None:

@@ -31,8 +31,8 @@ class LinearOp(FedOp):
     named_by_kind = True
 
     @property
-    def depends_on_arrival(self) -> bool:
-        return any(stage.depends_on_arrival for stage in self.stages)
+    def remembers_ns(self) -> int:
+        return sum(stage.remembers_ns for stage in self.stages)
 
     @property
     def picks(self) -> Words | None:
@@ -110,6 +110,30 @@ class UpsertOp(ArrangeOp):
 
 
 @dataclass
+class GivenOp(InputOp):
+    """Rows of an operator as a trace holds them, in place of the operator (operators/engine/fill.py). route: the words
+    by whose hash they are placed on workers, None if they may be anywhere."""
+
+    route: Words | None = None
+
+    kind = "given"
+
+
+@dataclass
+class GivenArrangeOp(ArrangeOp):
+    """Rows of an arranged operator as a trace holds them, in place of the operator: they arrive under the name `source`
+    and are arranged as before. It has no input."""
+
+    source: str = ""
+
+    kind = "given"
+
+    @property
+    def inputs(self) -> Words:
+        return ()
+
+
+@dataclass
 class JoinOp(Op):
     """Joins two arrangements with the same key, whose columns are `key`. columns: for each output word its (side,
     position), where side 0 is the key, 1 the left val and 2 the right val. stages: row-wise steps that run on the pairs
@@ -171,8 +195,8 @@ class HalfJoinOp(Op):
         return (self.left,)
 
     @property
-    def depends_on_arrival(self) -> bool:
-        return True
+    def remembers_ns(self) -> None:
+        return None
 
     def placed(self, ops: Sequence[Op]) -> Words | None:
         places = range(len(self.key))

@@ -33,9 +33,19 @@ class ScopePlan:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """What a trace holds completely. of: the fingerprint of the operator whose rows these are, equal in every program
+    that has this operator; words: the position of each of their words in the trace's rows."""
+
+    of: str
+    words: Words
+
+
+@dataclass(frozen=True)
 class ArrangementPlan:
-    """The shape of a trace. retained: the trace keeps a view's history for the retention window; other traces compact
-    up to the frontier. texts: the words of its rows (key, then val) at which a text begins."""
+    """The shape of a trace. retained: the trace keeps history for the retention window, as views do; other traces
+    compact up to the frontier. texts: the words of its rows (key, then val) at which a text begins. whole: which
+    operator's rows it holds completely; None if it holds only some of their columns, or rows of a loop."""
 
     trace: str
     label: str
@@ -44,6 +54,7 @@ class ArrangementPlan:
     depth: int
     retained: bool
     texts: Words = ()
+    whole: Whole | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,8 @@ class Plan:
     arrangements: dict[str, ArrangementPlan]
     queues: dict[str, QueuePlan] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)
+    prints: list[str] = field(default_factory=list)
+    """What each operator computes, as a fingerprint that is equal in every program."""
 
     def __repr__(self) -> str:
         return (
@@ -129,6 +142,11 @@ class Plan:
                 for name, shape in self.queues.items()
             ],
         }
+
+    @property
+    def wholes(self) -> dict[str, Whole]:
+        """The traces that hold all rows of some operator, and which one."""
+        return {name: shape.whole for name, shape in self.arrangements.items() if shape.whole is not None}
 
     def of(self, kind: type[O]) -> list[O]:
         """The operators of one kind."""

@@ -28,11 +28,14 @@ from vernier.operators.planning import delayed, joins, linear, loops, reductions
 from vernier.operators.planning.arrangements import arrange, build_view
 from vernier.operators.planning.loop_ops import EnterOp
 from vernier.operators.planning.op import Op
-from vernier.operators.planning.ops import ArrangeOp
+from vernier.operators.planning.ops import ArrangeOp, UpsertOp
 from vernier.operators.planning.placement import capture, place
-from vernier.operators.planning.plan import ArrangementPlan, Plan, QueuePlan, ScopePlan, ViewPlan
+from vernier.operators.planning.plan import ArrangementPlan, Plan, QueuePlan, ScopePlan, ViewPlan, Whole
 from vernier.operators.planning.sharing import count_uses, identity
 from vernier.operators.planning.upserts import build_source
+
+_PRINT = 16
+"""Digits of an operator's fingerprint in the plan and in manifests."""
 
 FORMAT = 1
 """Version of the meaning of traces. It is part of every fingerprint, so that state in an old format is not read as
@@ -102,6 +105,7 @@ class Planner:
             arrangements=self._arrangements(),
             probes=self.probes,
             queues=delayed.mark_cycles(self.ops, self.queues),
+            prints=[self.prints[op.id][:_PRINT] for op in self.ops],
         )
 
     def _keep_whole(self, source: logical.SourceNode) -> None:
@@ -128,7 +132,18 @@ class Planner:
     def _arrangements(self) -> dict[str, ArrangementPlan]:
         """The shapes of the traces, with the positions of texts filled in."""
         texts = {trace: words for op in self.ops for trace, words in op.trace_texts.items()}
-        return {name: replace(shape, texts=texts.get(name, ())) for name, shape in self.arrangements.items()}
+        wholes = {op.trace: self._whole(op) for op in self.ops if isinstance(op, ArrangeOp) and op.scope == 0}
+        return {
+            name: replace(shape, texts=texts.get(name, ()), whole=wholes.get(name))
+            for name, shape in self.arrangements.items()
+        }
+
+    def _whole(self, op: ArrangeOp) -> Whole | None:
+        """The rows that an arrangement has completely: those of its input, unless columns are left out."""
+        if isinstance(op, UpsertOp):  # its input's rows are upserts, of which it keeps the newest
+            return None
+        places = op.places(self.ops[op.input].width)
+        return None if places is None else Whole(self.prints[op.input][:_PRINT], places)
 
     def _queues(self) -> dict[str, QueuePlan]:
         """The shapes of the queues, with the positions of texts filled in."""

@@ -28,9 +28,9 @@ class Stage(ABC):
         return False
 
     @property
-    def depends_on_arrival(self) -> bool:
-        """Whether its output depends on when rows arrived."""
-        return False
+    def remembers_ns(self) -> int:
+        """For how long its output still depends on when a row came. After that, only the rows matter."""
+        return 0
 
     @property
     def picks(self) -> Words | None:
@@ -149,8 +149,8 @@ class Move(Stage):
     delay: bool
 
     @property
-    def depends_on_arrival(self) -> bool:
-        return True
+    def remembers_ns(self) -> int:
+        return self.ns
 
     @property
     def waits(self) -> bool:

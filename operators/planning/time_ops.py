@@ -45,8 +45,8 @@ class DelayedOp(Op):
         return (self.queue,)
 
     @property
-    def depends_on_arrival(self) -> bool:
-        return True
+    def remembers_ns(self) -> None:
+        return None
 
     def companions(self, ops: Sequence[Op]) -> Words:
         return tuple(one.id for one in ops if one.feeds == self.id)
@@ -69,8 +69,8 @@ class SetOp(FedOp):
         return self.variable
 
     @property
-    def depends_on_arrival(self) -> bool:
-        return True
+    def remembers_ns(self) -> None:
+        return None
 
     def facts(self) -> dict[str, Any]:
         return {"delay_ns": self.ns, "feeds": self.variable}

@@ -15,7 +15,7 @@ import numpy as np
 
 from vernier.operators.engine.worker import WorkerState
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.planning.plan import Plan
+from vernier.operators.planning.plan import Plan, Whole
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.ingest.stash import Held
 from vernier.service.views.view import key_first
@@ -28,7 +28,7 @@ from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
 from vernier.storage.trace.time_queue import Queue, Run
-from vernier.storage.updates import MIN_TIME, Updates
+from vernier.storage.updates import Updates
 
 SHOWN_BYTES = 64 << 10
 """How many bytes of a dead letter's value the segment's directory shows; the arrays hold the whole value."""
@@ -68,7 +68,7 @@ class Shard:
         since = {view.trace: view.since for view in manifest.views.values()}
         traces = {}
         for name, stored in manifest.traces.items():
-            trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, MIN_TIME))
+            trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, manifest.upper))
             trace.replace(reshard(stored.shards, index, workers, segment, lazy=True))
             traces[name] = trace
         held = {
@@ -89,7 +89,11 @@ class Shard:
             ]
             runs = _runs_of(shards, _placement(plan, name), index, workers)
             queues[name] = Queue(name, shape.width, shape.depth, runs)
-        return Shard(index, manifest.epoch, manifest.attempt, WorkerState(traces, manifest.upper, queues), held)
+        wholes = {
+            name: Whole(one.whole.of, tuple(one.whole.words)) for name, one in manifest.traces.items() if one.whole
+        }
+        state = WorkerState(traces, manifest.upper, queues, wholes=wholes)
+        return Shard(index, manifest.epoch, manifest.attempt, state, held)
 
     def fits(self, plan: Plan) -> bool:
         """Whether the shard has exactly what a plan keeps; otherwise it must be adapted to the plan

@@ -24,7 +24,7 @@ from vernier.service.coordinator.topics import Found
 from vernier.service.errors import ProgramChanged
 from vernier.service.ingest.config import IngestionConfig
 from vernier.service.observability.metrics import Stats
-from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, ViewEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, ViewEntry, WholeEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Threads
 
@@ -241,7 +241,8 @@ class Committer:
     def _trace(self, name: str, reports: list[Report]) -> TraceEntry:
         shape = self.plan.arrangements[name]
         shards = [report.traces[name].batches for report in reports]
-        return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards)
+        whole = None if shape.whole is None else WholeEntry(shape.whole.of, list(shape.whole.words))
+        return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards, whole)
 
 
 def _cut_at(newest: Manifest | None, workers: int) -> int | None:

@@ -6,8 +6,8 @@ import json
 import logging
 import time
 
-from vernier.operators.engine.migrate import plan_migration
-from vernier.operators.planning.plan import Plan
+from vernier.operators.engine.migrate import Held, plan_migration
+from vernier.operators.planning.plan import Plan, Whole
 from vernier.service.errors import WrongState
 from vernier.storage.errors import StateInUse
 from vernier.storage.state.manifest import Manifest
@@ -45,11 +45,23 @@ def check_app(directory: StateDirectory, newest: Manifest, plan: Plan) -> None:
 def check_plan(newest: Manifest | None, plan: Plan) -> None:
     """Check that a plan can continue from a commit. Raises NeedsHistory."""
     if newest is not None and newest.program != plan.fingerprint:
-        queues = [name for name in newest.held if ":" in name]  # source names contain no colon
-        migration = plan_migration(plan, {*newest.traces, *queues})
+        migration = plan_migration(plan, held_in(newest))
         _log.info(
             "kept: %d arrangements, new: %s, dropped: %s", len(migration.kept), migration.fresh, migration.dropped
         )
+
+
+def held_in(newest: Manifest) -> Held:
+    """What the state of a commit has."""
+    views = {view.trace: view.since for view in newest.views.values()}
+    return Held(
+        newest.upper,
+        {name: views.get(name, newest.upper) for name in newest.traces},
+        frozenset(name for name in newest.held if ":" in name),  # source names contain no colon
+        {name: Whole(one.whole.of, tuple(one.whole.words)) for name, one in newest.traces.items() if one.whole},
+        {name: one.key_width for name, one in newest.traces.items()},
+        frozenset(newest.sources),
+    )
 
 
 def show_plan(directory: StateDirectory, plan: Plan) -> None:

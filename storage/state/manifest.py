@@ -49,13 +49,23 @@ class BatchRef(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     high: int = HIGHEST
 
 
-class TraceEntry(msgspec.Struct, frozen=True):
-    """An arrangement; `shards[i]` are the batches of shard i, oldest first."""
+class WholeEntry(msgspec.Struct, frozen=True, array_like=True):
+    """What an arrangement holds completely: the rows of the operator with the fingerprint `of`; words: the position of
+    each of their words in the arrangement's rows."""
+
+    of: str
+    words: list[int]
+
+
+class TraceEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An arrangement; `shards[i]` are the batches of shard i, oldest first. whole: which operator's rows it holds
+    completely, if any; states of older releases do not say."""
 
     key_width: int
     val_width: int
     depth: int
     shards: list[list[BatchRef]]
+    whole: WholeEntry | None = None
 
 
 class ViewEntry(msgspec.Struct, frozen=True):

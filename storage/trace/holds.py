@@ -5,8 +5,8 @@ compacted (`advance_by`) by the next merge. Releasing or advancing a hold lets t
 
 Source: "Differential dataflow roadmap", constraint 2 ("union together the frontiers with MutableAntichain").
 
-Operators do not take holds yet; benchmarks and tests read traces with `Trace.cursor_through` and `Cursor.look_up`.
-Holds, the cuts of `Trace.distinguish` and these cursors wait for arrangements that several programs share.
+The fill of a changed program (operators/engine/fill.py) lags behind the epochs, so it takes a hold and a cut on each
+trace that it reads.
 """
 
 from __future__ import annotations

@@ -12,9 +12,11 @@ from tests.oracle.model import Change, collection_at
 from tests.programs.snapshots import graph
 from vernier import col
 from vernier.operators.engine.local import LocalEngine
-from vernier.operators.engine.migrate import plan_migration
+from vernier.operators.engine.migrate import Held, plan_migration
+from vernier.operators.engine.worker import WorkerState
 from vernier.operators.failures import NeedsHistory
 from vernier.operators.language.collection.bundle import bundle
+from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 
@@ -69,6 +71,15 @@ def lasting() -> vn.App:
     return app
 
 
+def popular() -> vn.App:
+    """Follows from the rows of a view of `known`."""
+    app, edges, roots = sources("popular")
+    degrees = edges.filter(col("src") != col("dst")).group_by("src").agg(n=vn.count())
+    app.view("popular", degrees.filter(col("n") > 2).join(roots, left_on="src", right_on="node"))
+    app.view("by_degree", degrees.group_by("n").agg(nodes=vn.count()), key=["n"])
+    return app
+
+
 def delayed() -> vn.App:
     app, edges, _ = sources("delayed")
     app.view("later", edges.delay(10))
@@ -103,39 +114,62 @@ def history(app: vn.App, changes: Mapping[str, Updates]) -> dict[str, list[Chang
     return found
 
 
-def check(before: vn.App, after: vn.App, seed: int, workers: int) -> None:
-    """Run `before` for some epochs, then `after` on its state: as `after` would answer had it run from the start."""
+def check(before: vn.App, after: vn.App, seed: int, workers: int, pieces: int | None = None) -> None:
+    """Run `before` for some epochs, then `after` on its state: as `after` would answer had it run from the start.
+
+    pieces: fill what is new with so many rows a worker after each epoch of `before`, and switch when all is there.
+    """
     inputs = {"edges": graph(seed, 7, 60), "roots": graph(seed + 1, 7, 10, edge=lambda one: (one.randrange(7),))}
     times = sorted({time for changes in inputs.values() for _, time, _ in changes})
     choose = random.Random(seed)
-    change = choose.choice(times[5:-5])
-    cuts = [*sorted({*choose.sample(times, 4), change}), CLOSED]
-    with LocalEngine(compile_app(after, keep_sources=True), workers) as engine:
-        whole = history(after, engine.run_epoch(MIN_TIME, CLOSED, between(after, inputs, MIN_TIME, CLOSED)))
-    lower, found = MIN_TIME, dict[str, list[Change]]()
-    app = before
+    begin = choose.choice(times[5 : len(times) // 2])
+    cuts = [*sorted({*choose.sample(times, 12), begin}), times[-1] + 1, CLOSED]
+    wholes = {}
+    for app in (before, after):
+        with LocalEngine(compile_app(app, keep_sources=True), workers) as engine:
+            wholes[app] = history(app, engine.run_epoch(MIN_TIME, CLOSED, between(app, inputs, MIN_TIME, CLOSED)))
+    lower, found, switched = MIN_TIME, dict[str, list[Change]](), MIN_TIME
+    app, plan = before, compile_app(after, keep_sources=True)
     with LocalEngine(compile_app(before, keep_sources=True), workers, slice_updates=choose.choice((4, 1024))) as engine:
         for upper in cuts:
             for name, fresh in history(app, engine.run_epoch(lower, upper, between(app, inputs, lower, upper))).items():
                 found.setdefault(name, []).extend(fresh)
             lower = upper
-            if upper == change:
+            if upper == begin:
+                engine.prepare(plan)
+            ready = begin <= upper and app is before and (pieces is None or engine.fill(pieces))
+            if ready or (app is before and upper == times[-1] + 1):
+                for name in before.views:
+                    assert sorted(found[name]) == sorted(one for one in wholes[app][name] if one[1] < upper), name
                 old = engine.workers[0].state
-                engine.migrate(compile_app(after, keep_sources=True))
-                app, found = after, {}
-                kept = set(plan_migration(engine.plan, old.traces).kept)
-                assert all(worker.state.traces.keys() == engine.plan.arrangements.keys() for worker in engine.workers)
-                assert all(engine.workers[0].state.traces[name].batches == old.traces[name].batches for name in kept)
-                for name, view in engine.plan.views.items():
-                    rows: list[Change] = []
-                    for worker in engine.workers:
-                        for batch in worker.state.traces[view.trace].batches:
-                            updates = batch.to_updates()
-                            decoded = view.schema.decode_rows(updates.rows[:, list(view.words)])
-                            rows += zip(decoded, updates.time.tolist(), updates.diff.tolist(), strict=True)
-                    assert collection_at(rows, change - 1) == collection_at(whole[name], change - 1), name
+                engine.switch()
+                app, found, switched = after, {}, upper
+                compare_switched(engine, old, plan, wholes[after], upper)
+    assert app is after
     for name in after.views:
-        assert sorted(found[name]) == sorted(one for one in whole[name] if one[1] >= change), name
+        assert sorted(found[name]) == sorted(one for one in wholes[after][name] if one[1] >= switched), name
+
+
+def compare_switched(
+    engine: LocalEngine, old: WorkerState, plan: Plan, whole: Mapping[str, list[Change]], upper: int
+) -> None:
+    """What is equal is kept as it is, and each view has its rows at each time that its trace tells apart."""
+    kept = set(plan_migration(plan, Held.of(old)).kept)
+    assert all(worker.state.traces.keys() == plan.arrangements.keys() for worker in engine.workers)
+    traces = kept & old.traces.keys()
+    assert all(engine.workers[0].state.traces[name].batches == old.traces[name].batches for name in traces)
+    for name, view in engine.plan.views.items():
+        rows: list[Change] = []
+        since = {worker.state.traces[view.trace].since for worker in engine.workers}
+        for worker in engine.workers:
+            for batch in worker.state.traces[view.trace].batches:
+                updates = batch.to_updates()
+                decoded = view.schema.decode_rows(updates.rows[:, list(view.words)])
+                rows += zip(decoded, updates.time.tolist(), updates.diff.tolist(), strict=True)
+        (first,) = since
+        for at in {first, upper - 1, *(time for _, time, _ in whole[name] if first <= time < upper)}:
+            if at < upper:
+                assert collection_at(rows, at) == collection_at(whole[name], at), (name, at)
 
 
 PAIRS: dict[str, Callable[[], tuple[vn.App, vn.App]]] = {
@@ -145,6 +179,8 @@ PAIRS: dict[str, Callable[[], tuple[vn.App, vn.App]]] = {
     "one leaves": lambda: (bundle([reach(), known()]), reach()),
     "another name": lambda: (reach(), reach("other", "reached")),
     "twice the same": lambda: (reach(), bundle([reach(), reach("other", "reached")])),
+    "from a view": lambda: (known(), bundle([known(), popular()])),
+    "from a view, in place of it": lambda: (known(), popular()),
 }
 
 
@@ -155,27 +191,82 @@ def test_answers_go_on(case: str, workers: int) -> None:
         check(*PAIRS[case](), seed, workers)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("case", PAIRS)
+def test_the_old_program_goes_on_while_the_new_one_is_filled(case: str, workers: int) -> None:
+    for seed in range(4):
+        check(*PAIRS[case](), seed, workers, pieces=(1, 5, 7, 100)[seed])
+
+
+def held(app: vn.App, upper: int = 1_000, *, keep_sources: bool = True) -> Held:
+    return Held.by(compile_app(app, keep_sources=keep_sources), upper)
+
+
 def test_what_is_equal_is_kept_and_kept_once() -> None:
     alone = compile_app(reach(), keep_sources=True)
     both = compile_app(bundle([reach(), known()]), keep_sources=True)
-    migration = plan_migration(both, alone.arrangements)
+    migration = plan_migration(both, held(reach()))
     assert set(migration.kept) == set(alone.arrangements)
-    assert {trace for trace, _ in migration.sources.values()} <= set(migration.kept)
+    assert {given.trace for given in migration.given.values()} <= set(migration.kept)
     twice = compile_app(bundle([reach(), reach("other", "reached")]), keep_sources=True)
     assert len(twice.arrangements) == len(alone.arrangements) + 1
-    assert plan_migration(alone, both.arrangements).fresh == ()
+    assert plan_migration(alone, held(bundle([reach(), known()]))).fresh == ()
+
+
+def test_whole_rows_serve_also_when_the_new_plan_has_others() -> None:
+    """The new program arranges the source by another key, with all columns, so its plan needs no arrangement of whole
+    rows of its own; the one on disk serves all the same."""
+    app, edges, _ = sources("first")
+    app.view("loops", edges.filter(col("src") == col("dst")))
+    grouped, edges, _ = sources("grouped")
+    grouped.view("pairs", edges.group_by("dst", "src").agg(n=vn.count()), key=["dst", "src"])
+    plan = compile_app(grouped, keep_sources=True)
+    migration = plan_migration(plan, held(app))
+    assert {given.trace for given in migration.given.values()} & set(migration.dropped)
+    check(app, grouped, 3, 2)
+
+
+def test_a_renamed_view_keeps_its_history() -> None:
+    plan = compile_app(reach("other", "reached"))
+    migration = plan_migration(plan, held(reach(), keep_sources=False))
+    assert migration.fresh == ()
+    assert list(migration.renamed) == [plan.views["reached"].trace]
+
+
+def test_a_view_that_follows_from_a_view_needs_no_source_and_has_history() -> None:
+    app, edges, _ = sources("more")
+    app.view("busy", edges.filter(col("src") != col("dst")).group_by("src").agg(n=vn.count()).filter(col("n") > 3))
+    found = Held.by(compile_app(known()), 10**13)
+    migration = plan_migration(compile_app(app), found)
+    assert set(migration.since.values()) == {10**13 - known().retain_ns}
 
 
 def test_what_follows_from_the_past_needs_it() -> None:
-    held = compile_app(reach(), keep_sources=True).arrangements
-    for late in (delayed(), looked_up()):
-        with pytest.raises(NeedsHistory, match="depends on when rows arrived"):
-            plan_migration(compile_app(bundle([reach(), late])), held)
+    whole = held(reach())
+    for late, why in ((delayed(), "in the last 1e-08 s"), (looked_up(), "depends on all that the rows below it were")):
+        with pytest.raises(NeedsHistory, match=why):
+            plan_migration(compile_app(bundle([reach(), late])), whole)
     app, edges, roots = sources("other")
     app.view("ends", edges.filter(col("src") > 3).select("dst"))
     app.view("roots", roots)
-    with pytest.raises(NeedsHistory, match="no kept arrangement holds all rows of source edges"):
-        plan_migration(compile_app(app), [name for name in held if not name.startswith("arrange")])
+    with pytest.raises(
+        NeedsHistory, match=r"view roots depends .* no arrangement of the state holds all rows of source roots"
+    ):
+        plan_migration(compile_app(app), held(reach(), keep_sources=False))
+
+
+def test_a_delay_grows_where_the_rows_below_it_have_enough_history() -> None:
+    app, _, roots = sources("views")
+    app.view("roots", roots)
+    later, _, roots = sources("later")
+    later.view("roots", roots)
+    later.view("later", roots.delay(3))
+    for seed in range(4):
+        check(app, later, seed, 2, pieces=3)
+    slow, _, roots = sources("slow")
+    slow.view("slow", roots.delay("11m"))
+    with pytest.raises(NeedsHistory, match=r"delay at .*test_adopt.py:.* in the last 660 s"):
+        plan_migration(compile_app(slow), Held.by(compile_app(app), 10**13))
 
 
 def test_programs_of_one_bundle_agree() -> None:

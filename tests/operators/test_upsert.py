@@ -146,5 +146,5 @@ def test_a_source_with_rows_does_not_become_one_of_upserts() -> None:
     plain = compile_app(program(), keep_sources=True)
     with LocalEngine(plain) as engine:
         engine.run_epoch(0, 10, {"items": Updates.empty(plain.sources["items"].width)})
-        with pytest.raises(NeedsHistory, match="no kept arrangement holds all rows of source items"):
+        with pytest.raises(NeedsHistory, match="no arrangement of the state holds all rows of source items"):
             engine.migrate(compile_app(program(), upserts={"items": KEY}, keep_sources=True))
