@@ -23,6 +23,7 @@ from vernier.operators.language.plan.aggregates import (
     quantile,
     sum,
 )
+from vernier.operators.language.plan.joinfunction import Produced
 from vernier.operators.language.plan.tables import generate_series, repeat_row
 from vernier.operators.language.plan.useraggregates import aggregate
 from vernier.operators.language.types.decimals import Decimal
@@ -45,6 +46,7 @@ __all__ = [
     "Float64",
     "Int64",
     "List",
+    "Produced",
     "ProgramError",
     "Schema",
     "String",

@@ -170,12 +170,14 @@ class _Expansion:
 
     def __call__(self, data: Ints) -> Ints:
         in_width, width = self._schema.width, self._width
-        parent, words, factor, time = self._table(data[:, :in_width], self._scope.heap)
+        parent, words, factor, time, after = self._table(data[:, :in_width], self._scope.heap)
         out = np.empty((len(parent), width + data.shape[1] - in_width), np.int64)
         out[:, :width] = words
         out[:, width:] = data[parent, in_width:]
         if time is not None:
             out[:, width] = np.maximum(out[:, width], time)
+        if after is not None:
+            _shift(out[:, width], after, self.name)
         if factor is not None:
             out[:, -1] = multiply(out[:, -1], factor)
         return out
@@ -189,16 +191,20 @@ class _Expansion:
 def _move(stage: Move, tail: int, scope: ScopeRun) -> Run:
     def move(data: Ints) -> Ints:
         moved = data.copy()
-        times = data[:, -tail]
+        times = moved[:, -tail]
         # Round up: the distance to the next multiple is the remainder of the negated time; numpy's is never negative.
-        by: Ints = np.full(len(data), stage.ns) if stage.delay else (-times) % stage.ns
-        late = times >= CLOSED - by
-        if bool(late.any()):
-            raise TimeOverflow(operator="delay" if stage.delay else "coarsen", time=int(times[late][0]), ns=stage.ns)
-        moved[:, -tail] = times + by
+        _shift(times, np.full(len(data), stage.ns) if stage.delay else (-times) % stage.ns, stage.name)
         return moved
 
     return move
+
+
+def _shift(times: Ints, by: Ints, operator: str) -> None:
+    """Make the times later, in place. Raises TimeOverflow."""
+    late = times >= CLOSED - by
+    if bool(late.any()):
+        raise TimeOverflow(operator=operator, time=int(times[late][0]), ns=int(by[late][0]))
+    times += by
 
 
 _COMPILERS: dict[type[Stage], Callable[[Any, int, ScopeRun], Run]] = {

@@ -130,6 +130,10 @@ class Expand(Stage):
     def waits(self) -> bool:
         return self.table.waits
 
+    @property
+    def depends_on_arrival(self) -> bool:
+        return self.table.shifts
+
     def carry(self, part: Words | None) -> Words | None:
         return _found(part, self.table.source_words(self.schema))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 import vernier as vn
 from tests.oracle.plan import Expand, Row
 from tests.properties.variants import HIGH, LOW, Family, Variant, small, small_b
@@ -41,7 +43,33 @@ def falling(row: Row) -> list[tuple[Row, int]]:
     return [((row[1], value), 1) for value in range(row[1], row[0] - 1, -2)]
 
 
+def all_neighbours(rows: Any) -> vn.Produced:
+    """The same as `neighbours`, at once: the lower neighbour with a diff of 2."""
+    even = np.flatnonzero(rows.a % 2 == 0)
+    row = np.concatenate((even, even))
+    b = np.concatenate((rows.b[even] - 1, rows.b[even] + 1))
+    return vn.Produced({"b": b, "a": rows.a[row]}, row=row, diff=np.repeat([2, 1], len(even)))
+
+
+def scaled(rows: Any) -> vn.Produced:
+    """Each row with diff a - 2, which may be 0."""
+    return vn.Produced({"a": rows.a, "b": rows.b}, diff=rows.a - 2)
+
+
 LINEAR: Family = {
+    "all_neighbours": Variant(
+        lambda node: small(
+            Expand(
+                node,
+                lambda row: [((row[0], row[1] - 1), 2), ((row[0], row[1] + 1), 1)] if row[0] % 2 == 0 else [],
+            )
+        ),
+        lambda rows: small_b(rows.join_function(all_neighbours, returns=Both)),
+    ),
+    "scaled": Variant(
+        lambda node: Expand(node, lambda row: [(row, row[0] - 2)]),
+        lambda rows: rows.join_function(scaled, returns=Both),
+    ),
     "neighbours": Variant(
         lambda node: small(
             Expand(

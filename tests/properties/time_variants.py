@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 import vernier as vn
 from tests.oracle.plan import (
@@ -11,6 +14,7 @@ from tests.oracle.plan import (
     Coarsen,
     Delay,
     Distinct,
+    Expand,
     Feedback,
     Filter,
     Lookup,
@@ -90,7 +94,47 @@ def compacted(delay: int) -> Variant:
     return Variant(oracle, product, loops=False)
 
 
+def windows(rows: Any) -> vn.Produced:
+    """Each row a times from a until b + 4, where that is later: a temporal filter that also multiplies."""
+    some = np.flatnonzero(rows.a < rows.b + 4)
+    a, b = rows.a[some], rows.b[some]
+    return vn.Produced(
+        {"a": np.tile(a, 2), "b": np.tile(b, 2)},
+        row=np.tile(some, 2),
+        diff=np.concatenate((a, -a)),
+        time=np.concatenate((a, b + 4)),
+    )
+
+
+def later(rows: Any) -> vn.Produced:
+    """Rows with an even a at once, and all rows with the columns swapped, a later."""
+    even = np.flatnonzero(rows.a % 2 == 0)
+    row = np.concatenate((even, np.arange(len(rows.a))))
+    after = np.concatenate((np.zeros_like(even), rows.a))
+    return vn.Produced(
+        {"a": np.concatenate((rows.a[even], rows.b)), "b": np.concatenate((rows.b[even], rows.a))}, row, after=after
+    )
+
+
+def in_oracle_later(node: Node) -> Node:
+    """The same in the oracle's language: for each a that there can be, its rows, delayed by a."""
+
+    def swapped(a: int) -> Node:
+        return Project(Filter(node, lambda row: row[0] == a), lambda row: (row[1], row[0]))
+
+    return Union((Filter(node, lambda row: row[0] in (0, 2)), swapped(0), *(Delay(swapped(a), a) for a in (1, 2, 3))))
+
+
 TIMED: Family = {
+    "windows": Variant(
+        lambda node: Between(Expand(node, lambda row: [(row, row[0])]), lambda row: row[0], lambda row: row[1] + 4),
+        lambda rows: rows.join_function(windows, returns=Both, times="at"),
+    ),
+    "later": Variant(
+        in_oracle_later,
+        lambda rows: rows.filter((col("a") >= 0) & (col("a") <= 3)).join_function(later, returns=Both, times="after"),
+        loops=False,
+    ),
     "from_until": valid(lambda row: row[0], lambda row: row[0] + row[1], col("a"), col("a") + col("b")),
     "from": valid(lambda row: 2 * row[1], lambda _: None, col("b") * 2),
     "until": valid(lambda _: None, lambda row: row[1] + 3, None, col("b") + 3),

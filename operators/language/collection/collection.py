@@ -46,6 +46,7 @@ class Collection(Rows):
     filter = linear.filter
     flat_map = linear.flat_map
     explode = linear.explode
+    join_function = linear.join_function
     map_diff = linear.map_diff
     union = linear.union
     negate = linear.negate

@@ -6,12 +6,14 @@ They are the linear operators; a chain of them runs as one pass.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vernier.operators.errors import ProgramError, WrongType, listed
+from vernier.operators.errors import BadLoop, ProgramError, WrongType, listed
 from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name, conform
 from vernier.operators.language.expr.expression import Column, Expr, ExprLike, as_expr, named
 from vernier.operators.language.plan.explode import Explode
+from vernier.operators.language.plan.joinfunction import JoinFunction, Produced, check_times
 from vernier.operators.language.plan.linear_nodes import ExpandNode
 from vernier.operators.language.plan.logical import FilterNode, NegateNode, UnionNode
+from vernier.operators.language.plan.node import ROOT
 from vernier.operators.language.plan.rowcode import RowFunction
 from vernier.operators.language.plan.tables import TableFunction, repeat_row
 from vernier.operators.language.types.schema import RowType, Schema
@@ -94,13 +96,50 @@ def flat_map(
         if returns is not None:
             raise WrongType(problem=f"flat_map({function.name}(...)) knows its columns; leave out returns=")
         return self._of(ExpandNode(self.node, function))
+    row = _returned(returns, "flat_map")
+    return self._of(ExpandNode(self.node, RowFunction(function, row, here())))
+
+
+def join_function(
+    self: C,
+    function: Callable[[Any], Produced],
+    *,
+    returns: type[Schema] | RowType,
+    times: str = "own",
+) -> C:
+    """The rows, times and diffs that `function` makes from each row, all at once: the general linear operator.
+
+    `function` is called with many rows, as a named tuple of their columns. Int64, Float64 and Bool without nulls are
+    numpy arrays, Date and TimestampNs numpy datetime64 arrays, other columns and those that may hold nulls Arrow
+    arrays. It returns a vn.Produced: columns of the schema `returns`, and for each update the position of its input
+    row, its diff and its time. Diffs are multiplied with the row's. With times="at", `time` is the data time from which
+    the update counts (from the row's own time if that is later). With times="after", `after` is how much later than
+    the row's own time it counts; not inside a fixpoint. With times="own" there are no times.
+
+    The function must be deterministic, and what it makes of a row must not depend on the other rows of the call. Select
+    the columns that it needs before: they are all decoded. Cost: a Python call per batch of changes, O(rows in and
+    out); later updates are kept on disk, not only in memory. UserCodeFailed says where it raises or returns wrong
+    shapes or a negative `after`; TimeOverflow and DiffOverflow where a time or a diff leaves 64 bits.
+    """
+    row = _returned(returns, "join_function")
+    when = check_times(times)
+    if when == "after" and self.node.scope is not ROOT:
+        raise BadLoop(
+            problem=f"join_function with times='after' inside the body of fixpoint {self.node.scope.name!r}: a loop is "
+            "taken to its limit at each data time by itself; use it on what goes into the loop, or on what it returns"
+        )
+    return self._of(ExpandNode(self.node, JoinFunction(function, row, when, here())))
+
+
+def _returned(returns: object, what: str) -> RowType:
+    """The row type of the schema that a function says it returns. Raises WrongType."""
     row = returns if isinstance(returns, RowType) else getattr(returns, "row_type", None)
     if not isinstance(row, RowType) or not row.fields:
         raise WrongType(
-            problem="flat_map(function, returns=...) needs the schema of the rows that the function returns: "
+            problem=f"{what}(function, returns=...) needs the schema of the rows that the function returns: "
             f"a subclass of vn.Schema, not {returns!r}"
         )
-    return self._of(ExpandNode(self.node, RowFunction(function, row, here())))
+    return row
 
 
 def explode(self: C, column: str, *, name: str | None = None, index_name: str | None = None) -> C:

@@ -20,12 +20,9 @@ from vernier.operators.language.expr.compute.vector import Bound, Heap, Vector, 
 from vernier.operators.language.expr.expression import Expr, Key, as_expr
 from vernier.operators.language.expr.functions import check_function, function_key, function_name
 from vernier.operators.language.expr.running_calls import Call, running
-from vernier.operators.language.types.scalars import DATE_MAX, DATE_MIN, Date, Type, Values, Words, as_type, spell
+from vernier.operators.language.expr.user_columns import given_column, returned_column, shown_rows
+from vernier.operators.language.types.scalars import Type, Words, as_type, spell
 from vernier.operators.location import Location, here
-
-_SAMPLE = 3
-"""How many input rows an error shows."""
-_TIMES = {"Date": "datetime64[D]", "TimestampNs": "datetime64[ns]"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +121,7 @@ def user_call(expr: UserCall, arguments: Sequence[Bound]) -> Bound:
         wanted = np.ones(len(words), np.bool_) if valid is None else valid
         if not wanted.any():
             return spread(from_arrow(pa.nulls(0, own.returns.arrow), own.returns), wanted)
-        columns = [_column(vector, kind, wanted) for vector, kind in zip(vectors, kinds, strict=True)]
+        columns = [given_column(vector, kind, wanted) for vector, kind in zip(vectors, kinds, strict=True)]
         result = _called(expr, columns, int(wanted.sum()))
         return result if wanted.all() else spread(result, wanted)
 
@@ -132,55 +129,19 @@ def user_call(expr: UserCall, arguments: Sequence[Bound]) -> Bound:
     return Bound(expr, own.returns, nullable, True, run)
 
 
-def _column(vector: Vector, kind: Type, wanted: Values) -> Any:
-    """The argument that the function gets: a copy, which it may modify."""
-    if not kind.plain:
-        return vector.data if wanted.all() else vector.data.filter(pa.array(wanted))
-    data = np.ascontiguousarray(vector.data[wanted])
-    return data.astype(_TIMES[kind.name]) if kind.name in _TIMES else data
-
-
 def _called(expr: UserCall, columns: Sequence[Any], n: int) -> Vector:
     own = expr.udf
     try:
-        with running(Call(expr, expr.where, own.name, _shown), columns):
+        with running(Call(expr, expr.where, own.name, shown_rows), columns):
             result = own.function(*columns)
     except Exception as error:
         raise _failed(expr, columns, f"{type(error).__name__}: {error}") from error
     try:
-        if not isinstance(result, (pa.Array, pa.ChunkedArray)):
-            if not isinstance(result, (list, tuple)) and getattr(result, "ndim", 0) != 1:
-                raise BadValue(column=own.name, problem=f"it returned {result!r}, not an array of {n} values")
-            result = pa.array(result, from_pandas=False)
-        array = own.returns.to_arrow(result)
-        if len(array) != n:
-            raise BadValue(column=own.name, problem=f"it returned {len(array)} values for {n} rows")
-        if array.null_count and not own.nullable:
-            said = f"it returned null, but returns={own.returns}; say returns={own.returns} | None"
-            raise BadValue(column=own.name, problem=said)
-        array.validate(full=True)  # refuses text that is not UTF-8
-        vector = from_arrow(array, own.returns)
-        if own.returns == Date():
-            _check_days(own.name, vector)
+        return from_arrow(returned_column(result, own.returns, own.nullable, n, own.name), own.returns)
     except BadValue as error:
         raise _failed(expr, columns, error.problem) from error
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
-        raise _failed(expr, columns, f"what it returned is not {own.returns}: {error}") from error
-    return vector
-
-
-def _check_days(name: str, vector: Vector) -> None:
-    days = vector.data if vector.valid is None else vector.data[vector.valid]
-    if len(days) and (days.min() < DATE_MIN or days.max() > DATE_MAX):
-        raise BadValue(column=name, problem="it returned a date outside the years 1 to 9999")
 
 
 def _failed(expr: UserCall, columns: Sequence[Any], cause: str) -> UserCodeFailed:
-    name, sample = expr.udf.name, _shown(columns)
+    name, sample = expr.udf.name, shown_rows(columns)
     return UserCodeFailed(operator=str(expr), where=str(expr.where), function=name, sample=sample, cause=cause)
-
-
-def _shown(columns: Sequence[Any]) -> str:
-    """The first few rows of the input."""
-    shown = [column[:_SAMPLE].tolist() for column in columns]
-    return listed(repr(row) for row in zip(*shown, strict=True))

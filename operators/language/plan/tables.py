@@ -31,12 +31,14 @@ SERIES_ROWS = 1 << 26
 
 class Expanded(NamedTuple):
     """m output rows of n input rows. parent: int64[m], the input row of each; words: int64[m, width]; factor: int64[m],
-    multiplied with the diff (None: 1); time: int64[m], the time until which the row waits (None: no waiting)."""
+    multiplied with the diff (None: 1); time: int64[m], the time until which the row waits (None: no waiting); after:
+    int64[m], how much later than its input it is, 0 or more (None: 0)."""
 
     parent: Words
     words: Words
     factor: Words | None = None
     time: Words | None = None
+    after: Words | None = None
 
 
 Expansion = Callable[[Words, Heap], Expanded]
@@ -79,10 +81,12 @@ def check_rows(rows: int) -> None:
 
 
 class TableFunction:
-    """A linear operator on one row, as an immutable value. `waits`: its output rows may be later than their input."""
+    """A linear operator on one row, as an immutable value. `waits`: its output rows may be later than their input;
+    `shifts`: how late they are depends on when the input came."""
 
     name: ClassVar[str] = "table function"
-    waits: ClassVar[bool] = False
+    waits: bool = False
+    shifts: bool = False
     positive: ClassVar[bool] = True
     """Whether its factors are never negative."""
 
