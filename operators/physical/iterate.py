@@ -17,7 +17,7 @@ import numpy as np
 from vernier.operators.failures import LoopDidNotSettle, RoundRepeated
 from vernier.operators.kernels.rounds import relocate
 from vernier.operators.physical.arrange import Arrange, exchange_updates
-from vernier.operators.planning.loop_ops import LeaveOp, LoopOp, VariableOp
+from vernier.operators.planning.loop_ops import LeaveOp, LoopOp, LoopRoundsOp, VariableOp
 from vernier.operators.planning.op import Op
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Buckets, Operator
@@ -138,7 +138,7 @@ class Loop(Operator):
             for variable in variables:
                 variable.collect(at, self.loop.max_rounds, self.loop.truncate, self.loop.label)
             for leave in leaves:
-                leave.collect()
+                leave.collect(done)
 
     def _run_next(self, now: Round, done: int) -> Round | None:
         """Run the least round after `done` for which any worker has work. Returns it, or None if there is none.
@@ -167,10 +167,11 @@ class Loop(Operator):
         return at
 
     @cached_property
-    def _edges(self) -> tuple[list[Variable], list[Leave]]:
-        """The running variables of the loop, and the operators through which its results leave."""
+    def _edges(self) -> tuple[list[Variable], list[Leave | LoopRounds]]:
+        """The running variables of the loop, and the operators through which its results and its rounds leave."""
         variables = [cast(Variable, self.inner.operator(i)) for i in self.loop.variables]
-        return variables, [cast(Leave, self.scope.operator(i)) for i in self.loop.leaves]
+        leaves = [*self.loop.leaves, *self.loop.rounds]
+        return variables, [cast("Leave | LoopRounds", self.scope.operator(i)) for i in leaves]
 
     @cached_property
     def _first_exchange(self) -> int | None:
@@ -192,7 +193,7 @@ class Leave(Operator):
         self.body = scope.operator(op.input)
         self.collected: list[Ints] = []
 
-    def collect(self) -> None:
+    def collect(self, done: int) -> None:
         """Collect the body's output in the round that has just run."""
         if self.body.out is not None:
             self.collected.append(self.body.out)
@@ -206,4 +207,42 @@ class Leave(Operator):
             self.out = relocate(data, self.op.width, self.body.depth, np.array(now, np.int64), 1)
 
 
-KINDS: dict[type[Op], Callable[..., Operator]] = {VariableOp: Variable, LoopOp: Loop, LeaveOp: Leave}
+class LoopRounds(Operator):
+    """The changes of a variable by round, at the parent's round: X0 in round 0, −X0 in round 1, and the body's output
+    one round later. That is what the variable gets, and in a truncated loop also the change in its last round."""
+
+    def __init__(self, op: LoopRoundsOp, scope: ScopeRun) -> None:
+        super().__init__(op, scope)
+        self.initial, self.body = scope.operator(op.initial), scope.operator(op.body)
+        self.collected: list[Ints] = []
+
+    def collect(self, done: int) -> None:
+        """Collect the body's output in the round that has just run, which is `done`."""
+        if self.body.out is not None:
+            self.collected.append(_in_round(self.body.out, self.op.width - 1, done + 1))
+
+    def step(self, now: Round) -> None:
+        """Emit the changes at this round of the parent."""
+        parts, self.collected = self.collected, []
+        width, at = self.op.width, np.array(now, np.int64)
+        moved = [relocate(data, width, self.body.depth, at, 1) for data in parts]
+        if self.initial.out is not None:
+            for place, sign in ((0, 1), (1, -1)):
+                start = _in_round(self.initial.out, width - 1, place)
+                moved.append(relocate(start, width, self.initial.depth, at, sign))
+        self.out = together(moved) if moved else None
+
+
+def _in_round(data: Ints, width: int, place: int) -> Ints:
+    """The updates with their round behind the `width` words of each row."""
+    made = np.empty((len(data), data.shape[1] + 1), np.int64)
+    made[:, :width], made[:, width], made[:, width + 1 :] = data[:, :width], place, data[:, width:]
+    return made
+
+
+KINDS: dict[type[Op], Callable[..., Operator]] = {
+    VariableOp: Variable,
+    LoopOp: Loop,
+    LeaveOp: Leave,
+    LoopRoundsOp: LoopRounds,
+}

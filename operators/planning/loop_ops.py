@@ -51,7 +51,8 @@ class VariableOp(Op):
 
 @dataclass
 class LoopOp(Op):
-    """Runs an inner scope to its fixed point."""
+    """Runs an inner scope to its fixed point. leaves: the operators that have its results, one a variable; rounds:
+    those that have the changes of a variable by round."""
 
     inner: int
     label: str
@@ -59,6 +60,7 @@ class LoopOp(Op):
     truncate: bool
     variables: list[int] = field(default_factory=list)
     leaves: list[int] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
 
     kind = "loop"
 
@@ -79,3 +81,25 @@ class LeaveOp(PassingOp):
 
     def companions(self, ops: Sequence[Op]) -> Words:
         return (self.loop,)
+
+
+@dataclass
+class LoopRoundsOp(Op):
+    """The changes of a variable by round, as a collection of the parent scope: rows with their round behind them.
+    initial: the operator that supplies X0; body: the body's output."""
+
+    loop: int
+    initial: int
+    body: int
+
+    kind = "rounds"
+
+    @property
+    def inputs(self) -> Words:
+        return (self.initial, self.body)
+
+    def companions(self, ops: Sequence[Op]) -> Words:
+        return (self.loop,)
+
+    def placed(self, ops: Sequence[Op]) -> Words | None:
+        return ops[self.initial].part if ops[self.initial].part == ops[self.body].part else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vernier.operators.language.plan.loops import Loop, LoopResultNode, VariableNode
+from vernier.operators.language.plan.loops import Loop, LoopResultNode, LoopRoundsNode, VariableNode
 from vernier.operators.language.plan.node import Node
-from vernier.operators.planning.loop_ops import LeaveOp, LoopOp, VariableOp
+from vernier.operators.planning.loop_ops import LeaveOp, LoopOp, LoopRoundsOp, VariableOp
 from vernier.operators.planning.plan import ScopePlan
 
 if TYPE_CHECKING:
@@ -63,7 +63,25 @@ def build_result(planner: Planner, node: LoopResultNode) -> int:
     return loop.leaves[node.index]
 
 
+def build_rounds(planner: Planner, node: LoopRoundsNode) -> int:
+    """The changes of one of a loop's variables by round."""
+    loop = planner.ops[build_loop(planner, node.loop)]
+    assert isinstance(loop, LoopOp)
+    memo = ("rounds", loop.id, node.index)
+    if memo not in planner.memo:
+        variable = planner.ops[loop.variables[node.index]]
+        assert isinstance(variable, VariableOp)
+        op = LoopRoundsOp(
+            len(planner.ops), loop.scope, node.schema.width, f"rounds of {variable.name}",
+            loop.id, variable.initial, variable.feedback,
+        )  # fmt: skip
+        planner.memo[memo] = planner.add(op, planner.hash("rounds", planner.prints[loop.id], node.index))
+        loop.rounds.append(op.id)
+    return planner.memo[memo]
+
+
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     VariableNode: build_variable,
     LoopResultNode: build_result,
+    LoopRoundsNode: build_rounds,
 }

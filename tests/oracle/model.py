@@ -13,6 +13,7 @@ of those nodes may change by itself, which it announces: T + d, the next multipl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tests.oracle.aggregates import summary
@@ -29,6 +30,7 @@ from tests.oracle.plan import (
     Lookup,
     Loop,
     LoopResult,
+    LoopRounds,
     Negate,
     Node,
     PerKey,
@@ -237,6 +239,10 @@ class Scope:
                 )
             case Whole(parts, rule):
                 return accumulate(rule(*(self.evaluate(part) for part in parts)))
+            case LoopRounds(loop, index):
+                values = [{}, *(value[index] for value in self.rounds(loop).course())]
+                steps = (difference(after, before) for before, after in itertools.pairwise(values))
+                return {(round, len(changed)): 1 for round, changed in enumerate(steps) if changed}
             case LoopResult(loop, index):
                 return self.rounds(loop).limit()[index]
         return {} if self.time is None else self.move(node, self.time)
@@ -321,12 +327,17 @@ class Rounds:
 
     def limit(self) -> tuple[Collection, ...]:
         """The variables when nothing changes any more, or in the last round that the loop may have."""
+        return self.course()[-1]
+
+    def course(self) -> list[tuple[Collection, ...]]:
+        """The variables round by round, as far as `limit`."""
         last = self.loop.max_rounds
         for round in range(last):
             if self.settled(round):
-                return self.value(round)
+                return self.values[: round + 1]
         if self.loop.truncate:
-            return self.value(last)
+            self.value(last)
+            return self.values[: last + 1]
         both = zip(self.value(last - 1), self.value(last), strict=True)
         raise NotSettled(last, (row for old, new in both for row, _ in old.items() ^ new.items()))
 

@@ -303,6 +303,11 @@ class LoopResult(Node):
         return self.loop.free
 
 
+@dataclass(frozen=True, eq=False)
+class LoopRounds(LoopResult):
+    """`(i, n)` for each round i in which n rows of one variable of a loop, n > 0, changed their multiplicity."""
+
+
 def fixpoint(
     initials: Sequence[Node],
     body: Callable[..., Sequence[Node]],

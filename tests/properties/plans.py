@@ -54,6 +54,13 @@ class LoopStep:
     distinct: bool
     rounds: int
     truncate: bool
+    counted: bool = False
+    """Whether the rounds of each variable are collections, too."""
+
+    @property
+    def made(self) -> int:
+        """How many collections it makes."""
+        return (1 + self.counted) * len(self.initials)
 
 
 Steps = tuple[Step | LoopStep, ...]
@@ -61,10 +68,11 @@ Steps = tuple[Step | LoopStep, ...]
 
 @dataclass(frozen=True)
 class Limit:
-    """How far a loop goes, and whether it ends there or fails."""
+    """How far a loop goes, whether it ends there or fails, and whether its rounds follow its results."""
 
     rounds: int
     truncate: bool
+    counted: bool
 
 
 class Language(Protocol[N]):
@@ -114,14 +122,16 @@ def build(steps: Steps, language: Language[N], known: Sequence[N] | None = None)
 
 
 def build_loop(step: LoopStep, language: Language[N], outside: Sequence[N]) -> Sequence[N]:
-    """The results of a loop, one for each variable."""
+    """The results of a loop, one for each variable, and then the rounds of each variable if they are counted."""
 
     def body(variables: Sequence[N]) -> Sequence[N]:
         nodes = build(step.body, language, [*outside, *variables])
         chosen = [nodes[index] for index in step.results]
         return [language.distinct(node) for node in chosen] if step.distinct else chosen
 
-    return language.loop([outside[index] for index in step.initials], body, Limit(step.rounds, step.truncate))
+    return language.loop(
+        [outside[index] for index in step.initials], body, Limit(step.rounds, step.truncate, step.counted)
+    )
 
 
 # --- the variants of operators: what the oracle does, and what a program writes ---------------------------------------
@@ -211,9 +221,11 @@ class InOracle:
         body: Callable[[Sequence[oracle.Node]], Sequence[oracle.Node]],
         limit: Limit,
     ) -> Sequence[oracle.Node]:
-        return oracle.fixpoint(
+        found = oracle.fixpoint(
             initials, lambda *variables: body(variables), max_rounds=limit.rounds, truncate=limit.truncate
         )
+        rounds = [oracle.LoopRounds(one.loop, one.index) for one in found if limit.counted]
+        return [*found, *(oracle.Project(one, lambda row: (row[0], row[1] % 7)) for one in rounds)]
 
 
 class Pair(vn.Schema):
@@ -269,6 +281,16 @@ class InVernier:
         return variant.product(*nodes)
 
     def loop(
+        self,
+        initials: Sequence[vn.Collection],
+        body: Callable[[Sequence[vn.Collection]], Sequence[vn.Collection]],
+        limit: Limit,
+    ) -> Sequence[vn.Collection]:
+        found = self._limits(initials, body, limit)
+        counts = [one.rounds().select(a=col("round"), b=col("changed") % 7) for one in found if limit.counted]
+        return [*found, *counts]
+
+    def _limits(
         self,
         initials: Sequence[vn.Collection],
         body: Callable[[Sequence[vn.Collection]], Sequence[vn.Collection]],
@@ -340,7 +362,7 @@ def step_lists(draw: st.DrawFn, known: int, most: int, loops: int, cut: bool = T
         step: Step | LoopStep = (
             draw(loop_steps(known, loops, cut)) if loops and draw(st.booleans()) else draw(plain_steps(known, inside))
         )
-        known += len(step.initials) if isinstance(step, LoopStep) else 1
+        known += step.made if isinstance(step, LoopStep) else 1
         steps.append(step)
     return tuple(steps)
 
@@ -351,11 +373,12 @@ def loop_steps(draw: st.DrawFn, known: int, loops: int, cut: bool = True) -> Loo
     initials = tuple(draw(st.lists(places(known), min_size=1, max_size=2)))
     inside = known + len(initials)
     body = draw(step_lists(inside, 3, loops - 1, cut, True))
-    made = sum(len(step.initials) if isinstance(step, LoopStep) else 1 for step in body)
+    made = sum(step.made if isinstance(step, LoopStep) else 1 for step in body)
     results = tuple(draw(places(inside + made)) for _ in initials)
     distinct = draw(st.sampled_from((True, True, True, False)))
     rounds = draw(st.integers(1, 5))
-    return LoopStep(initials, body, results, distinct, rounds, cut or draw(st.booleans()))
+    truncate, counted = cut or draw(st.booleans()), draw(st.booleans())
+    return LoopStep(initials, body, results, distinct, rounds, truncate, counted)
 
 
 def plans(most: int = 5, loops: int = 0) -> st.SearchStrategy[Steps]:

@@ -33,6 +33,7 @@ class Collection(Rows):
     assert_empty = structure.assert_empty
     probe = structure.probe
     iterate = structure.iterate
+    rounds = structure.rounds
 
     valid_between = temporal.valid_between
     coarsen = temporal.coarsen

@@ -9,7 +9,11 @@ from typing import Any, ClassVar
 
 from vernier.operators.errors import BadLoop, ProgramError, WrongType
 from vernier.operators.language.collection.rows import C, Rows, column_name
+from vernier.operators.language.expr.expression import Column
 from vernier.operators.language.expr.functions import function_name
+from vernier.operators.language.plan.aggregates import count
+from vernier.operators.language.plan.logical import AggregateNode, ProjectNode
+from vernier.operators.language.plan.loops import ROUND, LoopResultNode, LoopRoundsNode
 from vernier.operators.language.plan.node import ROOT, Node, Params, UnaryNode
 from vernier.operators.language.plan.owners import owner_of
 from vernier.operators.language.plan.titles import give_name
@@ -150,6 +154,27 @@ def iterate(self: C, body: Callable[[C], C], *, max_rounds: int | None = None, o
     rounds = DEFAULT_ROUNDS if max_rounds is None else max_rounds
     loop: Callable[..., C] = fixpoint(max_rounds=rounds, on_limit=on_limit)(body)
     return loop(self)
+
+
+def rounds(self: C) -> C:
+    """How a loop came to its limit: for each round in which rows changed, (round, changed), both Int64.
+
+    For the limit that a fixpoint or `iterate` returned. At each data time, round 0 has the number of rows that the loop
+    starts from, and round i the number of rows whose multiplicity differs between round i - 1 and round i, when the
+    loop runs from its start. Rounds without changes have no row. It belongs to the loop that returned the collection:
+    inside the body of an outer loop it is a collection of the outer round. With several variables each has its own.
+    Cost: an arrangement with one fact for each row and round in which the row changed.
+    """
+    node = self.node
+    if type(node) is not LoopResultNode:
+        raise BadLoop(
+            problem="rounds() is a method of what a fixpoint or iterate returned, and of nothing computed from it: "
+            "reached = reach(roots, edges=edges); reached.rounds()"
+        )
+    # A row is counted in a round if its multiplicity changed, by any number.
+    changed = AggregateNode(LoopRoundsNode(node.loop, node.index), (*node.schema.names, ROUND), ())
+    only = ProjectNode(changed, (("round", Column(ROUND)),))
+    return self._of(AggregateNode(only, ("round",), (("changed", count()),)))
 
 
 def _require(rows: Rows, node: Node, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Loops of the logical plan: a fixpoint, its variables inside, and their limits outside."""
+"""Loops of the logical plan: a fixpoint, its variables inside, and their limits and rounds outside."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ import xxhash
 
 from vernier.operators.errors import BadLoop
 from vernier.operators.language.plan.node import ROOT, Multiplicity, Node, Params, Scope
+from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.location import Location
 
@@ -113,3 +114,27 @@ class LoopResultNode(Node):
 
     def unique_by(self, keys: Collection[str]) -> bool:
         return self.loop.bodies[self.index].unique_by(keys)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopRoundsNode(LoopResultNode):
+    """How a variable changes from round to round, outside the loop: its rows with the round in the column `_round`.
+
+    The multiplicity of a row in round i is its multiplicity in Xi less that in X(i-1); in round 0 that in X0.
+    """
+
+    kind: ClassVar[str] = "loop_rounds"
+
+    def _schema(self) -> RowType:
+        row = self.loop.initials[self.index].schema
+        return RowType([*((f.name, f.type, f.nullable) for f in row.fields), (ROUND, Int64(), False)])
+
+    def _multiplicity(self) -> Multiplicity:
+        return Multiplicity.ANY
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        return False
+
+
+ROUND = "_round"
+"""The hidden column with the round."""
