@@ -20,6 +20,7 @@ from vernier.storage.state.survey import Survey
 from vernier.storage.updates import CLOSED, MIN_TIME
 
 if TYPE_CHECKING:
+    from vernier.service.coordinator.preview import Preview
     from vernier.service.replay.rows_at import RowsAt
 
 _CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
@@ -174,6 +175,22 @@ def _frontier(frontier: object) -> str:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 1)
+
+
+def preview_text(found: Preview) -> str:
+    """What a change of programs would do, as a table."""
+    rows = [[one.fate, one.kind, one.name, ", ".join(one.columns), one.about] for one in found.lines]
+    lines = [table(["", "what", "name", "columns", "why"], rows), ""]
+    if not found.epoch:
+        lines.append("the state is empty: the service reads its topics from their beginning")
+    elif found.refused:
+        lines.append(
+            f"refused: the state of epoch {found.epoch} cannot go on with this; revert, or `vernier up --rebuild`"
+        )
+    else:
+        rest = f"{found.rows:,} rows to read, about {found.seconds:g} s beside the epochs" if found.rows else "at once"
+        lines.append(f"the state of epoch {found.epoch} can go on: {rest}")
+    return "\n".join(lines)
 
 
 def state_text(found: Survey, sizes: Mapping[str, int]) -> str:

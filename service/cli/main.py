@@ -21,7 +21,7 @@ from vernier.service.cli.commands.base import Enough, Group, debug_option
 
 INTERRUPTED = 130
 _COMMANDS = (
-    *(programs.up, programs.replay, programs.explain, programs.new),
+    *(programs.up, programs.plan, programs.replay, programs.explain, programs.new),
     configuring.config,
     *(kafka.send, kafka.dlq),
     *(reading.query, reading.watch, reading.status),

@@ -1,12 +1,16 @@
-"""Commands that take a program: up, replay, explain, new."""
+"""Commands that take a program: up, plan, replay, explain, new."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vernier.service.cli.commands.base import FILE, Command, flags, no_updates, with_settings
+
+if TYPE_CHECKING:
+    from vernier.service.config.settings import Settings
 
 
 @click.command(cls=Command)
@@ -14,6 +18,7 @@ from vernier.service.cli.commands.base import FILE, Command, flags, no_updates, 
 @with_settings
 @click.option("--rebuild", is_flag=True, help="If the changed program needs it, read the topics from their beginning.")
 @click.option("--discard-after", metavar="TIME", help="Discard what is in the topics now at or after this data time.")
+@click.option("--check", is_flag=True, help="Show what PROGRAM would keep, fill and lose of the state, and stop.")
 @click.option("--print-config", is_flag=True, help="Print all settings and where each comes from, and stop.")
 def up(
     program: Path,
@@ -21,8 +26,9 @@ def up(
     pairs: tuple[str, ...],
     rebuild: bool,
     discard_after: str | None,
+    check: bool,
     print_config: bool,
-) -> None:
+) -> int:
     """Run PROGRAM as a service: Spark, the sidecar, and a broker if kafka.embedded is set."""
     from vernier.service.config.settings import load
 
@@ -31,7 +37,9 @@ def up(
     loaded = load(config, given)
     if print_config:
         click.echo("\n".join(loaded.lines()))
-        return
+        return 0
+    if check:
+        return _preview(loaded.settings)
     import logging
 
     from vernier.service.supervision.supervisor import up as run
@@ -44,6 +52,7 @@ def up(
         say=lambda line: click.echo(line, err=True),
         on_ready=lambda supervisor: click.echo(f"ready: {supervisor.url}"),
     )
+    return 0
 
 
 @click.command(cls=Command)
@@ -118,3 +127,28 @@ def new(name: str) -> None:
     click.echo(f"  vernier replay {program.name} --updates {updates.name} --out changes.jsonl && cat changes.jsonl")
     click.echo("  pytest")
     click.echo(f"  vernier up {program.name} --config settings.yaml")
+
+
+@click.command(cls=Command)
+@click.argument("program", type=FILE)
+@click.option("--state", required=True, metavar="DIR", help="The service's state directory, or its URI.")
+@with_settings
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def plan(program: Path, state: str, config: Path | None, pairs: tuple[str, ...], form: str) -> int:
+    """Show what a service with PROGRAM would keep, fill and lose of the state in DIR. Changes nothing.
+
+    The exit status is 0 if the state can go on with PROGRAM, and 1 if it cannot; the reasons are printed."""
+    from vernier.service.cli.commands.states import open_state
+    from vernier.service.config.settings import load
+
+    open_state(state)
+    return _preview(load(config, flags(pairs) | {"program": str(program), "state.path": state}).settings, form)
+
+
+def _preview(settings: Settings, form: str = "text") -> int:
+    from vernier.service.cli.display import json_line, preview_text
+    from vernier.service.coordinator.preview import preview
+
+    found = preview(settings)
+    click.echo(json_line(found.to_json()) if form == "json" else preview_text(found))
+    return 1 if found.refused else 0

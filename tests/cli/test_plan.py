@@ -1,0 +1,158 @@
+"""`vernier plan` and `vernier up --check`: what a change of the program would do to a state."""
+
+import contextlib
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.cli.command import Done
+from vernier.operators.engine.worker import Worker
+from vernier.operators.language.collection.app import load_program
+from vernier.operators.planning.planner import compile_app
+from vernier.service.cli.main import run as command
+from vernier.service.cluster.shard import Shard, store
+from vernier.storage.state.manifest import Manifest, SourceEntry, TraceEntry, ViewEntry, WholeEntry
+from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import Updates
+
+HEAD = """
+import vernier as vn
+
+class Use(vn.Schema):
+    account: vn.Int64
+    kind: vn.Int64
+    spent: vn.Int64
+
+app = vn.App("bank", retain="10s")
+uses = app.source("uses", Use)
+"""
+SUMS = 'app.view("sums", uses.group_by("account").agg(total=vn.sum("spent")), key=["account"])\n'
+COUNTS = 'app.view("counts", uses.group_by("kind").agg(n=vn.count()), key=["kind"])\n'
+SECOND = 1_000_000_000
+
+
+def make_state(folder: Path, text: str, rows: Sequence[tuple[int, ...]], *, keep_sources: bool = True) -> Path:
+    """A state directory with one epoch of a program."""
+    plan = compile_app(load_program(text, "program.py"), keep_sources=keep_sources)
+    worker, upper = Worker(plan), 100 * SECOND
+    words = plan.sources["uses"].encode_rows(rows)
+    result = worker.run_epoch(0, upper, {"uses": Updates.of(words, 50 * SECOND, 1)})
+    directory = StateDirectory(folder / "state")
+    directory.acquire()
+    shard = Shard(0, 1, "a", worker.state, {"uses": []})
+    stored = store(directory, plan, shard, (0, upper), result.changes, [])
+    manifest = Manifest(
+        epoch=1,
+        attempt="a",
+        lower=0,
+        upper=upper,
+        committed_ns=0,
+        workers=1,
+        app=plan.app,
+        program=plan.fingerprint,
+        sources={"uses": SourceEntry(topic="uses")},
+        traces={
+            name: TraceEntry(
+                shape.key_width,
+                shape.val_width,
+                shape.depth,
+                [[batch.ref for batch in worker.state.traces[name].named if batch.ref is not None]],
+                None if shape.whole is None else WholeEntry(shape.whole.of, list(shape.whole.words)),
+            )
+            for name, shape in plan.arrangements.items()
+        },
+        views={
+            name: ViewEntry(view.schema.to_json(), list(view.key), view.trace, worker.state.traces[view.trace].since)
+            for name, view in plan.views.items()
+        },
+        changes={name: [ref] for name, ref in stored.changes.items()},
+    )
+    directory.commit(manifest)
+    directory.release()
+    return folder / "state"
+
+
+def run(*words: object) -> Done:
+    """The command, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = command([str(word) for word in words])
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+def plan_of(folder: Path, state: Path, text: str, *words: str) -> Done:
+    program = folder / "changed.py"
+    program.write_text(text, "utf-8")
+    return run("plan", program, "--state", state, "--set", "state.keep_sources=true", *words)
+
+
+def test_it_says_what_is_kept_filled_and_lost(tmp_path: Path) -> None:
+    state = make_state(tmp_path, HEAD + SUMS, [(n % 7, n % 3, n) for n in range(50)])
+    same = plan_of(tmp_path, state, HEAD + SUMS)
+    assert (same.status, same.out.splitlines()[-1]) == (0, "the state of epoch 1 can go on: at once")
+    more = plan_of(tmp_path, state, HEAD + SUMS + COUNTS, "--format", "json")
+    found = json.loads(more.out)
+    assert (more.status, found["refused"], found["rows"]) == (0, False, 50)
+    views = {one["view"]: one for one in found["changes"] if "view" in one}
+    assert views["sums"]["fate"] == "kept"
+    assert views["counts"] == {
+        "fate": "filled",
+        "view": "counts",
+        "columns": ["kind Int64", "n Int64"],
+        "about": "new; history from the change on",
+    }
+    renamed = plan_of(tmp_path, state, HEAD + SUMS.replace('view("sums"', 'view("totals"'), "--format", "json")
+    views = {one["view"]: one for one in json.loads(renamed.out)["changes"] if "view" in one}
+    assert {name: (one["fate"], one["about"]) for name, one in views.items()} == {"totals": ("renamed", "was sums")}
+    other = plan_of(tmp_path, state, HEAD + COUNTS)
+    assert other.status == 0
+    assert [line.split()[:3] for line in other.out.splitlines() if " sums " in line] == [["lost", "view", "sums"]]
+
+
+def test_columns_of_a_view_and_history(tmp_path: Path) -> None:
+    state = make_state(tmp_path, HEAD + SUMS, [(n % 7, n % 3, n) for n in range(50)])
+    wider = SUMS.replace('total=vn.sum("spent")', 'total=vn.sum("spent"), n=vn.count()')
+    views = {
+        one["view"]: one
+        for one in json.loads(plan_of(tmp_path, state, HEAD + wider, "--format", "json").out)["changes"]
+        if "view" in one
+    }
+    assert views["sums"]["about"] == "its meaning changes (+ n Int64); history from the change on"
+    big = SUMS + (
+        'totals = uses.group_by("account").agg(total=vn.sum("spent"))\n'
+        'app.view("rich", totals.filter(vn.col("total") > 9), key=["account"])\n'
+    )
+    views = {
+        one["view"]: one
+        for one in json.loads(plan_of(tmp_path, state, HEAD + big, "--format", "json").out)["changes"]
+        if "view" in one
+    }
+    assert views["rich"]["about"] == "new; history of 10 s"
+
+
+def test_it_says_what_is_refused_and_why(tmp_path: Path) -> None:
+    narrow = SUMS.replace("uses.group_by", 'uses.select("account", "spent").group_by')
+    state = make_state(tmp_path, HEAD + narrow, [(1, 1, 1)], keep_sources=False)
+    late = 'app.view("late", uses.delay("1h"))\n'
+    refused = plan_of(tmp_path, state, HEAD + narrow + COUNTS)
+    assert refused.status == 1
+    assert "no arrangement of the state holds all rows of source uses" in refused.out
+    assert refused.out.splitlines()[-1].startswith("refused: the state of epoch 1 cannot go on with this")
+    (tmp_path / "whole").mkdir()
+    whole = make_state(tmp_path / "whole", HEAD + SUMS, [(1, 1, 1)])
+    refused = plan_of(tmp_path, whole, HEAD + late)
+    assert (refused.status, "depends on when rows came in the last 3600 s" in refused.out) == (1, True)
+    program = tmp_path / "changed.py"
+    where = ("--set", f"state.path={whole}", "--set", "state.keep_sources=true", "--check")
+    assert run("up", program, *where).out == refused.out
+    assert plan_of(tmp_path, tmp_path / "nowhere", HEAD).status == 1
+
+
+def test_an_empty_state_begins(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(HEAD + SUMS, "utf-8")
+    done = run("up", program, "--check", "--set", f"state.path={tmp_path / 'new'}")
+    assert done.status == 0
+    assert "the state is empty: the service reads its topics from their beginning" in done.out
+    assert not (tmp_path / "new").exists()
