@@ -31,8 +31,9 @@ class LinearOp(FedOp):
     named_by_kind = True
 
     @property
-    def remembers_ns(self) -> int:
-        return sum(stage.remembers_ns for stage in self.stages)
+    def remembers_ns(self) -> int | None:
+        parts = [stage.remembers_ns for stage in self.stages]
+        return None if None in parts else sum(part or 0 for part in parts)
 
     @property
     def picks(self) -> Words | None:

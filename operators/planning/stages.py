@@ -28,8 +28,9 @@ class Stage(ABC):
         return False
 
     @property
-    def remembers_ns(self) -> int:
-        """For how long its output still depends on when a row came. After that, only the rows matter."""
+    def remembers_ns(self) -> int | None:
+        """For how long its output still depends on when a row came. After that, only the rows matter. None: for
+        ever."""
         return 0
 
     @property
@@ -131,8 +132,8 @@ class Expand(Stage):
         return self.table.waits
 
     @property
-    def depends_on_arrival(self) -> bool:
-        return self.table.shifts
+    def remembers_ns(self) -> int | None:
+        return None if self.table.shifts else 0
 
     def carry(self, part: Words | None) -> Words | None:
         return _found(part, self.table.source_words(self.schema))

@@ -20,7 +20,7 @@ from tests.oracle.model import Change, consolidate
 from tests.profiles import examples
 from tests.properties.engine import run
 from vernier import col
-from vernier.operators.engine.migrate import plan_migration
+from vernier.operators.engine.migrate import Held, plan_migration
 from vernier.operators.failures import NeedsHistory, TimeOverflow, UserCodeFailed
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.errors import DiffOverflow
@@ -243,12 +243,14 @@ def test_shifts_depend_on_arrival_and_other_times_do_not() -> None:
         app.view("v", app.source("rows", Number).join_function(function, returns=Value, times=times))
         return app
 
+    before = vn.App("before")
+    before.view("rows", before.source("rows", Number))
+    held = Held.by(compile_app(before, keep_sources=True), 1_000)
     for times in ("own", "at"):
-        plan = compile_app(build(times), keep_sources=True)
-        held = [name for name, shape in plan.arrangements.items() if shape.label.startswith("rows")]
-        assert plan_migration(plan, held).sources.keys() == {"rows"}
-    with pytest.raises(NeedsHistory, match="depends on when rows arrived"):
-        plan_migration(compile_app(build("after"), keep_sources=True), [])
+        migration = plan_migration(compile_app(build(times), keep_sources=True), held)
+        assert len(migration.fresh) == {"own": 1, "at": 2}[times]  # the view, and the rows that wait
+    with pytest.raises(NeedsHistory, match="depends on all that the rows below it were in the past"):
+        plan_migration(compile_app(build("after"), keep_sources=True), held)
 
 
 def test_its_meaning_is_its_function() -> None:
