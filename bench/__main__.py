@@ -1,26 +1,21 @@
 """All benchmarks, one after another, each in a process of its own: `python -m bench [--full] [NAME…]`.
 
-Each prints one JSON line, which is shown as it is and added to build/bench.jsonl with the time, the commit, the
-machine, the load before it began and how long it took. At the end the ratios to the peers are printed as tables
-(bench/tables.py). Without names and `--full` it takes about ten minutes: benchmarks that run the service for minutes
-are left out.
+Each prints JSON lines, which are shown as they are and added to build/bench.jsonl with the time, the commit, the
+machine, the load before it began and how long it took; each keeps its newest run in bench/results (bench/record.py). At
+the end the ratios to the peers are printed as tables (bench/tables.py). Without names and `--full` it takes about ten
+minutes: benchmarks that run the service for minutes are left out.
 """
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
-from importlib.metadata import version
-from pathlib import Path
 
+from bench.record import ROOT, about
 from bench.tables import tables
 
-ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "bench.jsonl"
-LIBRARIES = ("numba", "numpy", "pyspark")
 
 EXACT = "vernier,differential"
 BOTH = "vernier,differential,vernier/batch,differential/batch"
@@ -145,15 +140,6 @@ FULL: dict[str, list[list[str]]] = {
 }
 
 
-def processor() -> str:
-    """The name of the machine's processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def main() -> int:
     """Run the named benchmarks; exit status 1 if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -166,29 +152,20 @@ def main() -> int:
     unknown = [name for name in given.names if name not in suite]
     if unknown:
         parser.error(f"no benchmark {unknown[0]}; there are {', '.join(suite)}")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     OUT.parent.mkdir(exist_ok=True)
     failed, shown = 0, []
     for name in given.names or [name for name in suite if given.full or name not in SERVING]:
         for arguments in suite[name]:
             print(f"# {name} {' '.join(arguments)}", file=sys.stderr, flush=True)
-            about = {
-                "benchmark": name,
-                "arguments": arguments,
-                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "commit": commit.stdout.strip(),
-                "machine": f"{processor()}, {os.cpu_count()} cores",
-                "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-                "load": round(os.getloadavg()[0], 1),
-            }
+            known = {"benchmark": name, "arguments": arguments, **about()}
             began = time.monotonic()
             run = subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], cwd=ROOT, stdout=subprocess.PIPE)
-            about["seconds"] = round(time.monotonic() - began, 1)
+            known["seconds"] = round(time.monotonic() - began, 1)
             lines = run.stdout.decode().splitlines()
             failed += run.returncode != 0
             print("\n".join(lines), flush=True)
             results = [json.loads(line) for line in lines if line.startswith("{")]
-            noted = [{**about, "result": result} for result in results]
+            noted = [{**known, "result": result} for result in results]
             shown += noted
             with OUT.open("a", encoding="utf-8") as out:
                 out.writelines(json.dumps(one) + "\n" for one in noted)

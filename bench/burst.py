@@ -10,7 +10,6 @@ process it, and the range of the limit of messages in an epoch.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import threading
@@ -23,6 +22,7 @@ import httpx
 import psutil
 from kafka import KafkaProducer
 
+from bench.record import tell
 from bench.running import free_port
 from vernier.service.client.client import connect
 from vernier.service.config.settings import load
@@ -209,7 +209,7 @@ def main() -> None:
         return round(max((p["mb"].get(role, 0) for p in points if since <= p["at"] <= until), default=0))
 
     during = [point for point in points if began <= point["at"] <= level]
-    print(json.dumps({
+    tell({
         "rate": given.rate,
         "times": given.times,
         "burst_messages": burst,
@@ -224,7 +224,7 @@ def main() -> None:
         "mb_during": {role: mb(role, began, level) for role in roles},
         "mb_after": {role: mb(role, level, 1e9) for role in roles},
         "load": round(load_before, 1),
-    }))  # fmt: skip
+    })  # fmt: skip
     if given.plot is not None:
         plot(given.plot, points, roles, began, ended)
 

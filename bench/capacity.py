@@ -8,7 +8,6 @@ clock in the end. A rate is sustained when what becomes visible keeps up with it
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import threading
@@ -18,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from bench.record import tell
 from bench.running import free_port, serving
 from vernier.service.config.settings import Settings, load
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
@@ -90,7 +90,7 @@ def main() -> None:
                 at_rate(loaded.settings, supervisor.url, float(rate), given.seconds) for rate in given.rates.split(",")
             ]
     load_now = round(os.getloadavg()[0], 1)
-    print(json.dumps({"bench": "capacity", "workers": given.workers, "load": load_now, "rates": rates}))
+    tell({"bench": "capacity", "workers": given.workers, "load": load_now, "rates": rates})
 
 
 if __name__ == "__main__":

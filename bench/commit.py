@@ -7,7 +7,6 @@ another disk, or of a busy one, differ by a factor of ten and more.
 """
 
 import argparse
-import json
 import os
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from bench.record import tell
 from vernier.storage.blob.blob import Buffer, LocalBlob, OsDisk
 from vernier.storage.blob.segment import Entry
 from vernier.storage.state.audit import audit
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--updates", type=int, default=200, help="updates in each batch")
     args = parser.parse_args()
-    print(json.dumps(run(args.path, args.epochs, args.batches, args.updates)))
+    tell(run(args.path, args.epochs, args.batches, args.updates))
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ microseconds an update, percentiles of an epoch, shares by operator.
 """
 
 import argparse
-import json
 import time
 
 import numpy as np
 
 import vernier as vn
 from bench.programs import Edge, Root, bfs
+from bench.record import tell
 from vernier import col
 from vernier.operators.engine.worker import Worker
 from vernier.operators.planning.planner import compile_app
@@ -83,19 +83,17 @@ def main() -> None:
         for operator in worker.operators
         if operator.counters.seconds > 0.02 * sum(wall)
     }
-    print(
-        json.dumps(
-            {
-                "program": args.program,
-                "batch": args.batch,
-                "slice": worker.slice_updates,
-                "cpu_us_per_update": round(cpu / counted * 1e6, 1),
-                "wall_us_per_update": round(sum(wall) / counted * 1e6, 1),
-                "epoch_ms_p50": round(float(np.percentile(wall, 50)) * 1e3, 2),
-                "epoch_ms_p99": round(float(np.percentile(wall, 99)) * 1e3, 2),
-                "shares": shares,
-            }
-        )
+    tell(
+        {
+            "program": args.program,
+            "batch": args.batch,
+            "slice": worker.slice_updates,
+            "cpu_us_per_update": round(cpu / counted * 1e6, 1),
+            "wall_us_per_update": round(sum(wall) / counted * 1e6, 1),
+            "epoch_ms_p50": round(float(np.percentile(wall, 50)) * 1e3, 2),
+            "epoch_ms_p99": round(float(np.percentile(wall, 99)) * 1e3, 2),
+            "shares": shares,
+        }
     )
 
 

@@ -7,13 +7,13 @@ ratio.
 """
 
 import argparse
-import json
 import multiprocessing
 import time
 from multiprocessing.connection import Connection
 
 import numpy as np
 
+from bench.record import tell
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
@@ -85,7 +85,7 @@ def main() -> None:
         **{f"{name}_mb_s": round(given.bytes * (given.workers - 1) / medians[name], 1) for name in told},
         "ratio": round(float(np.median([c[0] / p[0] for p, c in zip(told["clear"], told["curve"], strict=True)])), 2),
     }
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 
 from bench.load import medians_of, seconds_of, wrk_command
+from bench.record import tell
 from tests.sidecar.builder import StateBuilder, row_type
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -130,7 +131,7 @@ def main() -> None:
         "cpu_us_an_event_and_subscriber": round(spent / streams["events"] * 1e6, 1),
         "load": round(os.getloadavg()[0], 1),
     }
-    print(json.dumps(result))
+    tell(result)
 
 
 def share(process: psutil.Process, seconds: float) -> float:

@@ -16,7 +16,6 @@ first one warms up) as a table. Source: "Managing memory with differential dataf
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import vernier as vn
+from bench.record import tell
 from bench.tables import number, table
 from vernier import col
 from vernier.operators.engine.worker import Worker
@@ -324,7 +324,8 @@ def main() -> None:
                 if compared(forms) is False:
                     raise SystemExit(f"{name}: the answers differ")
                 result = {"bench": "flows", "flow": name, "pause": pause, "delay": delay, "open": given.open, **forms}
-                print(json.dumps({**result, "load": round(os.getloadavg()[0], 1)}), flush=True)
+                what = " ".join((name, pause, delay, f"{given.events}", *(["open"] if given.open else [])))
+                tell({**result, "load": round(os.getloadavg()[0], 1)}, what)
                 results.append(result)
     print(rows(results), file=sys.stderr)
     if given.plot is not None:

@@ -28,6 +28,7 @@ import httpx
 import numpy as np
 from kafka import KafkaProducer
 
+from bench.record import tell
 from bench.running import free_port
 from vernier.service.codec.native import progress_message, update, updates_message
 from vernier.service.config.settings import Settings, load
@@ -239,7 +240,7 @@ def main() -> None:
         results[name] = {**summary(found), "load": round(os.getloadavg()[0], 1)}
         print(f"bench: {name} {results[name]}", file=sys.stderr, flush=True)
     results["ratio_to_read"] = round(results["service"]["p50_ms"] / results["read"]["p50_ms"], 2)
-    print(json.dumps(results))
+    tell(results)
 
 
 if __name__ == "__main__":

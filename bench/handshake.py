@@ -13,7 +13,6 @@ of all threads, in microseconds; both take turns, in one process.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
 import threading
@@ -27,6 +26,7 @@ import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from bench.record import tell
 from vernier.service.cluster.connection import Link
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.transport import authenticator
@@ -280,7 +280,7 @@ def main() -> None:
                 wall, cpu = zip(*took[what, name], strict=True)
                 case[name] = {"wall_us": round(median(wall), 1), "cpu_us": round(median(cpu), 1)}
             cases.append(case)
-    print(json.dumps({"connections": given.connections, "cases": cases, "load": round(os.getloadavg()[0], 1)}))
+    tell({"connections": given.connections, "cases": cases, "load": round(os.getloadavg()[0], 1)})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ kernel of operators/physical/stage_compiler.py, each a few numpy calls. Prints o
 """
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from statistics import median
 import numpy as np
 
 import vernier as vn
+from bench.record import tell
 from vernier import col
 from vernier.operators.engine.worker import Worker
 from vernier.operators.physical.stages import compile_chain, compile_stage
@@ -97,18 +97,16 @@ def main() -> None:
 
     runs = {"fused": compile_chain(stages, widths[0], 2, worker.root), "five": in_turn(alone), "steps": in_turn(steps)}
     found = measure(runs, data, given.repeat)
-    print(
-        json.dumps(
-            {
-                "rows": given.rows,
-                "stages": len(stages),
-                **{f"{name}_us": round(seconds * 1e6, 1) for name, seconds in found.items()},
-                "fused_to_five": round(found["fused"] / found["five"], 2),
-                "fused_to_steps": round(found["fused"] / found["steps"], 2),
-                "fused_ns_per_update": round(found["fused"] / given.rows * 1e9, 1),
-                "load": os.getloadavg()[0],
-            }
-        )
+    tell(
+        {
+            "rows": given.rows,
+            "stages": len(stages),
+            **{f"{name}_us": round(seconds * 1e6, 1) for name, seconds in found.items()},
+            "fused_to_five": round(found["fused"] / found["five"], 2),
+            "fused_to_steps": round(found["fused"] / found["steps"], 2),
+            "fused_ns_per_update": round(found["fused"] / given.rows * 1e9, 1),
+            "load": os.getloadavg()[0],
+        }
     )
 
 

@@ -28,6 +28,7 @@ import httpx
 import numpy as np
 import psutil
 
+from bench.record import tell
 from bench.running import Running, demonstration
 
 SUBSCRIBER_BYTES = 1 << 20
@@ -229,7 +230,7 @@ def main() -> None:
         for name in ("look_ups", "streams", "both")
         if name in result and idle
     }
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ state. The answer at the end is compared with a recount. One JSON line.
 """
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.edges import random_edges
+from bench.record import tell
 from bench.steady import Stored, changes, program, recount, resident
 from vernier.operators.engine.worker import Worker
 from vernier.operators.planning.planner import compile_app
@@ -86,7 +86,7 @@ def main() -> None:
         bound = None if args.bound is None else args.bound << 20
         found = run(args.edges, bound, args.epochs, args.batch, folder)
     result = {"edges": args.edges, "bound_mb": args.bound, **found, "load": os.getloadavg()[0]}
-    print(json.dumps({name: round(one, 2) if isinstance(one, float) else one for name, one in result.items()}))
+    tell({name: round(one, 2) if isinstance(one, float) else one for name, one in result.items()})
 
 
 if __name__ == "__main__":

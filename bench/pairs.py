@@ -10,7 +10,6 @@ line with the numbers of both joins for each length of the histories; their answ
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numba
 
 import vernier as vn
+from bench.record import tell
 from vernier.operators.engine.local import LocalEngine
 from vernier.operators.kernels import joining
 from vernier.operators.planning.planner import compile_app
@@ -101,7 +101,7 @@ def main() -> None:
         if changes != expected:
             raise SystemExit(f"the answers differ at {rows} rows")
         found.append({"changes_a_side": 2 * rows, "out": len(changes), "naive_pairs": pairs, "ours": looked})
-    print(json.dumps({"bench": "pairs", "overlap": given.overlap, "histories": found}))
+    tell({"bench": "pairs", "overlap": given.overlap, "histories": found})
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import vernier as vn
 from bench.players import ROOT
+from bench.record import tell
 from vernier.service.codec.native import update, updates_message
 from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
 from vernier.storage.updates import CLOSED
@@ -167,10 +168,10 @@ def main() -> None:
             }
             print(f"bench: {name} {results[name]}", file=sys.stderr, flush=True)
     load.append(round(os.getloadavg()[0], 1))
-    print(json.dumps({
+    tell({
         "bench": "producer", "rate": given.rate, "rows": given.rows, "partitions": given.partitions,
         "policies": results, "plain_rows_per_s": alone, "load": load,
-    }))  # fmt: skip
+    })  # fmt: skip
     if given.plot is not None:
         plot(given.plot, results)
 

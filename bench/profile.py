@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import pkgutil
 import time
@@ -29,6 +28,7 @@ import vernier.operators
 import vernier.storage
 from bench.ours import Runner
 from bench.programs import program
+from bench.record import tell
 from bench.stream import Stream, random_graph
 from vernier.operators.engine.local import LocalEngine
 from vernier.operators.engine.worker import Worker
@@ -148,7 +148,7 @@ def main() -> None:
         "epoch_ms_p50": round(float(np.median(taken[0])) / 1e6, 4), "clock_us_a_call": round(each * 1e6, 2),
         "parts": rows, "load": [round(before, 1), round(os.getloadavg()[0], 1)],
     }  # fmt: skip
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

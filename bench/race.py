@@ -13,7 +13,6 @@ single workers compare the CPU, which other work on the machine affects least. O
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ import numpy as np
 
 from bench.edges import write_words
 from bench.players import Player, agree, start
+from bench.record import tell
 from bench.stream import random_graph
 
 
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--log", action="store_true", help="keep all changes, to say where answers differ; small sizes")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(race(args, Path(folder))))
+        tell(race(args, Path(folder)))
 
 
 if __name__ == "__main__":

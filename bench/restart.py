@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.edges import random_edges
+from bench.record import tell
 from bench.steady import Stored, program, resident
 from vernier.operators.engine.worker import Worker
 from vernier.operators.planning.planner import compile_app
@@ -107,7 +108,7 @@ def main() -> None:
         middle = {name: float(np.median([run[name] for run in runs])) for name in runs[0]}
         result = {"edges": edges, **middle, "load": os.getloadavg()[0]}
         results.append(result)
-        print(json.dumps({name: round(one, 2) for name, one in result.items()}), flush=True)
+        tell({name: round(one, 2) for name, one in result.items()}, str(edges))
     if args.plot:
         plot(results, args.plot)
 

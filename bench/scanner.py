@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench.record import tell
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
@@ -273,7 +273,7 @@ def main() -> None:
     gc.freeze()
     cases = [measure(schema, form, given.rows, given.rounds) for form in (Native, Lines) for schema in SCHEMAS]
     result = {"rows": given.rows, "rounds": given.rounds, "cases": cases, "load": round(os.getloadavg()[0], 1)}
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

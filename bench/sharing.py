@@ -8,7 +8,6 @@ JSON line.
 """
 
 import argparse
-import json
 import os
 import time
 
@@ -16,6 +15,7 @@ import numpy as np
 
 import vernier as vn
 from bench.edges import random_edges
+from bench.record import tell
 from bench.steady import resident
 from vernier import col
 from vernier.operators.engine.worker import Worker
@@ -98,7 +98,7 @@ def main() -> None:
     result["memory_ratio"] = round(shared["arranged_mb"] / apart["arranged_mb"], 2)
     result["time_ratio"] = round(shared["epoch_cpu_ms_p50"] / apart["epoch_cpu_ms_p50"], 2)
     result["load"] = round(os.getloadavg()[0], 1)
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

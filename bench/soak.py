@@ -29,6 +29,7 @@ import httpx
 import numpy as np
 import psutil
 
+from bench.record import tell
 from bench.running import Running, demonstration, recount
 
 FOLDERS = ("state", "tmp", "logs", "kafka")
@@ -280,7 +281,7 @@ def main() -> None:
         "load": round(os.getloadavg()[0], 1),
         **judged,
     }
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ them the local engine, one worker, on the same edges, by batches of the same siz
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -28,6 +27,7 @@ from pyspark.sql import functions as f
 
 import vernier as vn
 from bench.programs import Edge, Root, distances
+from bench.record import tell
 from bench.stream import Ints, random_graph
 from vernier.operators.engine.local import LocalEngine
 from vernier.operators.planning.planner import compile_app
@@ -142,7 +142,7 @@ def main() -> None:
         "recompute_s": round(min(seconds for seconds, _ in recomputed[1:]), 3),
         "load": [round(before, 1), round(os.getloadavg()[0], 1)],
     }  # fmt: skip
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

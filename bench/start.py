@@ -27,6 +27,7 @@ from typing import Any
 
 import psutil
 
+from bench.record import tell
 from bench.through import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -239,7 +240,7 @@ def main(arguments: list[str] | None = None) -> int:
     width = max(len(name) for name in found)
     for name, values in found.items():
         print(f"{name:<{width}}  " + "  ".join(f"{key} {value}" for key, value in values.items()), file=sys.stderr)
-    print(json.dumps({"bench": "start", "load_before": round(load, 2), "cores": os.cpu_count(), **found}))
+    tell({"bench": "start", "load_before": round(load, 2), "cores": os.cpu_count(), **found})
     return 0
 
 

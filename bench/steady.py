@@ -11,7 +11,6 @@ at the end is compared with a recount. One JSON line; `--plot` draws docs/images
 
 import argparse
 import gc
-import json
 import os
 import resource
 import tempfile
@@ -23,6 +22,7 @@ import numpy as np
 
 import vernier as vn
 from bench.edges import random_edges
+from bench.record import tell
 from vernier.operators.engine.worker import Worker, WorkerState
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
@@ -186,7 +186,7 @@ def main() -> None:
         result["stored_ms_longest"] = max(series["stored_ms"])
     if args.plot:
         plot(result, series, args.plot)
-    print(json.dumps({name: round(one, 3) if isinstance(one, float) else one for name, one in result.items()}))
+    tell({name: round(one, 3) if isinstance(one, float) else one for name, one in result.items()})
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import numpy as np
 from bench.cargo import CannotBuild, built
 from bench.edges import random_edges, write_words
 from bench.forms import LowResolution, TimeFirst, rows_of
+from bench.record import tell
 from vernier.storage.kernels.hashing import key_rows
 from vernier.storage.trace.batch import Batch, keyed_rows
 from vernier.storage.trace.cursor import Cursor
@@ -211,7 +212,7 @@ def main() -> None:
     }  # fmt: skip
     if args.plot:
         plot(result, args.plot)
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

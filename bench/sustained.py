@@ -11,7 +11,6 @@ window; their answers are compared. One JSON line: the 50th, 99th and 99.9th per
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ import numpy as np
 
 from bench.edges import write_words
 from bench.players import Player, agree, start
+from bench.record import tell
 from bench.stream import random_graph
 
 SHARES = (50, 99, 99.9)
@@ -83,7 +83,7 @@ def main() -> None:
         "window": args.window, "players": reports, "left_out": left_out,
         "load": [round(before, 1), round(os.getloadavg()[0], 1)],
     }  # fmt: skip
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

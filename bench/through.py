@@ -25,6 +25,7 @@ from kafka import KafkaProducer
 
 from bench.edges import write_words
 from bench.players import ROOT, Player, Spec
+from bench.record import tell
 from bench.running import free_port, serving
 from bench.stream import Ints, Stream, Sums, random_graph
 from vernier.service.client.client import Client, ServerError, connect
@@ -138,7 +139,7 @@ def main() -> None:
         "local_us": locally, "throughput_of_local": round(float(np.mean(locally)) / result["wall_us"], 3),
         "load": [round(before, 1), round(os.getloadavg()[0], 1)],
     }  # fmt: skip
-    print(json.dumps(result))
+    tell(result)
 
 
 if __name__ == "__main__":

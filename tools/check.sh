@@ -44,6 +44,7 @@ try lint $bin/ruff check --quiet .
 try types types
 try layers layers
 try prose $bin/python tools/prose.py
+try results $bin/python tools/results.py
 # without --quiet, which would hide the warnings from --strict
 try docs $bin/mkdocs build --strict --site-dir build/docs
 try duplicates $bin/pylint --disable=all --enable=duplicate-code "${code[@]}"

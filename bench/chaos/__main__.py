@@ -19,12 +19,14 @@ the timing between processes.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import signal
 import sys
 import time
 
 from bench.chaos.run import Plan, line, run
+from bench.record import record
 
 
 def main() -> int:
@@ -48,7 +50,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     say(f"seed {seed}, {given.seconds:.0f} s of faults")
     report = run(Plan(given.seconds, seed, memory, given.workers, given.speed, not given.own_poison), say)
-    print(line(report), flush=True)
+    text = line(report)
+    print(text, flush=True)
+    record(json.loads(text))
     for problem in report.findings.wrong:
         say(f"WRONG: {problem}")
     return 1 if report.findings.wrong else 0
