@@ -67,6 +67,7 @@ SHORT: dict[str, list[list[str]]] = {
     "restart": [[]],
     "sharing": [[]],
     "flows": [["--events", "20000", "--delays", "100ms"]],
+    "seeds": [["--scale", "0.01"]],
     "commit": [[]],
     "exchange": [[]],
     "handshake": [[]],
@@ -121,6 +122,7 @@ FULL: dict[str, list[list[str]]] = {
     "memory": [["--edges", "10000000"], ["--edges", "10000000", "--bound", "192"]],
     "restart": [["--sizes", "10000,100000,1000000,10000000", "--plot", "docs/images/bench-restart.png"]],
     "sharing": [["--friendships", "2000000", "--epochs", "2000"]],
+    "seeds": [[]],
     "flows": [
         ["--events", "10000000", "--pauses", "100us", "--plot", "docs/images/bench-flows.png"],
         ["--open", "--events", "60000", "--pauses", "1ms", "--delays", "1s,1ms"],

@@ -1,6 +1,6 @@
-"""Two other representations of a batch's updates, to compare with ours: their size, and that they lose nothing.
+"""Three other representations of a batch's updates, to compare with ours: their size, and that they lose nothing.
 
-Both keep what our batches elide elided (offsets that count 0, 1, 2 …, columns that are constant) and are for one-word
+All keep what our batches elide elided (offsets that count 0, 1, 2 …, columns that are constant) and are for one-word
 keys and vals outside loops, diffs all 1, as `bench.storage` has them. Source: "High resolution, high
 throughput", on high- and low-resolution traces.
 """
@@ -13,6 +13,29 @@ import numpy as np
 
 from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Ints
+
+
+def plain(batch: Batch) -> bool:
+    """Whether the forms here can hold it."""
+    return (batch.key_width, batch.val_width, batch.depth) == (1, 1, 0) and bool((batch.diffs == 1).all())
+
+
+def distinct(batch: Batch) -> tuple[int, int, int]:
+    """How many keys, rows and updates it has."""
+    return len(batch.hashes), len(batch.vals), batch.updates
+
+
+def low_resolution_bytes(batch: Batch) -> int:
+    """Bytes of any batch if its times were places in a table (`LowResolution`)."""
+    times = len(np.unique(batch.times))
+    if times <= 1:
+        return batch.nbytes
+    return batch.nbytes - batch.times.nbytes + 8 * times + place_bytes(times) * batch.updates
+
+
+def place_bytes(times: int) -> int:
+    """How many bytes a place in a table of times needs."""
+    return next(size for size in (1, 2, 4, 8) if times <= 256**size)
 
 
 def rows_of(batch: Batch) -> Ints:
@@ -59,7 +82,7 @@ class LowResolution:
         """The batch's updates. O(n log times)."""
         rows = rows_of(batch)
         times, places = np.unique(rows[:, 2], return_inverse=True)
-        narrow = np.dtype(f"u{next(size for size in (1, 2, 4, 8) if len(times) <= 256**size)}")
+        narrow = np.dtype(f"u{place_bytes(len(times))}")
         kept = places.astype(narrow) if len(times) > 1 else np.empty(0, narrow)
         return LowResolution(batch.hashes, batch.key_offsets, batch.vals[:, 0], batch.val_offsets, times, kept)
 
@@ -108,5 +131,33 @@ class TimeFirst:
         keys = np.repeat(np.arange(len(self.hashes)), sizes_of(self.key_offsets, len(self.hashes)))
         times = np.repeat(np.arange(len(self.times)), sizes_of(self.time_offsets, len(self.times)))
         found = np.column_stack((self.hashes[keys], self.vals, self.times[times[keys]]))
+        ordered: Ints = found[np.lexsort((found[:, 2], found[:, 1], found[:, 0]))]
+        return ordered
+
+
+@dataclass
+class Mixed:
+    """Updates at the commonest time without a time, key first; the others key first with theirs."""
+
+    common: Batch
+    others: Batch
+
+    @staticmethod
+    def of(batch: Batch) -> Mixed:
+        """The batch's updates. O(n log n)."""
+        keyed, at = batch.keyed(), 1 + batch.key_width + batch.val_width
+        times, counts = np.unique(keyed[:, at], return_counts=True)
+        usual = keyed[:, at] == times[np.argmax(counts)]
+        shape = batch.key_width, batch.depth, batch.lower, batch.upper, batch.since
+        return Mixed(*(Batch.of_rows(np.ascontiguousarray(keyed[part]), *shape) for part in (usual, ~usual)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns."""
+        return self.common.nbytes + self.others.nbytes
+
+    def rows(self) -> Ints:
+        """As `rows_of` the batch that it was made of."""
+        found = np.concatenate((rows_of(self.common), rows_of(self.others)))
         ordered: Ints = found[np.lexsort((found[:, 2], found[:, 1], found[:, 0]))]
         return ordered

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from bench.programs import program
+from bench.programs import ROOTS, program
 from bench.stream import Stream, Sums, random_graph
 from vernier.operators.engine.local import LocalEngine
 from vernier.operators.planning.plan import Plan
@@ -33,8 +33,8 @@ Engine = LocalEngine | ForkedWorkers
 class Runner:
     """An engine, its updates, and its answers."""
 
-    def __init__(self, engine: Engine, stream: Stream) -> None:
-        self.engine, self.stream = engine, stream
+    def __init__(self, engine: Engine, stream: Stream, roots: int = 1) -> None:
+        self.engine, self.stream, self.roots = engine, stream, roots
         self.sums = Sums()
         self.at = 0
         self.log: list[Ints] | None = None
@@ -43,8 +43,8 @@ class Runner:
         self._clocks = [time.CLOCK_PROCESS_CPUTIME_ID, *((~process.pid << 3) | 2 for process in self._processes)]
 
     def load(self) -> dict[str, Any]:
-        """The first edges, and the root."""
-        first = {"roots": Updates.of([[0]], [0], [1]), "edges": Updates(self.stream.first(), 2, 0)}
+        """The first edges, and the roots."""
+        first = {"roots": Updates.of(np.arange(self.roots)[:, None], 0, 1), "edges": Updates(self.stream.first(), 2, 0)}
         taken = [self._epoch(MIN_TIME, 1, first)]
         gc.collect()
         gc.freeze()  # as a worker of the service does with objects from its start
@@ -93,7 +93,7 @@ def engine_of(plan: Plan, workers: int, threads: bool) -> Engine:
 
 def warm(name: str) -> None:
     """Load the kernels that a program needs, or compile them."""
-    small = Runner(LocalEngine(compile_app(program(name))), Stream(random_graph(50, 6000), 100))
+    small = Runner(LocalEngine(compile_app(program(name))), Stream(random_graph(50, 6000), 100), ROOTS.get(name, 1))
     small.load()
     for size in (1, 10, 2000):
         small.run(2, size, True)
@@ -113,7 +113,7 @@ def main() -> None:
     spill.keep()  # as a worker of the service does
     warm(args.program)
     engine = engine_of(compile_app(program(args.program)), args.workers, args.threads)
-    runner = Runner(engine, Stream(edges, args.window))
+    runner = Runner(engine, Stream(edges, args.window), ROOTS.get(args.program, 1))
     runner.log = [] if args.log else None
     for line in sys.stdin:
         command, *given = line.split()

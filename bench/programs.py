@@ -43,6 +43,39 @@ def degrees(edges: Collection, roots: Collection) -> Collection:
     return edges.group_by("src").agg(degree=vn.count()).group_by("degree").agg(nodes=vn.count())
 
 
+def degrees_general(edges: Collection, roots: Collection) -> Collection:
+    """The same counted inside loops, where times are partially ordered: by the general form of a reduction, which keeps
+    its output. Each loop is at its limit after one round."""
+    none = edges.filter(col("src") < col("src"))
+
+    @vn.fixpoint
+    def counted(counted: Collection, *, edges: Collection) -> Collection:
+        return (
+            vn.union(edges, counted.select("src", dst=col("degree")).filter(col("src") < col("src")))
+            .group_by("src")
+            .agg(degree=vn.count())
+        )
+
+    @vn.fixpoint
+    def spread(spread: Collection, *, counts: Collection) -> Collection:
+        return counts.group_by("degree").agg(nodes=vn.count())
+
+    counts = counted(none.select("src", degree=col("dst")), edges=edges)
+    return spread(none.select(degree="src", nodes=col("dst")), counts=counts)
+
+
+def reach(edges: Collection, roots: Collection) -> Collection:
+    """Which nodes can be reached from which root: the program of "Differential dataflow roadmap"."""
+    start = roots.select(node="node", root="node")
+
+    @vn.fixpoint
+    def reached(reached: Collection, *, edges: Collection, start: Collection) -> Collection:
+        step = reached.join(edges, left_on="node", right_on="src").select(node=col("dst"), root=col("root"))
+        return vn.union(start, step).distinct()
+
+    return reached(start, edges=edges, start=start).select("root", "node")
+
+
 def spread(start: Collection, edges: Collection) -> Collection:
     """The least label that reaches each node along edges."""
 
@@ -83,17 +116,21 @@ def turned(edges: Collection) -> Collection:
     return edges.select(src=col("dst"), dst=col("src"))
 
 
+ROOTS = {"reach": 10}
+"""The first nodes are roots, if a program has more than one."""
 PROGRAMS: dict[str, Callable[[Collection, Collection], Collection]] = {
     "bfs": bfs,
     "degrees": degrees,
+    "degrees_general": degrees_general,
+    "reach": reach,
     "components": components,
     "scc": scc,
 }
 
 
-def program(name: str) -> vn.App:
+def program(name: str, retain: str = "1us") -> vn.App:
     """A program with its one view, `answer`. Times are numbers of updates, so nearly nothing past is kept."""
-    app = vn.App(name, retain="1us")
+    app = vn.App(name, retain=retain)
     edges, roots = app.source("edges", Edge), app.source("roots", Root)
     app.view("answer", PROGRAMS[name](edges, roots))
     return app

@@ -26,6 +26,7 @@ TOYS: dict[str, list[str]] = {
     "restart": ["--sizes", "1000"],
     "sharing": ["--friendships", "500", "--asks", "5", "--epochs", "5"],
     "flows": ["--events", "400", "--batch", "50", "--delays", "20ms"],
+    "seeds": ["--only", "people", "--scale", "0.002"],
     "commit": ["--epochs", "6", "--batches", "3", "--updates", "20"],
     "exchange": ["--rounds", "20", "--runs", "1"],
     "handshake": ["--attempts", "2", "--connections", "2"],

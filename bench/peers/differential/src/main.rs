@@ -21,7 +21,7 @@ use std::time::Instant;
 use differential_dataflow::input::Input;
 use timely::dataflow::operators::probe::Handle;
 
-use programs::{build, Edge, Node, Row};
+use programs::{build, roots_of, Edge, Node, Row};
 
 #[repr(C)]
 struct Timespec {
@@ -133,7 +133,7 @@ fn main() {
             (input, roots_input)
         });
         if index == 0 {
-            roots.insert(0);
+            (0..roots_of(&program)).for_each(|node| roots.insert(node));
         }
         roots.close();
         let mut at = 0;

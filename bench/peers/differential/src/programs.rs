@@ -20,8 +20,26 @@ pub fn build<'scope>(name: &str, edges: Edges<'scope>, roots: VecCollection<'sco
         "degrees_count" => degrees_count(edges),
         "components" => components(edges),
         "scc" => scc(edges),
+        "reach" => reach(edges, roots),
         _ => panic!("no program {name}"),
     }
+}
+
+/// How many nodes are roots: the first ones.
+pub fn roots_of(name: &str) -> Node {
+    if name == "reach" { 10 } else { 1 }
+}
+
+/// Which nodes can be reached from which root: the program of "Differential dataflow roadmap".
+fn reach<'scope>(edges: Edges<'scope>, roots: VecCollection<'scope, u64, Node>) -> Rows<'scope> {
+    let start = roots.map(|root| (root, root));
+    start
+        .clone()
+        .iterate(|scope, inner| {
+            let (start, edges) = (start.enter(scope), edges.enter(scope));
+            inner.join_map(edges, |_node, root, next| (*next, *root)).concat(start).distinct()
+        })
+        .map(|(node, root)| [root as i64, node as i64])
 }
 
 /// How many nodes there are at each distance from the root; the loop is that of examples/bfs.rs.
