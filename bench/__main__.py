@@ -124,7 +124,16 @@ FULL: dict[str, list[list[str]]] = {
     "sharing": [["--friendships", "2000000", "--epochs", "2000"]],
     "seeds": [[]],
     "flows": [
-        ["--events", "10000000", "--pauses", "100us", "--plot", "docs/images/bench-flows.png"],
+        [
+            "--events",
+            "10000000",
+            "--plain-events",
+            "1000000",
+            "--pauses",
+            "100us",
+            "--plot",
+            "docs/images/bench-flows.png",
+        ],
         ["--open", "--events", "60000", "--pauses", "1ms", "--delays", "1s,1ms"],
         ["--open", "--events", "600000", "--pauses", "100us", "--delays", "1s,1ms"],
     ],

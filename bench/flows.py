@@ -1,16 +1,18 @@
 """Flows that compact themselves, beside the same flows without compaction.
 
-    python -m bench.flows --events 10000000 --delays 1s --plot FILE     # as fast as it goes, 1,000 events an epoch
+    python -m bench.flows --events 10000000 --plain-events 1000000 --pauses 100us --plot FILE
     python -m bench.flows --open --events 60000 --pauses 1ms,100us --delays 1s,1ms
 
-An event happens every `pause` of data time, for one key or, where a flow has many, for keys that come and go: the
-newest of a key, its ten newest, auctions that close, messages that are received, the greatest of a window. `--open` is
-an open loop: events are released by the wall clock whether or not the engine keeps up, and every epoch takes what
-has been released; an event's latency ends with its epoch. Otherwise latency is the time of an epoch. By tenth of the
-run: latency, the number of updates that the state holds (those that wait for their time included), and the size of its
-arrangements. A run ends early when it is further behind than `--behind` seconds. Where both forms have seen all events
-their answers are compared. Prints a JSON line for each flow, pause and delay, and the last tenth over the second (the
-first one warms up) as a table. Source: "Managing memory with differential dataflow".
+The first form runs as fast as it goes, 1,000 events an epoch. An event happens every `pause` of data time, for one key
+or, where a flow has many, for keys that come and go: the newest of a key, its ten newest, auctions that close,
+messages that are received, the greatest of a window. `--open` is an open loop: events are released by the wall clock
+whether or not the engine keeps up, and every epoch takes what has been released; an event's latency ends with its
+epoch. Otherwise latency is the time of an epoch. By tenth of the run: latency, CPU time, the number of updates that
+the state holds (those that wait for their time included), and the size of its arrangements. A run ends early when it
+is further behind than `--behind` seconds. The form without compaction slows down with every event, so `--plain-events`
+gives it fewer. Where both forms have seen all events their answers are compared. Prints a JSON line for each flow,
+pause and delay, and the last tenth over the second (the first one warms up) as a table. Source: "Managing memory with
+differential dataflow".
 """
 
 from __future__ import annotations
@@ -35,6 +37,13 @@ from vernier.operators.planning.planner import compile_app
 from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 TENTHS = 10
+COLUMNS = {
+    "updates": "updates held",
+    "mb": "MB",
+    "p50_ms": "p50, ms",
+    "p99_ms": "p99, ms",
+    "p99_cpu_ms": "p99 of CPU, ms",
+}
 BIDS = 20
 """Bids of an auction."""
 AHEAD = 4
@@ -194,17 +203,18 @@ def checksum(changes: Updates) -> int:
     return int((mixed * np.maximum(data[:, -1], 0).astype(np.uint64)).sum(dtype=np.uint64))
 
 
-def run(name: str, pause: int, delay: int, compacted: bool, given: argparse.Namespace) -> dict[str, Any]:
+def run(name: str, pause: int, delay: int, form: str, given: argparse.Namespace) -> dict[str, Any]:
     """One form of a flow: its tenths, and a checksum of its answers."""
     program, events = FLOWS[name]
     app = vn.App(name, retain="0ns")
-    app.view("answer", program(app, delay, compacted))
+    app.view("answer", program(app, delay, form == "compacted"))
     worker = Worker(compile_app(app))
-    total = given.events
+    total = given.events if form == "compacted" else given.plain_events or given.events
     tenths: list[dict[str, float]] = []
     lower, at, summed = MIN_TIME, 0, 0
     late: list[Any] = []
-    seen, began, behind = 0, time.monotonic_ns(), False
+    busy: list[float] = []
+    began, behind = time.monotonic_ns(), False
     while at < total and not behind:
         if given.open:
             passed = time.monotonic_ns() - began
@@ -217,17 +227,19 @@ def run(name: str, pause: int, delay: int, compacted: bool, given: argparse.Name
         stop = min(stop, total * (len(tenths) + 1) // TENTHS)  # an epoch is in one tenth
         numbers = np.arange(at, stop)
         upper = (stop - 1) * pause + 1
-        before = time.monotonic_ns()
+        before, used = time.monotonic_ns(), time.process_time_ns()
         batch = {source: one for source, one in events(numbers, numbers * pause).items() if len(one)}
         result = worker.run_epoch(lower, upper, batch)
         done = time.monotonic_ns()
+        busy.append((time.process_time_ns() - used) / 1e6)
         lower, at = upper, stop
         summed += checksum(result.changes["answer"])
         late.append((done - began - numbers * pause if given.open else np.array([done - before])) / 1e6)
         behind = given.open and done - began - at * pause > given.behind * 1e9
         if at >= total * (len(tenths) + 1) // TENTHS or behind:
-            tenths.append({"events": at - seen, **held(worker, lower), **latency(np.concatenate(late))})
-            late, seen = [], at
+            cpu = round(float(np.quantile(busy, 0.99)), 3)
+            tenths.append({"events": at, **held(worker, lower), **latency(np.concatenate(late)), "p99_cpu_ms": cpu})
+            late, busy = [], []
     # What waits may still change the answer.
     result = worker.run_epoch(lower, lower + 2 * delay + BIDS * pause, {})
     summed += checksum(result.changes["answer"])
@@ -262,15 +274,14 @@ def rows(results: list[dict[str, Any]]) -> str:
         for form in ("compacted", "plain"):
             one = result[form]
             early, last = one["tenths"][min(1, len(one["tenths"]) - 1)], one["tenths"][-1]
-            cells = [f"{number(early[name])} → {number(last[name])}" for name in ("updates", "mb", "p50_ms", "p99_ms")]
+            cells = [f"{number(early[name])} → {number(last[name])}" for name in COLUMNS]
             ended = f"{one['events']:,}" + (" (behind)" if one["behind"] else "")
             found.append([result["flow"], result["pause"], result["delay"], form, ended, *cells])
-    head = ["flow", "pause", "delay", "form", "events", "updates held", "MB", "p50, ms", "p99, ms"]
-    return table(head, found)
+    return table(["flow", "pause", "delay", "form", "events", *COLUMNS.values()], found)
 
 
 def plot(path: Path, results: list[dict[str, Any]]) -> None:
-    """State and latency by tenth: a column for each flow, the forms as lines."""
+    """State and latency by events: a column for each flow, the forms as lines."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(result["flow"] for result in results))
@@ -281,11 +292,11 @@ def plot(path: Path, results: list[dict[str, Any]]) -> None:
             tenths = result[form]["tenths"]
             for i, what in enumerate(("updates", "p99_ms")):
                 label = f"{form}, {result['pause']}, {result['delay']}"
-                places = range(1, len(tenths) + 1)
+                places = [one["events"] for one in tenths]
                 axes[i, names.index(result["flow"])].plot(places, [one[what] for one in tenths], line, label=label)
     for i, name in enumerate(names):
         axes[0, i].set(title=name, yscale="log")
-        axes[1, i].set(xlabel="tenth of the run", yscale="log")
+        axes[1, i].set(xlabel="events", xscale="log", yscale="log")
         for one in axes[:, i]:
             one.grid(alpha=0.3)
     axes[0, 0].set_ylabel("updates held")
@@ -305,6 +316,7 @@ def main() -> None:
     """Run, print, plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--plain-events", type=int, help="events of the form without compaction, if fewer")
     parser.add_argument("--flows", default=",".join(FLOWS))
     parser.add_argument("--pauses", default="1ms", help="data time between events")
     parser.add_argument("--delays", default="1s")
@@ -318,7 +330,7 @@ def main() -> None:
         for pause in given.pauses.split(","):
             for delay in given.delays.split(","):
                 forms = {
-                    form: run(name, nanoseconds(pause), nanoseconds(delay), form == "compacted", given)
+                    form: run(name, nanoseconds(pause), nanoseconds(delay), form, given)
                     for form in ("compacted", "plain")
                 }
                 if compared(forms) is False:
