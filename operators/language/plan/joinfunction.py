@@ -32,7 +32,7 @@ from vernier.storage.time.lattice import CLOSED, MIN_TIME
 
 Times = Literal["own", "at", "after"]
 _SECONDS = CLOSED // 10**9 - 1
-"""Times within so many seconds have nanoseconds that fit 64 bits."""
+"""Times at most this many seconds from the epoch have nanoseconds that fit 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
