@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vernier.operators.engine.fill import Fill
+from vernier.operators.engine.former import check_former
 from vernier.operators.engine.given import Given
 from vernier.operators.engine.worker import WorkerState
 from vernier.operators.failures import NeedsHistory
@@ -157,6 +158,9 @@ class _Search:
             whole = plan.arrangements[op.trace].whole
             if whole is not None and op.trace in held.since:
                 wholes.setdefault(op.trace, whole)
+        for former in plan.former:
+            if former.whole is not None and former.trace in held.since:
+                wholes.setdefault(former.trace, former.whole)
         for name in sorted(wholes, key=lambda name: (held.since[name], name)):
             self._holders.setdefault(wholes[name].of, []).append(Given(name, wholes[name].words, held.since[name]))
 
@@ -248,6 +252,7 @@ class Change:
         self.migration = plan_migration(plan, Held.of(state))
         self.fill: Fill | None = None
         if self.migration.fresh and state.upper > MIN_TIME:
+            check_former(plan, state)
             operators, given = self.migration.operators, self.migration.given
             self.fill = Fill(plan, operators, given, exchange, slice_updates=slice_updates, budget=budget)
             self.fill.begin(state, hold=hold)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vernier.operators.kernels import aggregating as kernel
+from vernier.operators.kernels.exact import DECIMAL_WORDS, FLOAT_DIGITS
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Float64, Type
 from vernier.operators.language.types.schema import RowType
@@ -20,11 +21,15 @@ _OF_INTEGERS = {
     "avg": kernel.AVG,
     "min": kernel.MIN,
     "max": kernel.MAX,
+    "component": kernel.SUM,
 }
 _OF_DOUBLES = _OF_INTEGERS | {"sum": kernel.SUM_FLOAT, "avg": kernel.AVG_FLOAT}
 _OF_DECIMALS = _OF_INTEGERS | {"sum": kernel.SUM_DECIMAL, "avg": kernel.AVG_DECIMAL}
-_LINEAR = frozenset(range(kernel.COUNT, kernel.AVG_DECIMAL + 1)) | {kernel.PRESENT}
-INCREMENTAL = frozenset(_OF_INTEGERS)
+_PAGE = 4
+"""The least number of words of a page of a vector with sums of doubles."""
+LINEAR = frozenset(("count", "sum", "avg", "component"))
+"""The aggregates that are sums: a group of these alone exists while its vector of sums is not 0."""
+INCREMENTAL = frozenset(_OF_INTEGERS) | {"component"}
 """The incremental aggregates, which a reduction updates at each change. The others read whole groups."""
 
 
@@ -68,8 +73,49 @@ def copies() -> Row:
 
 
 def is_accumulable(rows: Sequence[Row]) -> bool:
-    """Whether the aggregations need only their own numbers and the previous multiplicity of the changed row."""
-    return all(row[kernel.KIND] in _LINEAR for row in rows)
+    """Whether the aggregations need only the previous multiplicity of the changed row and a number of rows."""
+    return all(row[kernel.KIND] == kernel.PRESENT for row in rows)
+
+
+def vector_rows(items: Sequence[Item], row: RowType, first: int) -> tuple[Row, tuple[Row, ...]]:
+    """The words of a row that these linear aggregates read, and their aggregations for kernels/accumulating.py, which
+    finds those words from column `first` on."""
+    made, words = output(items), dict[int, int]()
+    rows = []
+    for item in items:
+        kind, word, count, flag, *rest = _row(item, row, made)
+        read = (*((flag,) if flag >= 0 else ()), *(range(word, word + count) if kind != kernel.COUNT else ()))
+        for one in read:
+            words.setdefault(one, first + len(words))
+        rows.append((kind, words.get(word, -1), count, words.get(flag, -1), *rest))
+    return tuple(words), tuple(rows)
+
+
+def null_flags(rows: Sequence[Row]) -> Row:
+    """The null flags of the sums that may be null."""
+    sums = (kernel.SUM, kernel.SUM_FLOAT, kernel.SUM_DECIMAL)
+    return tuple(row[kernel.FLAG] for row in rows if row[kernel.KIND] in sums and row[kernel.FLAG] >= 0)
+
+
+def vector_layout(rows: Sequence[Row]) -> tuple[Row, int, int]:
+    """Where each aggregation begins in a vector, the words of a page, and the words of all pages.
+
+    Sums of doubles are in the pages behind the first, which has everything else.
+    """
+    used, floats = int(all(row[kernel.SHIFT] != kernel.UNCOUNTED for row in rows)), 0
+    slots = []
+    for row in rows:
+        kind = row[kernel.KIND]
+        slots.append(used)
+        used += int(row[kernel.FLAG] >= 0)
+        if kind in (kernel.SUM, kernel.AVG):
+            used += 2
+        elif kind in (kernel.SUM_FLOAT, kernel.AVG_FLOAT):
+            floats += 1
+        elif kind != kernel.COUNT:
+            used += DECIMAL_WORDS
+    page = max(used, _PAGE) if floats else used
+    return tuple(slots), page, page * (1 + -(-floats * FLOAT_DIGITS // page))
 
 
 def compared_texts(items: Sequence[Item], val: RowType) -> Row:
@@ -91,4 +137,6 @@ def _row(item: Item, val: RowType, made: RowType) -> Row:
         item.type.scale - found.type.scale if isinstance(found.type, Decimal) and isinstance(item.type, Decimal) else 0
     )
     null = found.offset if found.nullable else -1
+    if item.kind == "component":
+        shift = kernel.UNCOUNTED
     return (kinds[item.kind], found.value_offset, found.type.words, null, out.value_offset, flag, digits, shift)

@@ -26,8 +26,11 @@ integers, doubles and decimals."""
 KIND, WORD, WORDS, FLAG, OUT, OUT_FLAG, LIMIT, SHIFT = range(8)
 """Columns of an aggregation: kind; first word, number of words and null flag of its input in the val (-1: none); word
 and null flag of its output; the copies that PRESENT requires, or the digits that a decimal may have; the additional
-fractional digits of a mean of decimals."""
+fractional digits of a mean of decimals, or UNCOUNTED."""
 FIELDS = 8
+UNCOUNTED = -100
+"""The SHIFT of sums that are the components of a vector of the program: their group exists while one of them is not 0,
+whatever its number of rows."""
 
 ONE_WORD = 18
 """Digits of a decimal that fits one word."""
@@ -82,6 +85,24 @@ def need_floats(aggregations: np.ndarray) -> bool:
 
 
 @njit(cache=True)
+def are_linear(aggregations: np.ndarray) -> bool:
+    """Whether all aggregations are counts, sums and means, so that the group exists while its vector is not 0."""
+    for a in range(aggregations.shape[0]):
+        if aggregations[a, KIND] < COUNT:
+            return False
+    return aggregations.shape[0] > 0
+
+
+@njit(cache=True)
+def count_rows_too(aggregations: np.ndarray) -> bool:
+    """Whether the number of rows belongs to the vector: not if the vector is one of the program."""
+    for a in range(aggregations.shape[0]):
+        if aggregations[a, SHIFT] == UNCOUNTED:
+            return False
+    return True
+
+
+@njit(cache=True)
 def absorb_number(aggregations, a, inputs, entry, diff, sums, floats):  # type: ignore[no-untyped-def]
     """Add `diff` copies of a double or a decimal. Returns whether a count of infinities or NaNs overflowed int64."""
     kind = aggregations[a, KIND]
@@ -94,6 +115,17 @@ def absorb_number(aggregations, a, inputs, entry, diff, sums, floats):  # type: 
     else:
         add_decimal(sums[a], inputs[entry, word], inputs[entry, word + 1] ^ _LEAST, diff)
     return False
+
+
+@allocating
+def has_sum(aggregations, a, sums, floats):  # type: ignore[no-untyped-def]
+    """Whether the sum of an aggregation is not 0."""
+    if aggregations[a, KIND] == SUM_FLOAT or aggregations[a, KIND] == AVG_FLOAT:
+        return read_float(floats[a], 1) != 0
+    some = np.int64(0)
+    for c in range(sums.shape[1]):
+        some |= sums[a, c]
+    return some != 0
 
 
 @allocating

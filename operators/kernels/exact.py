@@ -20,6 +20,8 @@ additions."""
 _ADDED, _NANS, _MORE, _LESS = _DIGITS, _DIGITS + 1, _DIGITS + 2, _DIGITS + 3
 FLOAT_WORDS = _DIGITS + 4
 """Words of a sum of doubles: digits, additions since the last carry, then the counts of NaN, inf and -inf in it."""
+FLOAT_DIGITS = _DIGITS + 3
+"""Words of a sum of doubles at rest: digits, and the counts of NaN, inf and -inf."""
 DECIMAL_WORDS = 4
 """Words of a sum of decimals: 256 bits in two's complement, lowest word first."""
 
@@ -94,9 +96,34 @@ def add_bits(acc: np.ndarray, bit: int, hi: int, lo: int, negative: bool) -> Non
 
 
 @njit(cache=True)
-def add_odd(acc: np.ndarray, which: int, count: int) -> None:
-    """Set how many NaN (which = 0), inf (1) or -inf (2) are in a sum."""
-    acc[_NANS + which] = count
+def load_float(floats: np.ndarray, a: int, words: np.ndarray, at: int) -> None:
+    """Set sum number a to what store_float wrote to words[at :]."""
+    for i in range(_DIGITS):
+        floats[a, i] = words[at + i]
+    floats[a, _ADDED] = 0
+    for i in range(3):
+        floats[a, _NANS + i] = words[at + _DIGITS + i]
+
+
+@njit(cache=True)
+def store_float(floats: np.ndarray, a: int, words: np.ndarray, at: int) -> None:
+    """Write sum number a to words[at : at + FLOAT_DIGITS]: equal sums give equal words, and few of them are not 0,
+    because each digit has the sign of the sum."""
+    acc = floats[a]
+    _carry(acc)
+    top = _DIGITS - 1
+    negative = acc[top] < 0
+    carry = np.int64(1)
+    for i in range(top):
+        total = acc[i]
+        if negative:
+            total = (~total & _LOW) + carry
+            carry = total >> 32
+            total = -(total & _LOW)
+        words[at + i] = total
+    words[at + top] = -(~acc[top] + carry) if negative else acc[top]
+    for i in range(3):
+        words[at + _DIGITS + i] = acc[_NANS + i]
 
 
 @njit(cache=True)

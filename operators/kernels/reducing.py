@@ -22,10 +22,15 @@ from vernier.operators.kernels.aggregating import (
     OUT,
     OUT_FLAG,
     PRESENT,
+    SHIFT,
     SUM,
+    UNCOUNTED,
     WORD,
     WORDS,
     absorb_number,
+    are_linear,
+    count_rows_too,
+    has_sum,
     need_floats,
     need_ranks,
     rank_vals,
@@ -164,9 +169,8 @@ def _absorb_number(aggregations, a, inputs, entry, diff, before, after, sums, co
     """Add `diff` copies of the value in an entry to a count, a sum or a mean; its val had `before` copies and has
     `after`. Returns whether it wrapped."""
     kind = cell(aggregations, a, KIND)
-    if kind == COUNT or kind >= AVG:
-        sign = np.int64(-1) if diff < 0 else np.int64(0)
-        counts[a, 0], counts[a, 1] = add_wide(counts[a, 0], counts[a, 1], sign, diff)
+    sign = np.int64(-1) if diff < 0 else np.int64(0)
+    counts[a, 0], counts[a, 1] = add_wide(counts[a, 0], counts[a, 1], sign, diff)
     if kind == COUNT:
         return False
     if before == 0 and after != 0:
@@ -198,10 +202,12 @@ def _absorb(  # type: ignore[no-untyped-def]
     counts,
     floats,
     rank,
+    linear,
     present,
 ):
     """Add the entries numbered order[begin:end], with their multiplicities in column `last`, to their vals and facts
-    and to the aggregations. Returns (number of vals that are present, wrapped)."""
+    and to the aggregations. Returns (number of vals that have copies or, if the aggregations are linear, of copies;
+    wrapped)."""
     for at in range(begin, end):
         i = word(order, at)
         diff = cell(inputs, base + i, last)
@@ -211,7 +217,12 @@ def _absorb(  # type: ignore[no-untyped-def]
         if wrapped:
             return present, True
         put_word(copies, val, after)
-        present += np.int64(after != 0) - np.int64(before != 0)
+        if linear:
+            present, wrapped = add_checked(present, diff)
+            if wrapped:
+                return present, True
+        else:
+            present += np.int64(after != 0) - np.int64(before != 0)
         was = cell(facts, fact, 0)
         put(facts, fact, 0, was + diff)
         turn = np.int64(was == 0) - np.int64(was + diff == 0)
@@ -272,7 +283,7 @@ def _want_extreme(aggregations, a, inputs, heads, copies, size, counts, ranked, 
 
 
 @inlined
-def _want_number(aggregations, a, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
+def _want_number(aggregations, a, linear, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
     """Write a count, a sum or a mean. Returns its status."""
     kind, target, out_flag = aggregations[a, KIND], aggregations[a, OUT], aggregations[a, OUT_FLAG]
     if (kind == COUNT or kind >= AVG) and not fits(counts[a, 0], counts[a, 1]):
@@ -280,8 +291,11 @@ def _want_number(aggregations, a, sums, counts, floats, wanted):  # type: ignore
     if kind == COUNT:
         wanted[0, target] = counts[a, 1]
         return 0
-    # Null if no value has a multiplicity (a sum of values that cancel is 0); a mean needs a count.
+    # Null if no value has a multiplicity (a sum of values that cancel is 0) or, where groups are vectors, if the number
+    # of values and their sum are 0; a mean needs a count.
     has = counts[a, 1] != 0 if kind >= AVG else aggregations[a, FLAG] < 0 or counts[a, VALS] > 0
+    if linear and kind < AVG and aggregations[a, FLAG] >= 0:
+        has = counts[a, 0] != 0 or counts[a, 1] != 0 or has_sum(aggregations, a, sums, floats)
     if out_flag >= 0:
         wanted[0, out_flag] = 1 if has else 0
     if not has:
@@ -296,7 +310,19 @@ def _want_number(aggregations, a, sums, counts, floats, wanted):  # type: ignore
 
 
 @inlined
-def _want(aggregations, inputs, heads, copies, size, sums, counts, floats, ranked, wanted):  # type: ignore[no-untyped-def]
+def _weighs(aggregations, sums, counts, floats):  # type: ignore[no-untyped-def]
+    """Whether a number of values or a sum is not 0."""
+    for a in range(aggregations.shape[0]):
+        # The values of a component of the program's own vector are not counted.
+        if aggregations[a, SHIFT] != UNCOUNTED and (counts[a, 0] != 0 or counts[a, 1] != 0):
+            return True
+        if aggregations[a, KIND] != COUNT and has_sum(aggregations, a, sums, floats):
+            return True
+    return False
+
+
+@inlined
+def _want(aggregations, linear, inputs, heads, copies, size, sums, counts, floats, ranked, wanted):  # type: ignore[no-untyped-def]
     """Write the output row of a key that has `size` vals, some of them present. Returns (its copies, status)."""
     made = np.int64(1)
     for a in range(aggregations.shape[0]):
@@ -314,7 +340,7 @@ def _want(aggregations, inputs, heads, copies, size, sums, counts, floats, ranke
         elif kind == COPIES:
             made = max(np.int64(0), copies[0])
         else:
-            status = _want_number(aggregations, a, sums, counts, floats, wanted)
+            status = _want_number(aggregations, a, linear, sums, counts, floats, wanted)
             if status != 0:
                 return made, status
     return made, 0
@@ -371,7 +397,8 @@ def reduce_keys(  # type: ignore[no-untyped-def]
     keyed[q, >= 1 + k]; inputs and outputs: selections `[val | time | rounds | diff]` sorted by (val, rounds, time), in
     which times equal to `fold` are older than the slice; ordered: the same as inputs or, with `by_content`, inputs with
     words in the order of their values; w: words of an output val; aggregations[a, 8]: one PRESENT or COPIES row, or
-    rows COUNT … MAX, or no row, which means the key while any val is present. `total`: no output is kept; the earlier
+    rows COUNT … MAX, or no row, which means the key while any val has copies. A key of counts, sums and means
+    alone exists while one of these numbers, or that of its rows, is not 0. `total`: no output is kept; the earlier
     output is what the key's input at `fold` gives. Returns (corrections: keyed rows `[hash | key | out val | time | now
     | diff]`, visits `[rounds | hash | key]`, status, key at fault). O(history log history) per key, plus the vals
     scanned when a minimum or maximum leaves.
@@ -395,6 +422,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
     floats = np.empty((aggs, FLOAT_WORDS if need_floats(aggregations) else 0), np.int64)
     ranks = most_in if need_ranks(aggregations, by_content) else 0
     rank, ranked = np.full((aggs, ranks), -1, np.int64), np.full((aggs, ranks), -1, np.int64)
+    linear, counted = are_linear(aggregations), count_rows_too(aggregations)
     for key in range(q):
         base, stop = cell(in_spans, key, 0), cell(in_spans, key, 1)
         out_base, out_stop = cell(out_spans, key, 0), cell(out_spans, key, 1)
@@ -437,6 +465,7 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 counts,
                 floats,
                 rank,
+                linear,
                 present,
             )
             if wrapped:
@@ -451,9 +480,12 @@ def reduce_keys(  # type: ignore[no-untyped-def]
                 out_cursor += 1
             if (time > fold or total) and not _idle(live, lives, w, levels):
                 made = np.int64(0)
-                if present > 0:
+                exists = present != 0 and counted
+                if linear and not exists:
+                    exists = _weighs(aggregations, sums, counts, floats)
+                if exists:
                     made, status = _want(
-                        aggregations, inputs, heads, copies, size, sums, counts, floats, ranked, wanted
+                        aggregations, linear, inputs, heads, copies, size, sums, counts, floats, ranked, wanted
                     )
                     if status != 0:
                         return out[:0], visits[:0], OVERFLOW, key

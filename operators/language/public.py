@@ -26,6 +26,7 @@ from vernier.operators.language.plan.aggregates import (
 from vernier.operators.language.plan.joinfunction import Produced
 from vernier.operators.language.plan.tables import generate_series, repeat_row
 from vernier.operators.language.plan.useraggregates import aggregate
+from vernier.operators.language.plan.vectors import Vector
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
 from vernier.operators.language.types.schema import Schema
@@ -53,6 +54,7 @@ __all__ = [
     "Struct",
     "TimestampNs",
     "Variable",
+    "Vector",
     "VernierError",
     "aggregate",
     "arg_max",

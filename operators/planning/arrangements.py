@@ -42,14 +42,14 @@ def arrange(
         meaning = planner.hash("where", planner.meaning(node), [condition.key() for condition in conditions])
         below = chain(planner, below, stages, node.schema.width, planner.scope(node.scope), meaning, alone=True)
         planner.ops[below].texts = node.schema.text_words
+    below, key, val = picked(planner, node, below, key, val)
+    return arrange_words(planner, below, key, val, columns)
+
+
+def arrange_words(planner: Planner, below: int, key: Words, val: Words, columns: Sequence[str] = ()) -> int:
+    """The arrangement of operator `below` by words `key` of its rows, carrying words `val`. columns: the key's
+    names."""
     base = planner.ops[below]
-    newest = True
-    while (picks := base.picks) is not None:
-        below, key, val = base.inputs[0], tuple(picks[w] for w in key), tuple(picks[w] for w in val)
-        if newest and planner.uses[identity(node)] == 1:
-            planner.drop(base)
-        newest = False
-        base = planner.ops[below]
     if base.arranged_by(key, val):
         # A reduction's output is ordered by its key, so it only has to be kept in a trace.
         if isinstance(base, ReductionOp) and base.trace is None:
@@ -57,13 +57,11 @@ def arrange(
         return below
     memo = ("arrange", below, key, val)
     if memo not in planner.memo:
-        print_ = planner.hash("arrange", planner.prints[below], key, val)
+        print_ = arranged_print(planner, below, key, val)
         source = planner.ops[below]
         label = f"{_title(source)} by {', '.join(columns)}" if key else f"{_title(source)} (all)"
         scope_id = source.scope
-        op = ArrangeOp(
-            len(planner.ops), scope_id, len(key) + len(val), label, below, key, val, f"arrange-{print_[:16]}"
-        )
+        op = ArrangeOp(len(planner.ops), scope_id, len(key) + len(val), label, below, key, val, arranged_trace(print_))
         op.texts = texts_among((*key, *val), source.texts)
         planner.arrangements[op.trace] = ArrangementPlan(
             op.trace, label, len(key), len(val), planner.scopes[scope_id].depth, False
@@ -72,9 +70,37 @@ def arrange(
     return planner.memo[memo]
 
 
+def picked(planner: Planner, node: Node, below: int, key: Words, val: Words) -> tuple[int, Words, Words]:
+    """The operator below all projections of plain columns on operator `below`, which supplies `node`, and the same
+    words of its rows."""
+    newest = True
+    while (picks := planner.ops[below].picks) is not None:
+        base = planner.ops[below]
+        below, key, val = base.inputs[0], tuple(picks[w] for w in key), tuple(picks[w] for w in val)
+        if newest and planner.uses[identity(node)] == 1:
+            planner.drop(base)
+        newest = False
+    return below, key, val
+
+
+def arranged_print(planner: Planner, below: int, key: Words, val: Words) -> str:
+    """The fingerprint of the arrangement of an operator's rows."""
+    return planner.hash("arrange", planner.prints[below], key, val)
+
+
+def arranged_trace(print_: str) -> str:
+    """The name of the trace of an arrangement with this fingerprint."""
+    return f"arrange-{print_[:16]}"
+
+
+def reduced_trace(print_: str) -> str:
+    """The name of the trace of the output of a reduction with this fingerprint."""
+    return f"reduce-{print_[:16]}"
+
+
 def keep(planner: Planner, op: ReductionOp) -> None:
     """Keep the output of a reduction in a trace, arranged by its key."""
-    op.trace = f"reduce-{planner.prints[op.id][:16]}"
+    op.trace = reduced_trace(planner.prints[op.id])
     if op.trace in planner.arrangements:
         raise TraceNamedTwice(trace=op.trace, operator=op.name)
     planner.arrangements[op.trace] = ArrangementPlan(

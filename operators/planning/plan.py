@@ -7,7 +7,7 @@ runs to its fixed point at each round of the parent. Rows are words (int64) here
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -82,6 +82,19 @@ class ViewPlan:
     words: Words
 
 
+@dataclass(frozen=True)
+class FormerTrace:
+    """A trace in which earlier versions kept the rows of a group of counts and sums. lanes: the trace of its numbers;
+    whole: whose rows, if they are whole; key_width: words of its key; flags: the words of its rows that say whether a
+    summed column has a value."""
+
+    trace: str
+    lanes: str
+    whole: Whole | None
+    key_width: int
+    flags: Words
+
+
 @dataclass(repr=False)
 class Plan:
     """Everything a worker needs to run a program."""
@@ -98,6 +111,8 @@ class Plan:
     probes: list[Probe] = field(default_factory=list)
     prints: list[str] = field(default_factory=list)
     """What each operator computes, as a fingerprint that is equal in every program."""
+    former: Sequence[FormerTrace] = ()
+    """What states of earlier versions have instead of vectors and counts."""
 
     def __repr__(self) -> str:
         return (

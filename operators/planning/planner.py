@@ -30,8 +30,17 @@ from vernier.operators.planning.loop_ops import EnterOp
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ArrangeOp, UpsertOp
 from vernier.operators.planning.placement import capture, place
-from vernier.operators.planning.plan import ArrangementPlan, Plan, QueuePlan, ScopePlan, ViewPlan, Whole
+from vernier.operators.planning.plan import (
+    ArrangementPlan,
+    FormerTrace,
+    Plan,
+    QueuePlan,
+    ScopePlan,
+    ViewPlan,
+    Whole,
+)
 from vernier.operators.planning.sharing import count_uses, identity
+from vernier.operators.planning.stages import Words
 from vernier.operators.planning.upserts import build_source
 
 _PRINT = 16
@@ -72,6 +81,7 @@ class Planner:
         self.arrangements: dict[str, ArrangementPlan] = {}
         self.queues: dict[str, QueuePlan] = {}
         self.probes: list[Probe] = []
+        self.former: list[FormerTrace] = []
         self.line = ""
         roots = [*(view.node for view in app.views.values()), *app.required]
         self.delayed = app.variables
@@ -106,7 +116,16 @@ class Planner:
             probes=self.probes,
             queues=delayed.mark_cycles(self.ops, self.queues),
             prints=[self.prints[op.id][:_PRINT] for op in self.ops],
+            former=self.former,
         )
+
+    def remember(self, trace: str, lanes: str, of: int, key: Words, val: Words, flags: Words) -> None:
+        """Record the traces in which earlier versions kept rows of operator `of`, its words `key` and `val`, and the
+        numbers of its groups; `flags` are the null flags of summed columns."""
+        order, width = (*key, *val), self.ops[of].width
+        places = tuple(map(order.index, range(width))) if set(order) == set(range(width)) else None
+        whole = None if places is None else Whole(self.prints[of][:_PRINT], places)
+        self.former.append(FormerTrace(trace, lanes, whole, len(key), tuple(map(order.index, flags))))
 
     def _keep_whole(self, source: logical.SourceNode) -> None:
         """Arrange a source with all its columns unless an arrangement has them already."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.planning.op import KeyedOp
+from vernier.operators.planning.op import KeyedOp, Op
 from vernier.operators.planning.stages import Words
 
 
@@ -52,9 +53,9 @@ class ReduceOp(ReductionOp):
 
 @dataclass
 class AccumulableReduceOp(ReductionOp):
-    """Accumulable reduce: counts and sums where time is total. aggregations: rows of kernels/aggregating.py; state: the
-    trace that holds the accumulated numbers of each key; None if the key is the whole row, because such a key needs no
-    numbers of its own."""
+    """Accumulable reduce: counts of an arrangement's rows where time is total. aggregations: one COUNT row if the key
+    is the whole row, else a PRESENT row or none (kernels/aggregating.py); state: the trace that holds how many rows of
+    each key exist; None if the key is the whole row, because such a key needs no numbers of its own."""
 
     aggregations: tuple[Words, ...]
     state: str | None
@@ -69,6 +70,45 @@ class AccumulableReduceOp(ReductionOp):
 
     def facts(self) -> dict[str, Any]:
         return super().facts() | ({} if self.state is None else {"state": self.state})
+
+
+@dataclass
+class AccumulateOp(ReductionOp):
+    """Counts, sums and means where time is total, kept as one vector a key (kernels/accumulating.py). Its input is any
+    operator, whose words `words` are the key and `val` are the words that the aggregations read. aggregations: rows of
+    kernels/aggregating.py; state: the trace of the vectors; slots, page, length: how vectors are laid out
+    (`vector_layout` of group_functions/aggregations.py); exchange: rows must be sent to the worker that owns their
+    key."""
+
+    words: Words
+    val: Words
+    aggregations: tuple[Words, ...]
+    state: str
+    slots: Words
+    page: int
+    length: int
+    exchange: bool = True
+
+    @property
+    def rows_read(self) -> Words:
+        return self.inputs
+
+    @property
+    def traces(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.trace, self.state) if name is not None)
+
+    @property
+    def trace_texts(self) -> dict[str, Words]:
+        return super().trace_texts | {self.state: self.key.text_words}
+
+    def copies_input(self, ops: Sequence[Op]) -> bool:
+        return True
+
+    def settle_exchange(self, ops: Sequence[Op]) -> None:
+        self.exchange = ops[self.input].part != self.words
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"state": self.state, "exchange": self.exchange}
 
 
 @dataclass

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vernier.operators.group_functions.aggregates import Aggregates
 from vernier.operators.group_functions.aggregations import (
     INCREMENTAL,
+    LINEAR,
     Item,
     compared_texts,
     copies,
     is_accumulable,
     kernel_rows,
+    null_flags,
     present,
+    vector_layout,
+    vector_rows,
 )
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
@@ -21,9 +25,23 @@ from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.planning.arrangements import arrange, keep
+from vernier.operators.planning.arrangements import (
+    arrange,
+    arrange_words,
+    arranged_print,
+    arranged_trace,
+    keep,
+    picked,
+    reduced_trace,
+)
 from vernier.operators.planning.plan import ArrangementPlan
-from vernier.operators.planning.reduction_ops import AccumulableReduceOp, BatchedReduceOp, ReduceOp, ReductionOp
+from vernier.operators.planning.reduction_ops import (
+    AccumulableReduceOp,
+    AccumulateOp,
+    BatchedReduceOp,
+    ReduceOp,
+    ReductionOp,
+)
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Words
 
@@ -59,9 +77,9 @@ def reduce(
     total = planner.scopes[scope].depth == 0
     op: ReductionOp
     if total and is_accumulable(aggregations):
-        # An accumulable reduce reads a few numbers of each key instead of all its rows. A key that is the whole row has
+        # An accumulable reduce reads a number of each key instead of all its rows. A key that is the whole row has
         # none.
-        state = f"lanes-{print_[:16]}" if planner.ops[arranged].width > key.width else None
+        state = _lanes(print_) if planner.ops[arranged].width > key.width else None
         op = AccumulableReduceOp(
             len(planner.ops), scope, width, name,
             input=arranged, key=key, total=total, trace=None, aggregations=aggregations, state=state,
@@ -72,6 +90,11 @@ def reduce(
             input=arranged, key=key, total=total, trace=None, aggregations=aggregations, compared=compared,
         )  # fmt: skip
     return _add(planner, op, print_)
+
+
+def _lanes(print_: str) -> str:
+    """The trace of the numbers of a reduction's keys."""
+    return f"lanes-{print_[:16]}"
 
 
 def build_distinct(planner: Planner, node: logical.DistinctNode) -> int:
@@ -116,12 +139,65 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode) -> int:
     for (name, agg), part in zip(node.aggs, columns, strict=True):
         field = node.schema.field(name)
         items.append(Item(name, agg.kind, part, field.type, field.nullable, agg.option))
+    if items and node.scope.depth == 0 and all(item.kind in LINEAR for item in items):
+        return accumulate(planner, node, below, key, val, items)
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
     arranged = arrange(planner, below, node.scope, *words)
-    label = f"group by {', '.join(node.keys)}"
+    label = _label(node)
     if all(item.kind in INCREMENTAL for item in items):
         return reduce(planner, node, arranged, key, kernel_rows(items, val), label, compared_texts(items, val))
     return reduce_groups(planner, node, arranged, key, val, Aggregates(tuple(items)), label)
+
+
+def _label(node: logical.AggregateNode) -> str:
+    return f"group by {', '.join(node.keys)}"
+
+
+def accumulate(
+    planner: Planner, node: logical.AggregateNode, below: Node, key: RowType, val: RowType, items: Sequence[Item]
+) -> int:
+    """A group of linear aggregates outside loops: one vector a key, or an arrangement of the keys if their copies are
+    the only count. val: the columns that earlier versions kept for it; they name what the reduction computes."""
+    row = below.schema
+    words, kept = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
+    read, aggregations = vector_rows(items, row, 1 + key.width)
+    counts_only = len(aggregations) == 1 and not read
+    # Projections are only picked through here; the newest one is dropped where nothing else reads it.
+    at, words, both = picked(planner, below, planner.build(below), words, (*kept, *read))
+    kept, read = both[: len(kept)], both[len(kept) :]
+    base = planner.ops[at]
+    given = base.arranged_by(words, kept)
+    arranged = planner.prints[at] if given else arranged_print(planner, at, words, kept)
+    print_ = planner.hash("reduce", arranged, key.to_json(), kernel_rows(items, val))
+    if given:
+        whole = base.arrangement or reduced_trace(arranged)
+    else:
+        whole = arranged_trace(arranged)
+    flags = tuple(read[flag - 1 - key.width] for flag in null_flags(aggregations))
+    planner.remember(whole, _lanes(print_), at, words, kept, flags)
+    memo = ("reduction", planner.scope(node.scope), print_)
+    if memo in planner.memo:
+        return planner.memo[memo]
+    common = (planner.scope(node.scope), node.schema.width, _label(node))
+    op: ReductionOp
+    if counts_only:
+        source = arrange_words(planner, at, words, (), node.keys)
+        op = AccumulableReduceOp(
+            len(planner.ops), *common,
+            input=source, key=key, total=True, trace=None, aggregations=aggregations, state=None,
+        )  # fmt: skip
+    else:
+        slots, page, length = vector_layout(aggregations)
+        state = f"vectors-{print_[:16]}"
+        op = AccumulateOp(
+            len(planner.ops), *common,
+            input=at, key=key, total=True, trace=None, words=words, val=read, aggregations=aggregations, state=state,
+            slots=slots, page=page, length=length,
+        )  # fmt: skip
+        width = page if length == page else 1 + page
+        planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", key.width, width, 0, False)
+    planner.memo[memo] = planner.add(op, print_)
+    return planner.memo[memo]
 
 
 def _arguments(planner: Planner, node: logical.AggregateNode) -> tuple[Node, RowType, list[tuple[str, ...]]]:

@@ -14,9 +14,22 @@ from typing import Any
 from tests.oracle.plan import Aggregate, Contents
 from tests.oracle.values import exact_sum, nearest, rank
 
+LINEAR = ("count", "sum", "avg")
 
-def summary(aggregate: Aggregate, rows: Contents) -> Any:
-    """One aggregate over a group's rows."""
+
+def weights(aggregate: Aggregate, rows: Contents) -> tuple[Any, ...]:
+    """What an aggregate of counts and sums adds to its group's vector: the number and the sum of its values."""
+    value = aggregate.value
+    if value is None:
+        return (sum(rows.values()),)
+    weighed = [(value(row), count) for row, count in rows.items() if value(row) is not None]
+    number = sum(count for _, count in weighed)
+    return (number,) if aggregate.kind == "count" else (number, total(weighed))
+
+
+def summary(aggregate: Aggregate, rows: Contents, linear: bool = False) -> Any:
+    """One aggregate over a group's rows. linear: the group is a vector, so that a sum is None when its column may be
+    None and both the number and the sum of its values are zero."""
     value = aggregate.value
     if value is None:
         if aggregate.kind != "count":
@@ -32,6 +45,8 @@ def summary(aggregate: Aggregate, rows: Contents) -> Any:
         case "count":
             return sum(count for _, count in weighed)
         case "sum":
+            if linear and aggregate.nullable:
+                return total(weighed) if any(part != 0 for part in weights(aggregate, rows)) else None
             return total(weighed) if weighed else None
         case "avg":
             return mean(weighed)

@@ -1,9 +1,9 @@
 """The oracle: what a plan's answer is, found from scratch with dictionaries and loops.
 
 Slow and obvious on purpose. Multiplicities: a row is present when its multiplicity is greater than 0; `distinct`, `min`
-and `max` see present rows, `count` and `sum` weigh by multiplicity, joins multiply, a group exists while any of its
-rows has a multiplicity other than 0. Loops start from X0 at every time and, when they are inside another loop, at every
-round of it.
+and `max` see present rows, `count` and `sum` weigh by multiplicity, joins multiply. A group of counts, sums and means
+exists while its vector of these is not zero, any other while one of its rows has a multiplicity other than 0. Loops
+start from X0 at every time and, when they are inside another loop, at every round of it.
 
 A collection is a function of the data time (and of the round, inside loops). Most nodes look at their inputs at the
 same time. The others say which time they look at: a delay by d at T looks at T - d, a coarsened collection at the
@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tests.oracle.aggregates import summary
+from tests.oracle.aggregates import LINEAR, summary, weights
 from tests.oracle.plan import (
     Between,
     Coarsen,
@@ -361,8 +361,17 @@ def pairs(join: Join | Lookup, left: Mapping[Row, int], right: Mapping[Row, int]
 
 
 def groups(group: Group, rows: Mapping[Row, int]) -> Iterator[tuple[Row, int]]:
-    """A row for each group, unless one of its aggregates has no result and may not be None."""
+    """A row for each group, unless one of its aggregates has no result and may not be None.
+
+    A group of counts, sums and means alone exists while its vector is not zero: the number of its rows and, for each
+    aggregate, the number and the sum of its values.
+    """
+    linear = bool(group.aggregates) and all(one.kind in LINEAR for one in group.aggregates)
     for key, members in by_key(rows, group.key).items():
-        results = [(aggregate, summary(aggregate, members)) for aggregate in group.aggregates]
+        if linear:
+            vectors = [weights(aggregate, members) for aggregate in group.aggregates]
+            if not sum(members.values()) and not any(part != 0 for vector in vectors for part in vector):
+                continue
+        results = [(aggregate, summary(aggregate, members, linear)) for aggregate in group.aggregates]
         if all(one is not None or aggregate.nullable for aggregate, one in results):
             yield key + tuple(one for _, one in results), 1

@@ -160,7 +160,8 @@ class Aggregate:
 
 @dataclass(frozen=True, eq=False)
 class Group(Node):
-    """`key(row) + (aggregate, ...)` once for every key of which some row has a multiplicity other than 0."""
+    """`key(row) + (aggregate, ...)` once for every group: of counts, sums and means alone while its vector of these is
+    not zero, else while some row of it has a multiplicity other than 0."""
 
     input: Node
     key: Callable[[Row], Row]

@@ -55,9 +55,22 @@ def test_join_multiplies_and_nulls_match_nothing() -> None:
     assert evaluate(pairs, {"a": left, "b": right}) == {(1, 5, 6): -6, (1, 5, 7): 2}
 
 
-def test_a_group_exists_while_a_row_is_not_zero() -> None:
-    both = Group(A, columns(0), (Aggregate("count"), Aggregate("sum", lambda row: row[1])))
-    assert evaluate(both, {"a": {(1, 4): 1, (1, 2): -2, (1, 0): 1}}) == {(1, 0, 0): 1}
+def test_a_group_of_counts_and_sums_exists_while_its_vector_is_not_zero() -> None:
+    value = item(1)
+    both = Group(A, columns(0), (Aggregate("count"), Aggregate("sum", value)))
+    cancelled = {(1, 4): 1, (1, 2): -2, (1, 0): 1}
+    assert evaluate(both, {"a": cancelled}) == {}
+    assert evaluate(both, {"a": {(1, 0): 1}}) == {(1, 1, 0): 1}
+    assert evaluate(both, {"a": {(1, 4): 1, (1, 3): -1}}) == {(1, 0, 1): 1}
+    beside = Group(A, columns(0), (Aggregate("count"), Aggregate("max", value, True)))
+    assert evaluate(beside, {"a": cancelled}) == {(1, 0, 4): 1}
+
+
+def test_a_sum_in_a_vector_is_null_while_the_number_and_the_sum_of_its_values_are_zero() -> None:
+    both = Group(A, columns(0), (Aggregate("count"), Aggregate("sum", item(1), True)))
+    assert evaluate(both, {"a": {(1, None): 1}}) == {(1, 1, None): 1}
+    assert evaluate(both, {"a": {(1, None): 1, (1, 0): 2, (1, 3): -2}}) == {(1, 1, -6): 1}
+    assert evaluate(both, {"a": {(1, None): 1, (1, 0): 1}}) == {(1, 2, 0): 1}
     assert evaluate(both, {"a": {(1, 4): -3}}) == {(1, -3, -12): 1}
     assert evaluate(both, {"a": {}}) == {}
 

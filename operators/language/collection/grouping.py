@@ -15,6 +15,7 @@ from vernier.operators.language.expr.functions import check_function
 from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.plan.logical import AggregateNode, DistinctNode, ProjectNode
 from vernier.operators.language.plan.node import Node
+from vernier.operators.language.plan.vectors import Vector
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema, check_name
 
@@ -76,13 +77,18 @@ class Grouped(Generic[C]):
     def __init__(self, collection: C, keys: list[tuple[str, Expr]]) -> None:
         self._collection, self._keys = collection, keys
 
-    def agg(self, *unnamed: object, **aggregates: Aggregation) -> C:
+    def agg(self, *vector: Vector, **aggregates: Aggregation) -> C:
         """One row for each group: its keys, then the named aggregates, e.g. `.agg(n=vn.count(), low=vn.min("price"))`.
 
-        A group exists while any of its rows has a multiplicity other than 0, so a group may exist whose sum is 0.
+        A group of counts, sums and means alone is a vector of numbers: the number of its rows and, for each aggregate,
+        the number of its values and their sum. It exists while one of these is not 0, so a group with rows may have the
+        sum 0. A group with other aggregates exists while any of its rows has a multiplicity other than 0. A `vn.Vector`
+        instead of aggregates is a vector of the program's own.
         """
-        if unnamed or not aggregates:
-            raise ProgramError(problem="agg takes named aggregates: .agg(n=vn.count())")
+        if len(vector) == 1 and isinstance(vector[0], Vector) and not aggregates:
+            aggregates = vector[0].aggregations(self._collection.schema)
+        elif vector or not aggregates:
+            raise ProgramError(problem="agg takes named aggregates: .agg(n=vn.count()), or one vn.Vector")
         for name, aggregate in aggregates.items():
             check_name(name, "an aggregate")
             if not isinstance(aggregate, Aggregation):

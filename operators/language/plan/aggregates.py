@@ -5,11 +5,12 @@ present (multiplicity above 0). Nulls are ignored; where all values are null, th
 for lists. A group without any present row has no least, greatest or most frequent value: for a nullable column the
 result is then null, for any other column the group has no row.
 
-Outside loops, `count`, `sum` and `avg` by themselves cost the same for a change, whatever the size of its group. With
-`min` or `max` beside them, and in loops, each slice of an epoch (a thousand updates or so) reads every changed group
-once, O(rows), and then each change is O(1); min and max search further when their present value is retracted. The other
-aggregates read the whole group at each of its changes, O(rows log rows), and so do all aggregates in the same agg as
-one of them.
+Outside loops, `count`, `sum` and `avg` by themselves cost the same for a change, whatever the size of its group, and no
+row is kept: the group is the vector of these numbers, and exists while it is not zero. A sum that may be null is null
+while the number and the sum of its values are 0. With `min` or `max` beside them, and in loops, each slice of an epoch
+(a thousand updates or so) reads every changed group once, O(rows), and then each change is O(1); min and max search
+further when their present value is retracted. The other aggregates read the whole group at each of its changes, O(rows
+log rows), and so do all aggregates in the same agg as one of them.
 """
 
 from decimal import Decimal

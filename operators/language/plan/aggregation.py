@@ -53,6 +53,8 @@ def aggregate_type(kind: str, args: Sequence[Bound], option: Any, text: str) -> 
             for arg in args:
                 _ = arg.type
             return Int64(), False
+        case "component":
+            return Int64(), False
         case "sum":
             return _number(args[0], text, Int64(), 10, 0), nullable
         case "avg":
