@@ -33,10 +33,9 @@ def compaction(scale: float) -> Found:
     rows: list[list[str]] = []
     for (pause, delay), article in RUNS.items():
         events = max(400, round(SECONDS * scale * 10**9) // nanoseconds(pause))
-        given = argparse.Namespace(events=events, open=True, behind=20.0, batch=1_000)
+        given = argparse.Namespace(events=events, plain_events=None, open=True, behind=20.0, batch=1_000)
         forms = {
-            form: flow("latest", nanoseconds(pause), nanoseconds(delay), form == "compacted", given)
-            for form in ("compacted", "plain")
+            form: flow("latest", nanoseconds(pause), nanoseconds(delay), form, given) for form in ("compacted", "plain")
         }
         if compared(forms) is False:
             raise SystemExit("compaction: the answers differ")
