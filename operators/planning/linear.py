@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vernier.operators.language.plan import linear_nodes, logical
 from vernier.operators.language.plan.node import Node, UnaryNode
 from vernier.operators.planning.chains import chain
-from vernier.operators.planning.joins import build_filtered_join, build_join
+from vernier.operators.planning.joins import build_filtered_join, build_join, conjuncts
 from vernier.operators.planning.ops import UnionOp
-from vernier.operators.planning.pushing import below_choice
-from vernier.operators.planning.sharing import identity
+from vernier.operators.planning.pushing import alone, below_choice, lowered, sunk
 from vernier.operators.planning.stages import Compute, Expand, Keep, Move, Negated, Stage, Take, plain_words
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 def build_project(planner: Planner, node: logical.ProjectNode) -> int:
     """Plain columns of a join without another reader are picked by the join itself, at no cost."""
+    node = _over_sunk(planner, node)
     child = node.input
     words = plain_words(node.exprs, child.schema)
-    if words is not None and isinstance(child, logical.JoinNode) and _alone(planner, child):
+    if words is not None and isinstance(child, logical.JoinNode) and alone(planner, child):
         return build_join(planner, child, words, planner.meaning(node))
     exprs = tuple(expr for _, expr in node.exprs)
     return _step(planner, node, Take(words) if words is not None else Compute(exprs, child.schema, node.schema.width))
@@ -30,8 +31,11 @@ def build_project(planner: Planner, node: logical.ProjectNode) -> int:
 
 def build_filter(planner: Planner, node: logical.FilterNode) -> int:
     """A filter goes into the join below it, also through a projection, if the join has no other reader."""
-    if isinstance(node.input, logical.JoinNode) and _alone(planner, node.input):
+    node = _over_sunk(planner, node)
+    if isinstance(node.input, logical.JoinNode) and alone(planner, node.input):
         return build_filtered_join(planner, node, node.input)
+    if (join := lowered(planner, node.input, conjuncts(node.predicate))) is not None:
+        return build_filtered_join(planner, replace(node, input=join), join)
     if (moved := below_choice(planner, node)) is not None:
         return build_project(planner, moved)
     return _step(planner, node, Keep(node.predicate, node.input.schema))
@@ -43,7 +47,9 @@ def build_negate(planner: Planner, node: logical.NegateNode) -> int:
 
 
 def build_expand(planner: Planner, node: linear_nodes.ExpandNode) -> int:
-    """A step that makes any number of rows of each row."""
+    """A step that makes any number of rows of each row. A temporal filter goes below a join under it."""
+    if (moved := sunk(planner, node)) is not None:
+        return planner.build(moved)
     return _step(planner, node, Expand(node.table, node.input.schema, node.schema.width))
 
 
@@ -55,13 +61,18 @@ def build_later(planner: Planner, node: linear_nodes.LaterNode) -> int:
 def _step(planner: Planner, node: UnaryNode, stage: Stage) -> int:
     """A row-wise step, fused with the steps or the join below it if those have no other reader."""
     child = node.input
-    alone, scope = _alone(planner, child), planner.scope(node.scope)
+    single, scope = alone(planner, child), planner.scope(node.scope)
     below = planner.build(child)
-    return chain(planner, below, [stage], node.schema.width, scope, planner.meaning(node), alone=alone)
+    return chain(planner, below, [stage], node.schema.width, scope, planner.meaning(node), alone=single)
 
 
-def _alone(planner: Planner, node: Node) -> bool:
-    return planner.uses[identity(node)] == 1
+U = TypeVar("U", bound=UnaryNode)
+
+
+def _over_sunk(planner: Planner, node: U) -> U:
+    """The node over the join that a temporal filter below it has been moved under, if there is one."""
+    moved = sunk(planner, node.input) if alone(planner, node.input) else None
+    return node if moved is None else replace(node, input=moved)
 
 
 def build_union(planner: Planner, node: logical.UnionNode) -> int:

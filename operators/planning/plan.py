@@ -113,6 +113,8 @@ class Plan:
     """What each operator computes, as a fingerprint that is equal in every program."""
     former: Sequence[FormerTrace] = ()
     """What states of earlier versions have instead of vectors and counts."""
+    pushes: bool = False
+    """Whether temporal filters or table functions have been moved below joins."""
 
     def __repr__(self) -> str:
         return (

@@ -51,13 +51,21 @@ FORMAT = 1
 new."""
 
 
-def compile_app(app: App, *, keep_sources: bool = False, upserts: Mapping[str, Sequence[str]] | None = None) -> Plan:
+def compile_app(
+    app: App,
+    *,
+    keep_sources: bool = False,
+    upserts: Mapping[str, Sequence[str]] | None = None,
+    push: bool = True,
+) -> Plan:
     """The plan of a program. Deterministic: the same program gives the same ids, names and fingerprints everywhere.
 
     keep_sources: arrange every source with all its columns, so that a later program can be built from the state
-    (operators/engine/migrate.py). upserts: the key columns of each source whose updates are upserts.
+    (operators/engine/migrate.py). upserts: the key columns of each source whose updates are upserts. push: move
+    temporal filters and table functions below joins (pushing.py); without it the state has the form that earlier
+    releases gave it.
     """
-    planner = Planner(app, keep_sources=keep_sources, upserts=upserts)
+    planner = Planner(app, keep_sources=keep_sources, upserts=upserts, push=push)
     with planning():
         return planner.compile()
 
@@ -67,9 +75,14 @@ class Planner:
     fingerprint of what each operator computes; `line` is the program line of the node that is being built."""
 
     def __init__(
-        self, app: App, *, keep_sources: bool = False, upserts: Mapping[str, Sequence[str]] | None = None
+        self,
+        app: App,
+        *,
+        keep_sources: bool = False,
+        upserts: Mapping[str, Sequence[str]] | None = None,
+        push: bool = True,
     ) -> None:
-        self.app, self.keep_sources, self.upserts = app, keep_sources, upserts or {}
+        self.app, self.keep_sources, self.upserts, self.push = app, keep_sources, upserts or {}, push
         self.ops: list[Op] = []
         self.scopes: list[ScopePlan] = [ScopePlan(0, None, 0)]
         self.scope_of: dict[Scope, int] = {}
@@ -83,6 +96,7 @@ class Planner:
         self.probes: list[Probe] = []
         self.former: list[FormerTrace] = []
         self.line = ""
+        self.pushes = False
         roots = [*(view.node for view in app.views.values()), *app.required]
         self.delayed = app.variables
         self.uses = count_uses([*roots, *(node.body for node in self.delayed)])
@@ -117,6 +131,7 @@ class Planner:
             queues=delayed.mark_cycles(self.ops, self.queues),
             prints=[self.prints[op.id][:_PRINT] for op in self.ops],
             former=self.former,
+            pushes=self.pushes,
         )
 
     def remember(self, trace: str, lanes: str, of: int, key: Words, val: Words, flags: Words) -> None:

@@ -63,10 +63,10 @@ service/cluster/daemon.py): by then they include plans, connections and imports 
 @dataclass(frozen=True)
 class Job:
     """What a worker needs to know about its service. address, keys: of the rendezvous. fingerprint: of the programs'
-    plan. seconds: how long an attempt may take. keep_sources, upserts: see operators/planning/planner.py. memory_bytes:
-    a worker's memory limit between epochs; spill: a folder for what exceeds memory; most_bytes: its memory limit within
-    an epoch, None for its share of its machine's memory; call_seconds: how long a function of the program may take
-    before it is reported. quarantine_seconds: see service/ingest/quarantine.py."""
+    plan. seconds: how long an attempt may take. keep_sources, push, upserts: see operators/planning/planner.py.
+    memory_bytes: a worker's memory limit between epochs; spill: a folder for what exceeds memory; most_bytes: its
+    memory limit within an epoch, None for its share of its machine's memory; call_seconds: how long a function of the
+    program may take before it is reported. quarantine_seconds: see service/ingest/quarantine.py."""
 
     address: tuple[str, int]
     keys: Keys
@@ -77,6 +77,7 @@ class Job:
     slice_updates: int
     seconds: float
     keep_sources: bool = False
+    push: bool = True
     upserts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     memory_bytes: int | None = None
     spill: str | None = None
@@ -120,7 +121,7 @@ class Process:
     @cached_property
     def plan(self) -> Plan:
         job = self.job
-        _, plan = compiled(job.programs, keep_sources=job.keep_sources, upserts=job.upserts)
+        _, plan = compiled(job.programs, keep_sources=job.keep_sources, upserts=job.upserts, push=job.push)
         if plan.fingerprint != job.fingerprint:
             names = ", ".join(program.name for program in job.programs)
             raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])

@@ -98,11 +98,15 @@ class Program:
 
 
 def compiled(
-    programs: Sequence[Program], *, keep_sources: bool, upserts: Mapping[str, Sequence[str]] | None = None
+    programs: Sequence[Program],
+    *,
+    keep_sources: bool,
+    upserts: Mapping[str, Sequence[str]] | None = None,
+    push: bool = True,
 ) -> tuple[App, Plan]:
     """Compile the programs as one bundle; returns it with its plan. Raises ProgramErrors that name the user's line."""
     app = bundle([program.load() for program in programs])
-    return app, compile_app(app, keep_sources=keep_sources, upserts=upserts)
+    return app, compile_app(app, keep_sources=keep_sources, upserts=upserts, push=push)
 
 
 class Registry:

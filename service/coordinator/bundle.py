@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,11 @@ from vernier.operators.language.collection.app import App
 from vernier.operators.planning.plan import Plan
 from vernier.service.config.programs import Program, Registry, compiled
 from vernier.service.config.settings import Settings
+from vernier.service.coordinator.opening import stays_plain
 from vernier.service.errors import SparkFailed
-from vernier.storage.errors import VernierError
+from vernier.storage.errors import CallerError, StorageError, VernierError
+from vernier.storage.state.manifest import Manifest
+from vernier.storage.state.state import StateDirectory
 
 _log = logging.getLogger("vernier.driver")
 
@@ -34,11 +38,23 @@ class Programs:
             raise SparkFailed(problem="there is no program to run: `vernier up PROGRAM.py`, or set `program`")
         self._own = [Program.of(path) for path in (settings.program, *settings.programs)]
         self._registry = Registry(settings.state.place.open())
+        self._place = settings.state.place
         self.planning: dict[str, Any] = {"keep_sources": settings.state.keep_sources, "upserts": settings.upserts}
 
     def bundle(self, check: Callable[[Plan], None] = lambda plan: None) -> Bundle:
         """The service's own programs and those that have joined and that `check` accepts. The others are refused with a
-        reason."""
+        reason. The first call decides whether temporal filters move below joins."""
+        bundle = self._bundle(check)
+        if "push" not in self.planning:
+            newest = self._newest() if bundle.plan.pushes else None
+            self.planning["push"] = False
+            plain = None if newest is None else self._bundle(check)
+            if newest is not None and plain is not None and stays_plain(newest, bundle.plan, plain.plan):
+                return plain
+            self.planning["push"] = True
+        return bundle
+
+    def _bundle(self, check: Callable[[Plan], None]) -> Bundle:
         bundle = Bundle(list(self._own), *compiled(self._own, **self.planning))
         for one in self._registry.joined():
             try:
@@ -50,6 +66,12 @@ class Programs:
                 continue
             bundle = tried
         return bundle
+
+    def _newest(self) -> Manifest | None:
+        """The newest commit; None also for a state that cannot be read, which the committer then reports."""
+        with suppress(StorageError, CallerError):
+            return StateDirectory(self._place).latest()
+        return None
 
     def changed(self, running: Bundle, check: Callable[[Plan], None]) -> Bundle | None:
         """The programs to run from now on, if they differ from the running ones; else None."""

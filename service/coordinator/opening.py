@@ -6,7 +6,7 @@ import json
 import logging
 import time
 
-from vernier.operators.engine.migrate import Held, plan_migration
+from vernier.operators.engine.migrate import Held, plan_migration, try_migration
 from vernier.operators.planning.plan import Plan, Whole
 from vernier.service.errors import WrongState
 from vernier.storage.errors import StateInUse
@@ -49,6 +49,22 @@ def check_plan(newest: Manifest | None, plan: Plan) -> None:
         _log.info(
             "kept: %d arrangements, new: %s, dropped: %s", len(migration.kept), migration.fresh, migration.dropped
         )
+
+
+def stays_plain(newest: Manifest, pushed: Plan, plain: Plan) -> bool:
+    """Whether a service goes on from a commit by its programs' plan that moves no temporal filters below joins.
+
+    A state of a release that moved none has other arrangements, and its views other traces. It goes on as it is as long
+    as more of it can be kept so; a view would lose its history otherwise. pushed, plain: the plans to choose from.
+    """
+    if newest.program == pushed.fingerprint:
+        return False
+    found = [(_continues(newest, plan), len(plan.arrangements.keys() & newest.traces)) for plan in (pushed, plain)]
+    return found[1] > found[0]
+
+
+def _continues(newest: Manifest, plan: Plan) -> bool:
+    return not try_migration(plan, held_in(newest))[1]
 
 
 def held_in(newest: Manifest) -> Held:

@@ -17,7 +17,7 @@ from vernier.operators.planning.plan import Plan, upstream
 from vernier.service.config.programs import Program, Registry, compiled
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.bundle import Programs
-from vernier.service.coordinator.opening import PLAN_FILE, check_app, held_in
+from vernier.service.coordinator.opening import PLAN_FILE, check_app, held_in, stays_plain
 from vernier.storage.errors import FileMissing
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
@@ -74,8 +74,12 @@ def preview(settings: Settings) -> Preview:
     programs = [Program.of(path) for path in (settings.program, *settings.programs) if path is not None]
     directory = StateDirectory(settings.state.place)
     joined = Registry(directory.blob).joined()
-    _, plan = compiled([*programs, *joined], **Programs(settings).planning)
+    options = Programs(settings).planning
+    _, plan = compiled([*programs, *joined], **options)
     newest = directory.latest()
+    if newest is not None and plan.pushes:
+        _, plain = compiled([*programs, *joined], **options, push=False)
+        plan = plain if stays_plain(newest, plan, plain) else plan
     if newest is None:
         lines = [Line(FILLED, "view", name, _columns(view.schema.to_json())) for name, view in plan.views.items()]
         return Preview(0, tuple(lines), 0, 0.0)

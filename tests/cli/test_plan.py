@@ -12,6 +12,8 @@ from vernier.operators.language.collection.app import load_program
 from vernier.operators.planning.planner import compile_app
 from vernier.service.cli.main import run as command
 from vernier.service.cluster.shard import Shard, store
+from vernier.service.config.settings import Settings
+from vernier.service.coordinator.bundle import Programs
 from vernier.storage.state.manifest import Manifest, SourceEntry, TraceEntry, ViewEntry, WholeEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import Updates
@@ -32,9 +34,11 @@ COUNTS = 'app.view("counts", uses.group_by("kind").agg(n=vn.count()), key=["kind
 SECOND = 1_000_000_000
 
 
-def make_state(folder: Path, text: str, rows: Sequence[tuple[int, ...]], *, keep_sources: bool = True) -> Path:
+def make_state(
+    folder: Path, text: str, rows: Sequence[tuple[int, ...]], *, keep_sources: bool = True, push: bool = True
+) -> Path:
     """A state directory with one epoch of a program."""
-    plan = compile_app(load_program(text, "program.py"), keep_sources=keep_sources)
+    plan = compile_app(load_program(text, "program.py"), keep_sources=keep_sources, push=push)
     worker, upper = Worker(plan), 100 * SECOND
     words = plan.sources["uses"].encode_rows(rows)
     result = worker.run_epoch(0, upper, {"uses": Updates.of(words, 50 * SECOND, 1)})
@@ -51,7 +55,7 @@ def make_state(folder: Path, text: str, rows: Sequence[tuple[int, ...]], *, keep
         workers=1,
         app=plan.app,
         program=plan.fingerprint,
-        sources={"uses": SourceEntry(topic="uses")},
+        sources={name: SourceEntry(topic=name) for name in plan.sources},
         traces={
             name: TraceEntry(
                 shape.key_width,
@@ -156,3 +160,35 @@ def test_an_empty_state_begins(tmp_path: Path) -> None:
     assert done.status == 0
     assert "the state is empty: the service reads its topics from their beginning" in done.out
     assert not (tmp_path / "new").exists()
+
+
+JOINED = """
+class Limit(vn.Schema):
+    account: vn.Int64
+    until: vn.Int64
+
+limits = app.source("limits", Limit)
+within = uses.join(limits, on="account").valid_between(to="until")
+app.view("within", within.select("account", "spent"), key=["account"])
+"""
+
+
+def test_a_state_from_before_temporal_filters_moved_goes_on_as_it_is(tmp_path: Path) -> None:
+    """Its views keep their traces, and so their history, also when the program changes in other places."""
+
+    def fates(state: Path, text: str) -> dict[str, str]:
+        found = json.loads(plan_of(tmp_path, state, text, "--set", "state.keep_sources=false", "--format", "json").out)
+        return {one["view"]: one["fate"] for one in found["changes"] if "view" in one}
+
+    def pushes(state: Path) -> bool:
+        settings = Settings(program=tmp_path / "changed.py", state={"path": str(state)})
+        return Programs(settings).bundle().plan.pushes
+
+    rows = [(n % 7, n % 3, n) for n in range(50)]
+    for name, push in (("before", False), ("since", True)):
+        (tmp_path / name).mkdir()
+        state = make_state(tmp_path / name, HEAD + JOINED, rows, keep_sources=False, push=push)
+        assert fates(state, HEAD + JOINED) == {"within": "kept"}
+        assert pushes(state) is push
+        assert fates(state, HEAD + JOINED + SUMS) == {"within": "kept", "sums": "filled"}
+    assert pushes(tmp_path / "new") is True

@@ -31,13 +31,14 @@ def run(
     workers: int = 1,
     slice_updates: int = 1024,
     between: Between = "go on",
+    push: bool = True,
 ) -> dict[str, list[Change]]:
     """All changes of all views, consolidated, when the updates come in epochs that end at `cuts` and then at the end.
 
     Checks on the way what holds for every epoch: its changes are within its interval of data times, no row has two
     changes at one time, none is 0; and each view's traces hold what changed, as of every time of its history window.
     """
-    plan = compile_app(app)
+    plan = compile_app(app, push=push)
     found: dict[str, list[Change]] = {name: [] for name in app.views}
     lower = MIN_TIME
     with LocalEngine(plan, workers, slice_updates=slice_updates) as engine:

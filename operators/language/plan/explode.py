@@ -18,6 +18,7 @@ class Explode(TableFunction):
     """All columns; the elements replace their list, with their positions if asked for. No rows for null and for []."""
 
     name = "explode"
+    total = True
 
     def __init__(self, column: str, element: str, index: str | None) -> None:
         check_name(element, "the column of explode")
@@ -28,6 +29,10 @@ class Explode(TableFunction):
     def key(self) -> tuple[Any, ...]:
         """See TableFunction."""
         return (self.name, self.column, self.element, self.index)
+
+    def reads(self, row: RowType) -> frozenset[str]:
+        """See TableFunction."""
+        return frozenset((self.column,))
 
     def schema(self, row: RowType) -> RowType:
         """See TableFunction."""

@@ -89,6 +89,12 @@ class TableFunction:
     shifts: bool = False
     positive: ClassVar[bool] = True
     """Whether its factors are never negative."""
+    total: bool = False
+    """Whether it raises for no row, so that it may see rows that the program would drop before."""
+
+    def reads(self, row: RowType) -> frozenset[str]:
+        """The columns of the rows that it reads, other than to repeat them."""
+        return frozenset(row.names)
 
     def key(self) -> tuple[Any, ...]:
         """A hashable form, equal for equal meaning, the same in every process."""
