@@ -52,6 +52,7 @@ def __getattr__(name: str) -> Any:
     if _INSTALLED:
         # Compiled kernels are kept in the user's cache folder; numba must know that before it is loaded.
         import_module("vernier.service")
+    _provide_sql()
     if name in _ALSO:
         found = _ALSO[name]()
     else:
@@ -65,6 +66,13 @@ def __getattr__(name: str) -> Any:
             found = sorted([*found, *_LISTED])
     globals()[name] = found
     return found
+
+
+def _provide_sql() -> None:
+    """SQL is built by the service's room for it, which is loaded with the first query."""
+    import_module("vernier.operators.language.collection.sql").provide(
+        lambda: import_module("vernier.service.sql.front").FRONT
+    )
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,9 @@ Vernier's own modules and takes the first frame outside them.
 
 import linecache
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -20,17 +23,33 @@ _OURS = (
 
 @dataclass(frozen=True)
 class Location:
-    """A line of a user's program: `line` counts from 1, `text` is the stripped source line ("" when it is unknown)."""
+    """A line of a user's program: `line` counts from 1, `text` is the stripped source line ("" when it is unknown).
+    column: from 1, in programs whose parts have one (SQL), else 0."""
 
     file: str
     line: int
     text: str
+    column: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.file
+        column = f":{self.column}" if self.column else ""
+        return f"{self.file}:{self.line}{column}" if self.line else self.file
 
 
 NOWHERE = Location("<unknown>", 0, "")
+
+
+_given: ContextVar[Location | None] = ContextVar("location", default=None)
+
+
+@contextmanager
+def located(where: Location) -> Iterator[None]:
+    """A context in which the program's line is this one: for programs that do not run as Python code."""
+    token = _given.set(where)
+    try:
+        yield
+    finally:
+        _given.reset(token)
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -45,6 +64,9 @@ def is_ours_file(file: str) -> bool:
 
 def here() -> Location:
     """The innermost line of the user's program on the stack (O(depth of the stack)); NOWHERE when there is none."""
+    given = _given.get()
+    if given is not None:
+        return given
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not is_ours(frame):

@@ -15,12 +15,17 @@
 * replay: runs a program on files instead of on a service
 * sidecar: the HTTP server, a process that only reads state
 * sinks: the publisher process, which writes views to Kafka
+* sql: programs in SQL: Catalyst plans their queries
 * status: files by which the processes report and request things
 * supervision: starts the service's processes and restarts those that die
 * toolchain: Java, jars, packages and compiled kernels on this machine
 * views: reads views at committed epochs
 """
 
+from importlib import import_module
+
+from vernier.operators.language.collection.sql import provide
 from vernier.service.toolchain.home import settle_caches
 
 settle_caches()
+provide(lambda: import_module("vernier.service.sql.front").FRONT)  # loaded with the first SQL

@@ -31,6 +31,7 @@ from vernier.operators.physical import (
     temporal_buffer,
     upsert,
 )
+from vernier.operators.planning.constants import ConstantOp
 from vernier.operators.planning.loop_ops import LoopOp
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import GivenArrangeOp, InputOp, ViewOp
@@ -167,8 +168,10 @@ class Worker:
             for one in self.operators
         ]
         by_id = self.root.by_id
-        self.inputs = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.of(InputOp)}
+        self.inputs: dict[str, linear.Input] = {op.source: cast(linear.Input, by_id[op.id]) for op in plan.of(InputOp)}
         self.inputs |= {op.source: cast(given.GivenArrange, by_id[op.id]).rows for op in plan.of(GivenArrangeOp)}
+        self.constants = {f"constant {op.id}": cast(linear.Constant, by_id[op.id]) for op in plan.of(ConstantOp)}
+        self.inputs |= self.constants  # sources' names have no blanks
         self.loops = [cast(iterate.Loop, by_id[op.id]) for op in plan.of(LoopOp)]
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.of(ViewOp)}
 
@@ -181,6 +184,9 @@ class Worker:
         started = time.perf_counter()
         self._attach_texts()
         sources = {name: _by_time(updates) for name, updates in inputs.items() if len(updates)}
+        if self.constants and self.state.upper == MIN_TIME and self.exchange.index == 0:
+            # The first epoch of this state: constant rows were there before it.
+            sources |= {name: one.updates(lower).data for name, one in self.constants.items() if one.rows}
         result = EpochResult({})
         for view in self.views.values():
             view.begin_epoch()

@@ -11,13 +11,14 @@ import numpy as np
 
 from vernier.operators.kernels.rounds import relocate
 from vernier.operators.physical.stages import compile_chain
+from vernier.operators.planning.constants import ConstantOp
 from vernier.operators.planning.loop_ops import EnterOp
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import InputOp, LinearOp, UnionOp
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
-from vernier.storage.updates import Ints, together
+from vernier.storage.updates import Ints, Updates, together
 
 
 class Input(Operator):
@@ -30,6 +31,20 @@ class Input(Operator):
     def step(self, now: Round) -> None:
         """Emit the updates that the worker has set, once."""
         self.out, self.waiting = self.waiting, None
+
+
+class Constant(Input):
+    """Constant rows: an input that the worker sets in its first epoch."""
+
+    def __init__(self, op: ConstantOp, scope: ScopeRun) -> None:
+        Operator.__init__(self, op, scope)
+        self.waiting: Ints | None = None
+        self.rows, self.schema, self.heap = op.rows, op.schema, scope.heap
+
+    def updates(self, time: int) -> Updates:
+        """The rows as updates of one time."""
+        words = self.schema.encode_rows(self.rows, self.heap)
+        return Updates.of(words, [time] * len(words), [1] * len(words))
 
 
 class Linear(Operator):
@@ -76,4 +91,10 @@ class Enter(Operator):
             self.out = relocate(data, self.op.width, self.input.depth, np.array(now, np.int64), 1)
 
 
-KINDS: dict[type[Op], Callable[..., Operator]] = {InputOp: Input, LinearOp: Linear, UnionOp: Union, EnterOp: Enter}
+KINDS: dict[type[Op], Callable[..., Operator]] = {
+    InputOp: Input,
+    ConstantOp: Constant,
+    LinearOp: Linear,
+    UnionOp: Union,
+    EnterOp: Enter,
+}

@@ -24,7 +24,7 @@ from vernier.operators.language.collection.variable import delayed_below
 from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import ROOT, Node, Scope, planning
 from vernier.operators.language.plan.titles import name_of
-from vernier.operators.planning import delayed, joins, linear, loops, reductions, structure
+from vernier.operators.planning import constants, delayed, joins, linear, loops, reductions, structure
 from vernier.operators.planning.arrangements import arrange, build_view
 from vernier.operators.planning.loop_ops import EnterOp
 from vernier.operators.planning.op import Op
@@ -240,6 +240,7 @@ class Planner:
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     logical.SourceNode: build_source,
+    **constants.BUILDERS,
     **linear.BUILDERS,
     **delayed.BUILDERS,
     **reductions.BUILDERS,

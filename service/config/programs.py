@@ -16,6 +16,7 @@ from pathlib import Path
 
 from vernier.operators.language.collection.app import App, load_program
 from vernier.operators.language.collection.bundle import bundle
+from vernier.operators.language.collection.sql import front, is_sql
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.blob.blob import Blob
@@ -72,7 +73,8 @@ class NotJoinedYet(CallerError):
 
 @dataclass(frozen=True)
 class Program:
-    """A program's text. name: its file, or a name in place of one."""
+    """A program's text. name: its file, or a name in place of one. A program in SQL brings its plans in its text, so
+    that no other process needs Java to build it."""
 
     name: str
     text: str
@@ -81,7 +83,8 @@ class Program:
     def of(path: Path) -> Program:
         """Read the program from a file. Raises UnreadableProgram."""
         try:
-            return Program(str(path.resolve()), path.read_text("utf-8"))
+            name, text = str(path.resolve()), path.read_text("utf-8")
+            return Program(name, front().packed(text, name) if is_sql(name, text) else text)
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise UnreadableProgram(path=str(path), reason=reason[:1].lower() + reason[1:]) from error

@@ -39,12 +39,12 @@ def start(*words: object, cwd: Path, **about: object) -> subprocess.Popen[str]:
     )
 
 
-def vernier(*words: object, cwd: Path, given: str | None = None) -> Done:
-    """A command that has ended."""
+def vernier(*words: object, cwd: Path, given: str | None = None, more: Mapping[str, str] | None = None) -> Done:
+    """A command that has ended. more: further variables of its environment."""
     done = subprocess.run(
         [*VERNIER, *map(str, words)],
         cwd=cwd,
-        env=environment(),
+        env=environment(more),
         input=given,
         capture_output=True,
         text=True,

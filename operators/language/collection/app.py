@@ -13,6 +13,7 @@ import xxhash
 
 from vernier.operators.errors import BadLoop, NameClash, ProgramError, WrongType, listed, meant
 from vernier.operators.language.collection.collection import Collection
+from vernier.operators.language.collection.sql import front, is_sql
 from vernier.operators.language.collection.variable import DelayedNode, delayed_below
 from vernier.operators.language.expr.arguments import checked_methods
 from vernier.operators.language.plan.logical import SourceNode, sources_below
@@ -98,6 +99,27 @@ class App:
         self.views[name] = ViewDecl(name, node, names, here())
         return collection
 
+    def sql(
+        self,
+        query: str,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        **collections: Collection,
+    ) -> Collection:
+        """The collection of a query in Spark SQL (docs/sql.md). It may name this app's sources and views, and the
+        collections that are passed by keyword. With `name` it also becomes a view, which has this `key`.
+
+        The first time, Spark plans the query in a process of its own (some seconds); plans are kept.
+        """
+        if not isinstance(query, str):
+            raise WrongType(problem=f"sql takes the text of a query, not {query!r}")
+        for given, one in collections.items():
+            if not isinstance(one, Collection):
+                raise WrongType(problem=f"sql: {given}= needs a collection, not {one!r}")
+        found = front().query(self, query, collections)
+        return found if name is None else self.view(name, found, key=key)
+
     @property
     def fingerprint(self) -> str:
         """32 hexadecimal digits that change when the meaning of a view, a view's key or a source's columns change."""
@@ -119,6 +141,7 @@ class App:
 
 def load_program(program: str | Path, name: str = "<program>") -> App:
     """Run a program and return its App. `program` is a path, or the program's text (`name` then stands for the file).
+    A file whose name ends in .sql is a program in SQL (docs/sql.md).
 
     The program runs as a module of its own, and its directory is on the import path while it runs. Raises ProgramError,
     with the program's line, when the file cannot be read, the program raises, or it does not build exactly one App with
@@ -136,6 +159,8 @@ def load_program(program: str | Path, name: str = "<program>") -> App:
     else:
         source, file, folder = text, name, ""
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    if is_sql(file, source):
+        return front().program(source, file)
     module = types.ModuleType("vernier_program")
     module.__file__ = file
     _run(source, file, folder, module)

@@ -35,6 +35,11 @@ def up(
     given = flags(pairs) | {"program": str(program), "state.rebuild": True if rebuild else None}
     given |= {"state.discard_after": discard_after}
     loaded = load(config, given)
+    from vernier.service.sql.tables import table_settings
+
+    if tables := table_settings(program, loaded.origins):
+        given |= tables
+        loaded = load(config, given)
     if print_config:
         click.echo("\n".join(loaded.lines()))
         return 0

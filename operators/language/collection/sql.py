@@ -1,0 +1,52 @@
+"""`app.sql` and programs in SQL: the front end lies above the language, and `vernier` itself provides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vernier.operators.errors import ProgramError
+
+if TYPE_CHECKING:
+    from vernier.operators.language.collection.app import App
+    from vernier.operators.language.collection.collection import Collection
+
+MARK = "-- vernier plans: "
+"""The line of a program's text behind which its plans follow, when it travels to another process."""
+
+
+class Front(Protocol):
+    """Builds programs and queries in SQL."""
+
+    def program(self, text: str, file: str) -> App:
+        """The app of a program's text. Raises ProgramError."""
+        ...
+
+    def packed(self, text: str, file: str) -> str:
+        """The text of a program with its plans, so that other processes build it without Java. Raises ProgramError."""
+        ...
+
+    def query(self, app: App, text: str, collections: Mapping[str, Collection]) -> Collection:
+        """The collection of a query over an app's sources and views and these collections. Raises ProgramError."""
+        ...
+
+
+_front: list[Callable[[], Any]] = []
+
+
+def provide(front: Callable[[], Any]) -> None:
+    """Let SQL be built by what this function returns. It is called when the first SQL is built."""
+    _front[:] = [front]
+
+
+def front() -> Front:
+    """The front end that was provided. Raises ProgramError if none was."""
+    if not _front:
+        raise ProgramError(problem="SQL needs the whole package: `import vernier` before the program is built")
+    found: Front = _front[0]()
+    return found
+
+
+def is_sql(name: str, text: str) -> bool:
+    """Whether a program is in SQL, by the name of its file or the plans that it brings."""
+    return name.lower().endswith(".sql") or MARK in text

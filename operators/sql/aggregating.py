@@ -1,0 +1,304 @@
+"""GROUP BY: the keys and arguments become columns, an AggregateNode computes the aggregates, a projection the rest.
+
+An aggregate over all rows has a row also where there are no rows: a constant row is left-joined with it. DISTINCT
+aggregates other than count, min and max are computed over the distinct values of each group, in a branch of their own
+that is joined with the others by the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from vernier.operators.language.collection.matching import Sides, once
+from vernier.operators.language.expr.expression import Binary, Call, Case, Cast, Column, Expr, IsNull, Literal, Unary
+from vernier.operators.language.plan.aggregation import Aggregation
+from vernier.operators.language.plan.logical import AggregateNode, JoinNode, ProjectNode
+from vernier.operators.language.plan.node import Node
+from vernier.operators.language.types.scalars import Float64, Int64
+from vernier.operators.sql.expressions import Expressions, nullable, unknown
+from vernier.operators.sql.refusals import refuse
+from vernier.operators.sql.relations import EVERYTHING, Relation, fresh, one_row, picked
+from vernier.operators.sql.trees import Tree
+
+_INSENSITIVE = frozenset({"Min", "Max", "CollectSet"})
+"""Aggregates that DISTINCT does not change."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """An aggregate of the plan: its form, its function with translated arguments, and what to do with its result."""
+
+    form: str
+    kind: str
+    arguments: tuple[Expr, ...]
+    where: Expr | None
+    distinct: bool
+    tree: Tree
+
+
+def aggregate(below: Relation, tree: Tree) -> Relation:
+    """The aggregation that a plan's Aggregate describes."""
+    groups, outputs = tree.trees("groupingExpressions"), tree.trees("aggregateExpressions")
+    keys = [below.of(one) for one in groups]
+    calls = _calls(below, outputs)
+    if not calls and groups:
+        return _distinct(below, groups, keys, outputs)
+    taken: set[str] = set()
+    names: list[str] = []
+    columns: list[tuple[str, Expr]] = []
+    for one, key in zip(groups, keys, strict=True):
+        same = [name for name, other in columns if other.key() == key.key()]
+        name = same[0] if same else fresh(key.column or one.fields.get("name") or "key", taken)
+        taken.add(name)
+        names.append(name)
+        if not same:
+            columns.append((name, key))
+    grouped, results = _grouped(below, columns, calls, taken)
+    ids = {one.id: name for one, name in zip(groups, names, strict=True) if one.kind == "AttributeReference"}
+    known = {one.form: name for one, name in zip(groups, names, strict=True)} | results
+    scope = Expressions(grouped.schema, ids, known)
+    return Relation(grouped, ids).project([(one.id, one.name, scope.of(one)) for one in outputs])
+
+
+def _distinct(below: Relation, groups: Sequence[Tree], keys: Sequence[Expr], outputs: Sequence[Tree]) -> Relation:
+    """SELECT DISTINCT: each combination of the keys that is there, once."""
+    made = below.project(
+        [(-at, one.fields.get("name") or "key", key) for at, (one, key) in enumerate(zip(groups, keys))]
+    )
+    node = once(made.node)
+    known = {one.form: made.ids[-at] for at, one in enumerate(groups)}
+    ids = {one.id: made.ids[-at] for at, one in enumerate(groups) if one.kind == "AttributeReference"}
+    scope = Expressions(node.schema, ids, known)
+    return Relation(node, ids).project([(one.id, one.name, scope.of(one)) for one in outputs])
+
+
+def _calls(below: Relation, outputs: Sequence[Tree]) -> list[_Call]:
+    found: dict[str, _Call] = {}
+    for output in outputs:
+        for one in output.walk():
+            if one.kind == "AggregateExpression" and one.form not in found:
+                function = one.children[0]
+                where = below.of(one.children[1]) if len(one.children) > 1 else None
+                arguments = tuple(below.of(child) for child in function.children)
+                distinct = bool(one.fields.get("isDistinct")) and function.kind not in _INSENSITIVE
+                found[one.form] = _Call(one.form, function.kind, arguments, where, distinct, function)
+    return list(found.values())
+
+
+def _grouped(
+    below: Relation, keys: list[tuple[str, Expr]], calls: list[_Call], taken: set[str]
+) -> tuple[Node, dict[str, str]]:
+    """The groups with all aggregates, and the column of each aggregate by its form."""
+    if not keys:
+        keys = [(EVERYTHING, Literal(0, Int64()))]
+    everything = keys[0][0] == EVERYTHING
+    branches: list[tuple[Node, list[_Call]]] = []
+    plain = [one for one in calls if not _apart(one)]
+    results: dict[str, str] = {}
+    for at, one in enumerate(calls):
+        results[one.form] = fresh(f"agg {at}", {*taken, *results.values()})
+    if plain or not calls:
+        branches.append((below.node, plain))
+    for one in calls:
+        if _apart(one):
+            node = _values(below, keys, one)
+            branches.append((node, [one]))
+    made: list[Node] = []
+    for node, members in branches:
+        own: list[tuple[str, Expr]] = keys if node is below.node else [(name, Column(name)) for name, _ in keys]
+        made.append(_branch(node, own, members, results, node is not below.node))
+    grouped = made[0]
+    for other in made[1:]:
+        grouped = _beside(grouped, other, tuple(name for name, _ in keys))
+    if everything:
+        grouped = _always(grouped, calls, results)
+    return grouped, results
+
+
+def _apart(call: _Call) -> bool:
+    """Whether an aggregate needs a branch of its own: over distinct values."""
+    return call.distinct and call.kind != "Count"
+
+
+def _values(below: Relation, keys: list[tuple[str, Expr]], call: _Call) -> Node:
+    """The distinct values of the argument, by key; null where the filter is not true."""
+    value = call.arguments[0] if call.where is None else Case(((call.where, call.arguments[0]),))
+    return once(ProjectNode(below.node, (*keys, ("value", value))))
+
+
+def _branch(
+    node: Node, keys: list[tuple[str, Expr]], calls: list[_Call], results: dict[str, str], distinct: bool
+) -> Node:
+    """One AggregateNode over the columns that it needs."""
+    aggregations: list[tuple[str, Aggregation]] = []
+    finish: list[tuple[str, Expr]] = []
+    for call in calls:
+        given = (Column("value"),) if distinct else call.arguments
+        where = None if distinct else call.where
+        parts, result = _FUNCTIONS.get(call.kind, _unknown)(call, given, where)
+        labels = {
+            f"part {i}": f"{results[call.form]}.{i}" if len(parts) > 1 else results[call.form]
+            for i in range(len(parts))
+        }
+        aggregations += [(labels[f"part {i}"], part) for i, part in enumerate(parts)]
+        finish.append((results[call.form], result(*(Column(labels[f"part {i}"]) for i in range(len(parts))))))
+    names = {name for name, _ in keys}
+    used = {name for _, one in aggregations for expr in one.args for name in expr.columns()}
+    clash = {name for name in used if name in names and dict(keys)[name].column != name}
+    renamed = {name: fresh(name, {*names, *used}) for name in clash}
+    inputs = [
+        *keys,
+        *((renamed.get(name, name), Column(name)) for name in sorted(used) if name in clash or name not in names),
+    ]
+    if renamed:
+        raise refuse(
+            "a key of GROUP BY has the name of another column that is aggregated; give the key another name", "group"
+        )
+    grouped: Node = AggregateNode(picked(node, inputs), tuple(name for name, _ in keys), tuple(aggregations))
+    shown = [*((name, Column(name)) for name, _ in keys), *finish]
+    return picked(grouped, shown)
+
+
+def _beside(one: Node, two: Node, keys: tuple[str, ...]) -> Node:
+    """The columns of both for each key; nulls are equal."""
+    names = {name: one.schema.field(name).nullable for name in keys}
+    other = two.schema
+    if any(other.field(name).nullable != flag for name, flag in names.items()):
+        two = ProjectNode(
+            two, tuple((f.name, nullable(Column(f.name)) if f.name in keys else Column(f.name)) for f in other.fields)
+        )
+    return JoinNode(one, two, keys, keys, null_safe=True)
+
+
+def _always(grouped: Node, calls: list[_Call], results: dict[str, str]) -> Node:
+    """The aggregate over all rows with its row for no rows: counts are 0, all others null."""
+    constant = one_row()
+    values = [name for name in grouped.schema.names if name != EVERYTHING]
+    key = f"{EVERYTHING} there"
+    right = ProjectNode(grouped, ((key, Column(EVERYTHING)), *((name, Column(name)) for name in values)))
+    joined = Sides(constant, right, (EVERYTHING,), (key,)).joined("left")
+    counts = {results[one.form] for one in calls if one.kind == "Count"}
+    lists = {results[one.form] for one in calls if one.kind in ("CollectList", "CollectSet")}
+    if lists:
+        raise refuse("collect_list() over all rows needs a group; GROUP BY a column", "collect_list", "collect_set")
+    zero = Literal(0, Int64())
+    shown = [(name, Call("coalesce", (Column(name), zero)) if name in counts else Column(name)) for name in values]
+    return ProjectNode(joined, ((EVERYTHING, Column(EVERYTHING)), *shown))
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+_Made = tuple[list[Aggregation], Callable[..., Expr]]
+
+
+def _unknown(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made:
+    raise unknown(call.tree)
+
+
+def _same(part: Expr) -> Expr:
+    return part
+
+
+def _only(value: Expr, where: Expr | None) -> Expr:
+    """The value where the condition is true, else null, which aggregates ignore."""
+    return value if where is None else Case(((where, value),))
+
+
+def _simple(kind: str) -> Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]:
+    def of(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made:
+        return [Aggregation(kind, _only(given[0], where))], _same
+
+    return of
+
+
+def _count(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made:
+    values = [one for one in given if not (isinstance(one, Literal) and one.value is not None)]
+    if call.distinct:
+        columns = [_only(one, where) for one in given]
+        return [Aggregation("count_distinct", columns[0], tuple(columns[1:]))], _same
+    if not values and where is None:
+        return [Aggregation("count")], _same
+    if len(values) == 1:
+        return [Aggregation("count", _only(values[0], where))], _same
+    test = where
+    for one in values:
+        there: Expr = Unary("~", IsNull(one))
+        test = there if test is None else Binary("&", test, there)
+    return [Aggregation("count", _only(Literal(1, Int64()), test))], _same
+
+
+def _by(kind: str) -> Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]:
+    def of(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made:
+        return [Aggregation(kind, given[0], (_only(given[1], where),))], _same
+
+    return of
+
+
+def _spread(sample: bool, root: bool) -> Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]:
+    """Variances from a count and two sums, which are exact until they are rounded once."""
+
+    def of(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made:
+        value = _only(Cast(given[0], Float64()), where)
+        parts = [Aggregation("count", value), Aggregation("sum", value), Aggregation("sum", Binary("*", value, value))]
+
+        def result(n: Expr, total: Expr, squares: Expr) -> Expr:
+            count = Cast(n, Float64())
+            mean_square = Binary("/", Binary("*", total, total), count)
+            above = Call("greatest", (Binary("-", squares, mean_square), Literal(0.0, Float64())))
+            by = Binary("-", count, Literal(1.0, Float64())) if sample else count
+            found: Expr = Binary("/", above, by)
+            return Call("sqrt", (found,)) if root else found
+
+        return parts, result
+
+    return of
+
+
+def _quantile(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made:
+    share = given[1]
+    while isinstance(share, Cast):
+        share = share.part
+    if not isinstance(share, Literal) or call.tree.fields.get("reverse"):
+        raise refuse("percentile_disc() takes a constant share and ascending order", "percentile_disc")
+    return [Aggregation("quantile", _only(given[0], where), option=Fraction(str(share.value)))], _same
+
+
+_FUNCTIONS: dict[str, Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]] = {
+    "Count": _count,
+    "Sum": _simple("sum"),
+    "Average": _simple("avg"),
+    "Min": _simple("min"),
+    "Max": _simple("max"),
+    "AnyValue": _simple("min"),
+    "Mode": _simple("mode"),
+    "CollectList": _simple("collect_list"),
+    "CollectSet": _simple("collect_set"),
+    "MinBy": _by("arg_min"),
+    "MaxBy": _by("arg_max"),
+    "VariancePop": _spread(False, False),
+    "VarianceSamp": _spread(True, False),
+    "StddevPop": _spread(False, True),
+    "StddevSamp": _spread(True, True),
+    "PercentileDisc": _quantile,
+}
+
+
+def over_partition(rows: Relation, tree: Tree, name: str, within: Sequence[str]) -> Relation:
+    """The rows with an aggregate over all rows of their partition, in the column `name`."""
+    (call,) = _calls(rows, [tree])
+    keys: list[tuple[str, Expr]] = [(one, Column(one)) for one in within]
+    grouped, results = _grouped(rows, keys, [call], set(rows.row.names))
+    result = results[call.form]
+    if not keys:
+        kept: list[tuple[str, Expr]] = [
+            (EVERYTHING, Literal(0, Int64())),
+            *((one, Column(one)) for one in rows.row.names if one != EVERYTHING),
+        ]
+        rows = Relation(ProjectNode(rows.node, tuple(kept)), rows.ids)
+        within = [EVERYTHING]
+    other = ProjectNode(grouped, (*((one, Column(one)) for one in within), (name, Column(result))))
+    found = _beside(rows.node, other, tuple(within))
+    names = [*(one for one in rows.row.names), name]
+    return Relation(ProjectNode(found, tuple((one, Column(one)) for one in names)), rows.ids)

@@ -1,0 +1,94 @@
+"""Constants of Catalyst's plans as expressions of ours. Spark writes their values as text."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+from vernier.operators.language.expr.expression import Cast, Expr, Literal
+from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.scalars import Date, Float64, Int64, TimestampNs, Type
+from vernier.operators.language.types.structs import Struct
+from vernier.operators.language.types.texts import Binary, List, String
+from vernier.operators.sql.columns import type_of
+from vernier.operators.sql.refusals import refuse
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+MICROSECONDS = 1_000
+
+
+def literal(text: str | None, spark: Any) -> Expr:
+    """A constant of a type in Spark's JSON."""
+    if spark == "void" or (text is None and not _known(spark)):
+        return Literal(None, None)
+    name = spark if isinstance(spark, str) else str(spark.get("type"))
+    if name.startswith("interval") and text is not None:
+        if "year" in name or "month" in name:
+            return Literal(int(text), Int64())
+        return Literal(int(text) * MICROSECONDS, Int64())
+    kind = kind_of(spark)
+    if text is None:
+        return Cast(Literal(None, None), kind)
+    if isinstance(kind, (List, Struct, Binary)):
+        raise refuse(f"a constant of type {kind} cannot be written here; write array(…) or named_struct(…) of columns")
+    return Literal(_value(text, kind), kind)
+
+
+def python_value(value: Any, kind: Type) -> Any:
+    """A value of a constant row, as JSON has it, in the form in which rows take it."""
+    if value is None:
+        return None
+    if isinstance(kind, Decimal):
+        return decimal.Decimal(str(value))
+    if isinstance(kind, TimestampNs):
+        return _instant(str(value))
+    if isinstance(kind, Date):
+        return datetime.date.fromisoformat(str(value))
+    return float(value) if isinstance(kind, Float64) else value
+
+
+def kind_of(spark: Any) -> Type:
+    """Our type for Spark's. Raises Refused where there is none."""
+    try:
+        return type_of(spark)
+    except KeyError as error:
+        name = str(error.args[0])
+        hint = {
+            "float": "; cast to DOUBLE",
+            "map": "; use a table with a column for the key",
+            "variant": "; use columns",
+        }
+        raise refuse(f"values of the type {name} cannot be maintained{hint.get(name, '')}", name) from error
+
+
+def _known(spark: Any) -> bool:
+    try:
+        type_of(spark)
+    except KeyError:
+        return False
+    return True
+
+
+def _value(text: str, kind: Type) -> Any:
+    match kind:
+        case Int64():
+            return int(text)
+        case Float64():
+            return float(text) + 0.0
+        case Decimal():
+            return decimal.Decimal(text)
+        case Date():
+            return (datetime.date.fromisoformat(text) - _EPOCH.date()).days
+        case TimestampNs():
+            return int(text) * MICROSECONDS if text.lstrip("-").isdigit() else _instant(text)
+        case String():
+            return text
+    return text == "true"
+
+
+def _instant(text: str) -> int:
+    """Nanoseconds since 1970 of an instant in UTC, as Spark writes it."""
+    read = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+    span = read - _EPOCH
+    return ((span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds) * MICROSECONDS

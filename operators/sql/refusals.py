@@ -1,0 +1,70 @@
+"""What cannot be maintained, and what to write instead.
+
+A refusal does not know positions, because Catalyst's plans have none. It has the words by which the query's text can be
+searched for the place; service/sql does that.
+"""
+
+from __future__ import annotations
+
+from vernier.operators.errors import ProgramError
+
+
+class Refused(ProgramError):
+    """A construct that cannot be maintained. words: the words of the query that stand for it, in lower case and without
+    underscores."""
+
+    words: tuple[str, ...] = ()
+
+
+def refuse(problem: str, *words: str) -> Refused:
+    """The error; raise it."""
+    return Refused(problem=problem, words=tuple(word.lower().replace("_", "") for word in words))
+
+
+UNSTEADY: dict[str, str] = {
+    "CurrentTimestamp": "current_timestamp",
+    "CurrentTimestampLike": "current_timestamp",
+    "Now": "now",
+    "CurrentDate": "current_date",
+    "CurDateExpressionBuilder": "curdate",
+    "CurrentTime": "current_time",
+    "LocalTimestamp": "localtimestamp",
+    "CurrentBatchTimestamp": "current_timestamp",
+    "Rand": "rand",
+    "Randn": "randn",
+    "RandStr": "randstr",
+    "Uniform": "uniform",
+    "Uuid": "uuid",
+    "Shuffle": "shuffle",
+    "MonotonicallyIncreasingID": "monotonically_increasing_id",
+    "SparkPartitionID": "spark_partition_id",
+    "InputFileName": "input_file_name",
+    "CurrentUser": "current_user",
+    "Sample": "tablesample",
+}
+"""Expressions that differ from run to run, by their class, with the name in SQL."""
+
+NOW = ("current_timestamp", "now", "current_date", "localtimestamp", "curdate", "current_time")
+
+
+def unsteady(name: str) -> Refused:
+    """The refusal of a function whose result differs from run to run."""
+    if name in NOW:
+        instead = "write WHERE data_time() < … for a filter by time, or send the time as a column"
+    else:
+        instead = "compute it where rows are made and send it as a column"
+    return refuse(f"{name}() differs from run to run, so its rows could not be taken back; {instead}", name)
+
+
+_DISC = "write percentile_disc(0.5) WITHIN GROUP (ORDER BY x)"
+INSTEAD: dict[str, str] = {
+    "First": "first() depends on the order of rows; write min(x), or min_by(x, time)",
+    "Last": "last() depends on the order of rows; write max(x), or max_by(x, time)",
+    "Percentile": f"median() and percentile() interpolate between rows; {_DISC}",
+    "ApproximatePercentile": f"approximate aggregates depend on the order of rows; {_DISC}",
+    "HyperLogLogPlusPlus": "approximate aggregates depend on the order of rows; write count(DISTINCT x)",
+    "PivotFirst": "PIVOT cannot be maintained; write an aggregate for each value: sum(v) FILTER (WHERE s = 'a') AS a",
+    "ScriptTransformation": "TRANSFORM runs a program; write the step in Python: flat_map in a program with app.sql",
+    "SessionWindow": "session_window() groups by time alone here: GROUP BY session_window(ts, '5 minutes'), key",
+}
+"""What to write instead of expressions and nodes that cannot be maintained, by their class."""

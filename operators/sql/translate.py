@@ -1,0 +1,377 @@
+"""Catalyst's plan as a collection: each node of the plan becomes a few nodes of ours (the way of the data in SQL).
+
+The plan comes as data, so nothing here needs Java. `leaves` are the collections that the query names. Order and
+multiplicities are SQL's: a collection is a bag, ORDER BY without LIMIT means nothing to it, and LIMIT without ORDER BY
+takes the first rows in the order of all columns, so that answers never depend on arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from vernier.operators.language.collection.collection import Collection
+from vernier.operators.language.collection.joins import except_all, intersect
+from vernier.operators.language.collection.matching import once
+from vernier.operators.language.collection.rows import conform
+from vernier.operators.language.expr.expression import Call, Column, Expr, IsNull, Literal
+from vernier.operators.language.expr.order import Order
+from vernier.operators.language.plan.constants import ConstantNode
+from vernier.operators.language.plan.explode import Explode
+from vernier.operators.language.plan.linear_nodes import ExpandNode
+from vernier.operators.language.plan.logical import ProjectNode, UnionNode
+from vernier.operators.language.types.scalars import Bool, Int64
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.sql.aggregating import aggregate
+from vernier.operators.sql.expressions import Expressions, converted, unknown
+from vernier.operators.sql.joining import conjuncts, crossed, join
+from vernier.operators.sql.literals import kind_of, python_value
+from vernier.operators.sql.recursion import loop, reference
+from vernier.operators.sql.refusals import refuse
+from vernier.operators.sql.relations import Relation, fresh, one_row
+from vernier.operators.sql.temporal import during, is_temporal
+from vernier.operators.sql.trees import Tree, tree_of
+from vernier.operators.sql.windows import window
+
+Outputs = Sequence[Mapping[str, Any]]
+
+
+class Translation:
+    """One query. leaves: the collections that it names, in lower case; loops: the variables of its WITH RECURSIVE."""
+
+    def __init__(self, leaves: Mapping[str, Collection]) -> None:
+        self.leaves = leaves
+        self.loops: dict[int, Relation] = {}
+
+    def collection(self, plan: Any, output: Outputs, names: Sequence[str] = ()) -> Collection:
+        """The collection of a plan, with these columns: {"name", "type", "nullable"} each. names: other names."""
+        found = self.relation(tree_of(plan))
+        return Collection(shown(found, output, names))
+
+    def relation(self, tree: Tree) -> Relation:
+        """The relation of a node of the plan. Raises Refused."""
+        build = _NODES.get(tree.kind)
+        if build is None:
+            raise unknown(tree)
+        return build(self, tree)
+
+    def with_subqueries(self, below: Relation, trees: Sequence[Tree]) -> tuple[Relation, dict[str, str]]:
+        """The relation with a column for each scalar subquery in these expressions, and the columns by form."""
+        known: dict[str, str] = {}
+        for tree in trees:
+            for one in tree.walk():
+                if one.kind == "ScalarSubquery" and one.form not in known:
+                    value = self.relation(one.tree("plan"))
+                    (number,) = value.ids
+                    value = value.apart(below)
+                    single = _gives_one_row(one.tree("plan"))
+                    below = crossed(below, value, "inner" if single else "left")
+                    known[one.form] = value.ids[number]
+                    below = Relation(
+                        below.node,
+                        {k: v for k, v in below.ids.items() if k != number or v != known[one.form]}
+                        | {number: known[one.form]},
+                    )
+                elif one.kind in ("Exists", "InSubquery", "ListQuery", "LateralSubquery"):
+                    raise refuse("this subquery cannot be turned into a join; write the join", "exists", "in", "select")
+        return below, known
+
+
+def shown(found: Relation, output: Outputs, names: Sequence[str] = ()) -> Any:
+    """The node with just the columns of the output, in their types and under their names."""
+    pairs: list[tuple[str, Expr]] = []
+    for at, (one, column) in enumerate(zip(output, found.columns(), strict=True)):
+        name = names[at] if names else str(one["name"])
+        expr = converted(found.scope, Column(column), kind_of(one["type"]))
+        pairs.append((name, expr))
+    if tuple(name for name, _ in pairs) == found.row.names and all(expr.column == name for name, expr in pairs):
+        return found.node
+    return ProjectNode(found.node, tuple(pairs))
+
+
+def _leaf(translation: Translation, tree: Tree) -> Relation:
+    attributes = tree.trees("output")
+    leaf = attributes[0].name.split(".")[0]
+    node = translation.leaves[leaf.lower()].node
+    return Relation(node, {one.id: one.name.split(".", 1)[1] for one in attributes})
+
+
+def _project(translation: Translation, tree: Tree) -> Relation:
+    outputs = tree.trees("projectList")
+    below, known = translation.with_subqueries(translation.relation(tree.one), outputs)
+    scope = Expressions(below.row, below.ids, known)
+    return below.project([(one.id, one.name, scope.of(one)) for one in outputs])
+
+
+def _filter(translation: Translation, tree: Tree) -> Relation:
+    below = translation.relation(tree.one)
+    ids = below.ids
+    tests = list(conjuncts(tree.tree("condition")))
+    below, known = translation.with_subqueries(below, tests)
+    scope = Expressions(below.row, below.ids, known)
+    times = [test for test in tests if is_temporal(test)]
+    found = below.filter(*(scope.of(test) for test in tests if not is_temporal(test)))
+    found = during(found, times)
+    return found if not known else found.project([(n, column, Column(column)) for n, column in ids.items()])
+
+
+def _join(translation: Translation, tree: Tree) -> Relation:
+    left, right = map(translation.relation, tree.children)
+    return join(left, right, tree)
+
+
+def _aggregate(translation: Translation, tree: Tree) -> Relation:
+    below = translation.relation(tree.one)
+    trees = (*tree.trees("groupingExpressions"), *tree.trees("aggregateExpressions"))
+    inside = [one for tree_ in trees for one in tree_.walk() if one.kind == "ScalarSubquery"]
+    if inside:
+        raise refuse(
+            "a scalar subquery beside aggregates: put the aggregate into a subquery, FROM (SELECT …)", "select"
+        )
+    return aggregate(below, tree)
+
+
+def _same(translation: Translation, tree: Tree) -> Relation:
+    return translation.relation(tree.one)
+
+
+def _distinct(translation: Translation, tree: Tree) -> Relation:
+    below = translation.relation(tree.one)
+    made = below.project([(n, column, Column(column)) for n, column in below.ids.items()])
+    return Relation(once(made.node), made.ids)
+
+
+def _positional(relations: Sequence[Relation], numbers: Sequence[int], names: Sequence[str]) -> list[Relation]:
+    """Relations with the same columns, by position: for set operations."""
+    columns: list[str] = []
+    for name in names:
+        columns.append(fresh(name, columns))
+    kinds = []
+    for at in range(len(columns)):
+        fields = [one.row.field(one.columns()[at]) for one in relations]
+        kinds.append((fields[0].type, any(one.nullable for one in fields)))
+    target = RowType((name, *kind) for name, kind in zip(columns, kinds, strict=True))
+    made = []
+    for one in relations:
+        pairs = []
+        for column, own, (kind, _) in zip(columns, one.columns(), kinds, strict=True):
+            pairs.append((column, converted(one.scope, Column(own), kind)))
+        node = conform(ProjectNode(one.node, tuple(pairs)), target, "the union")
+        made.append(Relation(node, dict(zip(numbers, columns, strict=True))))
+    return made
+
+
+def _united(translation: Translation, tree: Tree) -> list[Relation]:
+    relations = [translation.relation(child) for child in tree.children]
+    numbers = list(relations[0].ids)
+    return _positional(relations, numbers, relations[0].columns())
+
+
+def _union(translation: Translation, tree: Tree) -> Relation:
+    parts = _united(translation, tree)
+    return Relation(UnionNode(tuple(one.node for one in parts)), parts[0].ids)
+
+
+def _except(translation: Translation, tree: Tree) -> Relation:
+    one, two = _united(translation, tree)
+    left = Collection(one.node if tree.fields.get("isAll") else once(one.node))
+    right = Collection(two.node if tree.fields.get("isAll") else once(two.node))
+    return Relation(except_all(left, right).node, one.ids)
+
+
+def _intersect(translation: Translation, tree: Tree) -> Relation:
+    one, two = _united(translation, tree)
+    if not tree.fields.get("isAll"):
+        return Relation(intersect(Collection(one.node), Collection(two.node)).node, one.ids)
+    left, right = Collection(one.node), Collection(two.node)
+    # min(a, b) = a - max(0, a - b) copies
+    return Relation(except_all(left, except_all(left, right)).node, one.ids)
+
+
+def _expand(translation: Translation, tree: Tree) -> Relation:
+    below = translation.relation(tree.one)
+    outputs = tree.trees("output")
+    parts = []
+    for projection in tree.fields["projections"]:
+        values = [below.of(tree_of(one)) for one in projection]
+        names: list[str] = []
+        pairs = []
+        for at, (one, value) in enumerate(zip(outputs, values, strict=True)):
+            names.append(fresh(one.name, names))
+            pairs.append((names[at], value))
+        parts.append(Relation(ProjectNode(below.node, tuple(pairs)), {one.id: n for one, n in zip(outputs, names)}))
+    made = _positional(parts, [one.id for one in outputs], [one.name for one in outputs])
+    return Relation(UnionNode(tuple(one.node for one in made)), made[0].ids)
+
+
+def _generate(translation: Translation, tree: Tree) -> Relation:
+    below = translation.relation(tree.one)
+    generator, outputs = tree.tree("generator"), tree.trees("generatorOutput")
+    if generator.kind not in ("Explode", "PosExplode"):
+        raise unknown(generator)
+    if tree.fields.get("outer"):
+        raise refuse("LATERAL VIEW OUTER cannot be maintained; unite it with the rows whose list is empty", "outer")
+    value = below.of(generator.children[0])
+    below, (column,) = below.with_columns([("list", value)])
+    if column in below.ids.values():
+        below, (column,) = below.with_columns([("list", Call("coalesce", (value, value)))])
+    taken = set(below.row.names)
+    name = fresh(outputs[-1].name, taken)
+    index = fresh(outputs[0].name, {*taken, name}) if generator.kind == "PosExplode" else None
+    node = ExpandNode(below.node, Explode(column, name, index))
+    ids = {**below.ids, outputs[-1].id: name}
+    if index is not None:
+        ids[outputs[0].id] = index
+    return Relation(node, ids).project([(n, c, Column(c)) for n, c in ids.items()])
+
+
+def _constants(translation: Translation, tree: Tree) -> Relation:
+    attributes = tree.trees("output")
+    kinds = [kind_of(one.fields["dataType"]) for one in attributes]
+    names: list[str] = []
+    for one in attributes:
+        names.append(fresh(one.name, names))
+    row = RowType((name, kind, bool(one.fields["nullable"])) for name, kind, one in zip(names, kinds, attributes))
+    rows = tuple(
+        tuple(python_value(value, kind) for value, kind in zip(given, kinds, strict=True))
+        for given in tree.fields["rows"]
+    )
+    return Relation(ConstantNode(row, rows), {one.id: name for one, name in zip(attributes, names)})
+
+
+def _one_row(translation: Translation, tree: Tree) -> Relation:
+    return Relation(one_row(), {})
+
+
+def _range(translation: Translation, tree: Tree) -> Relation:
+    start, end, step = (int(tree.fields[name]) for name in ("start", "end", "step"))
+    if (end - start) // step > MOST_CONSTANTS:
+        raise refuse(f"range() has at most {MOST_CONSTANTS} rows here; make the rows a source", "range")
+    (one,) = tree.trees("output")
+    row = RowType([(one.name, Int64(), False)])
+    return Relation(ConstantNode(row, tuple((value,) for value in range(start, end, step))), {one.id: one.name})
+
+
+MOST_CONSTANTS = 100_000
+
+
+def _count(tree: Tree, name: str) -> int:
+    value = tree.tree(name)
+    if value.kind != "Literal":
+        raise refuse("LIMIT and OFFSET take a constant number", "limit", "offset")
+    return int(value.fields["value"])
+
+
+def _limit(translation: Translation, tree: Tree) -> Relation:
+    """ORDER BY … LIMIT n [OFFSET m] as the first rows of a group that is all rows."""
+    below, count = tree.one, _count(tree, "limitExpr")
+    while below.kind == "LocalLimit":
+        below = below.one
+    skipped = 0
+    if below.kind == "Offset":
+        skipped, below = _count(below, "offsetExpr"), below.one
+    projections: list[Tree] = []
+    while below.kind == "Project":
+        projections.append(below)
+        below = below.one
+    order: tuple[Tree, ...] = ()
+    if below.kind == "Sort":
+        order, below = below.trees("order"), below.one
+        found = translation.relation(below)
+    else:
+        found, projections = translation.relation(tree.one if tree.one.kind != "LocalLimit" else tree.one.one), []
+        if skipped:
+            raise refuse("OFFSET without ORDER BY: say by ORDER BY which rows to skip", "offset")
+    if count == 0:
+        return found.filter(Literal(False, Bool()))
+    found = _first(found, order, count, skipped)
+    for one in reversed(projections):
+        scope = found.scope
+        found = found.project([(part.id, part.name, scope.of(part)) for part in one.trees("projectList")])
+    return found
+
+
+def _first(found: Relation, order: Sequence[Tree], count: int, skipped: int) -> Relation:
+    found, by = ordered(found, order)
+    if not by:
+        made = found.project([(n, column, Column(column)) for n, column in found.ids.items()])
+        found, by = made, [Order(Column(name)) for name in made.row.names]
+    top = Collection(found.node).top_k(count + skipped, by=by)
+    if skipped:
+        top = Collection(except_all(top, Collection(found.node).top_k(skipped, by=by)).node)
+    return Relation(top.node, found.ids)
+
+
+def ordered(found: Relation, order: Sequence[Tree]) -> tuple[Relation, list[Order]]:
+    """The relation with columns for the order's values, and the order. Where nulls are not where an ascending order
+    has them (first) or a descending one (last), a column that says "null" comes before."""
+    columns: list[tuple[str, Expr]] = []
+    ways: list[bool] = []
+    for one in order:
+        down = "Descending" in one.fields["direction"]["object"]
+        first = "NullsFirst" in one.fields["nullOrdering"]["object"]
+        value = found.of(one.children[0])
+        if isinstance(value, Literal):
+            continue
+        if first == down:
+            columns.append(("is null", IsNull(value)))
+            ways.append(first)
+        columns.append(("order", value))
+        ways.append(down)
+    found, names = found.with_columns(columns)
+    by: dict[str, bool] = {}
+    for name, way in zip(names, ways, strict=True):
+        by.setdefault(name, way)
+    return found, [Order(Column(name), way) for name, way in by.items()]
+
+
+def _gives_one_row(tree: Tree) -> bool:
+    """Whether a plan is an aggregate over all rows, which always has one row."""
+    while tree.kind in ("Project", "Sort", "GlobalLimit", "LocalLimit"):
+        tree = tree.one
+    return tree.kind == "Aggregate" and not tree.fields.get("groupingExpressions")
+
+
+def _window(translation: Translation, tree: Tree) -> Relation:
+    return window(translation.relation(tree.one), tree, ordered)
+
+
+def _loop(translation: Translation, tree: Tree) -> Relation:
+    return loop(translation, tree, _positional)
+
+
+def _reference(translation: Translation, tree: Tree) -> Relation:
+    return reference(translation, tree)
+
+
+_NODES: dict[str, Callable[[Translation, Tree], Relation]] = {
+    "LogicalRDD": _leaf,
+    "Project": _project,
+    "Filter": _filter,
+    "Join": _join,
+    "Aggregate": _aggregate,
+    "Sort": _same,
+    "SubqueryAlias": _same,
+    "View": _same,
+    "Repartition": _same,
+    "RepartitionByExpression": _same,
+    "RebalancePartitions": _same,
+    "ResolvedHint": _same,
+    "WindowGroupLimit": _same,
+    "WithCTE": _same,
+    "EventTimeWatermark": _same,
+    "Distinct": _distinct,
+    "Union": _union,
+    "Except": _except,
+    "Intersect": _intersect,
+    "Expand": _expand,
+    "Generate": _generate,
+    "LocalRelation": _constants,
+    "OneRowRelation": _one_row,
+    "Range": _range,
+    "GlobalLimit": _limit,
+    "LocalLimit": _same,
+    "Window": _window,
+    "UnionLoop": _loop,
+    "UnionLoopRef": _reference,
+}

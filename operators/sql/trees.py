@@ -1,0 +1,89 @@
+"""Catalyst's plans as data: trees of nodes and expressions, read from the JSON in which Spark writes them.
+
+Spark writes a tree as the list of its nodes in preorder, each with its class, its number of children and its fields. A
+field that is an expression, or a list of them, holds such lists in turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A node of a plan or of an expression. kind: its class without the package."""
+
+    kind: str
+    fields: dict[str, Any]
+    children: tuple[Tree, ...]
+
+    @property
+    def one(self) -> Tree:
+        """The only child."""
+        (child,) = self.children
+        return child
+
+    def tree(self, name: str) -> Tree:
+        """The expression in a field."""
+        return tree_of(self.fields[name])
+
+    def trees(self, name: str) -> tuple[Tree, ...]:
+        """The expressions in a field that has a list of them."""
+        return tuple(tree_of(one) for one in self.fields[name])
+
+    @cached_property
+    def id(self) -> int:
+        """The number by which other expressions refer to this one (of attributes, aliases and the like)."""
+        return int(self.fields["exprId"]["id"])
+
+    @cached_property
+    def name(self) -> str:
+        """The name of an attribute or alias."""
+        return str(self.fields["name"])
+
+    @cached_property
+    def form(self) -> str:
+        """A text that is equal for equal expressions."""
+        if self.kind == "AttributeReference":
+            return f"#{self.id}"
+        if self.kind == "AggregateExpression":
+            skipped: tuple[str, ...] = ("resultId",)
+        else:
+            skipped = ("qualifier", "origin")
+        own = {name: value for name, value in self.fields.items() if name not in skipped}
+        return json.dumps([self.kind, own, *(child.form for child in self.children)], sort_keys=True)
+
+    def walk(self) -> Iterator[Tree]:
+        """This node and all below it, without those in fields."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def tree_of(nodes: Sequence[dict[str, Any]]) -> Tree:
+    """The tree of a list of nodes in preorder."""
+    waiting = iter(nodes)
+
+    def read() -> Tree:
+        node = next(waiting)
+        fields = {name: value for name, value in node.items() if name not in ("class", "num-children")}
+        children = tuple(read() for _ in range(node["num-children"]))
+        return Tree(str(node["class"]).rstrip("$").rsplit(".", 1)[-1].rsplit("$", 1)[-1], fields, children)
+
+    return read()
+
+
+def compact(plan: Any) -> Any:
+    """A plan without what nothing reads: Java's ids, positions and empty fields. It is what a cache keeps."""
+    if isinstance(plan, list):
+        return [compact(one) for one in plan]
+    if isinstance(plan, dict):
+        return {name: compact(value) for name, value in plan.items() if name not in _UNREAD and value is not None}
+    return plan
+
+
+_UNREAD = frozenset({"jvmId", "rdd", "session", "stream", "originStats", "originConstraints", "qualifier", "metadata"})

@@ -1,0 +1,25 @@
+"""What a program in SQL says of how its tables are fed: CREATE TABLE … WITH (topic = …, format = …), as settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vernier.operators.language.collection.sql import MARK
+from vernier.operators.sql.statements import CreateTable, Source, read_statements
+
+
+def table_settings(program: Path, known: Mapping[str, str]) -> dict[str, Any]:
+    """Settings by dotted key for the tables of a program in SQL; none for another program. known: keys that the
+    settings have already, which take precedence. Raises ProgramError."""
+    if program.suffix.lower() != ".sql":
+        return {}
+    text = program.read_text("utf-8").partition(MARK)[0]
+    found: dict[str, Any] = {}
+    for one in read_statements(Source(text, str(program))):
+        if isinstance(one, CreateTable):
+            for option, value in one.options.items():
+                parts = [part.strip() for part in value.split(",")]
+                found[f"sources.{one.name}.{option}"] = parts if option == "key" else value
+    return {key: value for key, value in found.items() if key not in known}
