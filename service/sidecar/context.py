@@ -16,12 +16,11 @@ from vernier.service.sidecar.changes import ChangeStreams
 from vernier.service.sidecar.encoding import Budget
 from vernier.service.sidecar.follower import Follower
 from vernier.service.sidecar.options import Options
-from vernier.service.sidecar.problems import UnknownView
 from vernier.service.sidecar.queries import Queries
 from vernier.service.views.answers import Answers
 from vernier.service.views.deadline import Deadline
 from vernier.service.views.snapshot_reader import Snapshot
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import UnknownView, ViewState
 from vernier.storage.blob.location import Place
 from vernier.storage.errors import StorageError
 from vernier.storage.updates import CLOSED

@@ -15,25 +15,11 @@ from vernier.operators.errors import meant
 from vernier.service.sidecar.encoding import TooLarge
 from vernier.service.sidecar.writes.parse import BadSubmission, BodyTooLarge
 from vernier.service.views.deadline import TooSlow
-from vernier.service.views.view import Compacted, NotYetFinal
+from vernier.service.views.view import Compacted, NotYetFinal, UnknownView
 from vernier.storage.blob.segment import damaged_file
 from vernier.storage.errors import CallerError, Damaged, StorageError, VernierError
 
 MEDIA_TYPE = "application/problem+json"
-
-
-class UnknownView(CallerError):
-    """There is no view of that name."""
-
-    message = "there is no view {view!r}{hint}"
-    view: str
-    hint: str
-
-    @classmethod
-    def of(cls, view: str, known: list[str]) -> UnknownView:
-        """The error with the nearest name as a hint, or with all existing names."""
-        listed = f"; there are {', '.join(known)}" if known else "; there are no views"
-        return cls(view=view, hint=meant(view, known) or listed)
 
 
 class UnknownSource(CallerError):

@@ -20,10 +20,11 @@ import numpy as np
 
 from vernier.service.kafka.reading import CommittedReader
 from vernier.service.sinks import position
-from vernier.service.sinks.history import Step, ViewType
+from vernier.service.sinks.history import Step
 from vernier.service.sinks.outgoing import NotOneRow, changes_by_key, objects, rows_as_arrays
 from vernier.service.sinks.position import Position
 from vernier.service.views.view import changes_between, sum_until
+from vernier.service.views.view_type import ViewType
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import CallerError, EpochGone, StorageError
 from vernier.storage.state.manifest import Manifest
@@ -301,7 +302,7 @@ def _compare(
     else:
         start = MIN_TIME
     with state.lease() as lease:
-        truth = _truth(state, lease.manifest, reached, audit.view)
+        truth = _truth(state, lease.manifest, reached, reached.view or audit.view)
         if audit.format == "upsert":
             _compare_keys(messages, truth, audit)
         else:

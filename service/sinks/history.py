@@ -15,14 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
 import numpy as np
-import xxhash
 
-from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.future_times import discarded
 from vernier.service.views.head import Newest
-from vernier.service.views.view import ViewState, by_time, changes_between, sum_until
+from vernier.service.views.view import by_time, changes_between, sum_until
+from vernier.service.views.view_type import ViewType
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import EpochGone, StorageError
 from vernier.storage.state.manifest import NO_EPOCH, BatchRef, Manifest, ViewEntry
@@ -35,30 +33,6 @@ from vernier.storage.updates import MIN_TIME, Updates
 MOST_PARTS = 10_000
 """Epochs kept in memory for sinks that are behind (their batches are mapped, not loaded)."""
 _log = logging.getLogger("vernier.publisher")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ViewType:
-    """The type of a view's rows.
-
-    schema: columns in the program's order; stored: columns in the order of the words, key columns first. meaning: a
-    fingerprint that changes with the view's definition and when the view is rebuilt from nothing. Rows continue earlier
-    ones only if both have the same meaning.
-    """
-
-    name: str
-    schema: RowType
-    key: tuple[str, ...]
-    stored: RowType
-    meaning: str
-
-    @staticmethod
-    def of(name: str, entry: ViewEntry) -> ViewType:
-        """The type of a view in a manifest."""
-        schema = RowType.from_json(entry.schema)
-        said = [entry.trace, entry.schema, entry.key, *([entry.began] if entry.began else [])]
-        meaning = xxhash.xxh3_64_hexdigest(msgspec.json.encode(said))
-        return ViewType(name, schema, tuple(entry.key), ViewState.stored_type(schema, entry.key), meaning)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

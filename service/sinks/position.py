@@ -20,10 +20,11 @@ _COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.c
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a view is published to a topic.
+    """How far a view is written to a topic, or another place of that name.
 
-    frontier: all changes of the view before it are in the topic. meaning: the view's meaning at that time
-    (history.ViewType). messages: the number sent, by kind.
+    frontier: all changes of the view before it are there. meaning: the view's meaning at that time
+    (views/view_type.py). messages: the number sent (elsewhere: changes or rows written), by kind. view: the view, if
+    the sink has another name.
     """
 
     topic: str
@@ -31,6 +32,7 @@ class Position(msgspec.Struct, frozen=True):
     frontier: int
     meaning: str
     messages: dict[str, int] = {}
+    view: str = ""
 
 
 class Positions(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from vernier.operators.errors import meant
 from vernier.operators.language.types.schema import RowType
 from vernier.service.kernels import views
 from vernier.service.views.multiset import RowSet
@@ -46,6 +47,20 @@ class NotYetFinal(CallerError):
     view: str
     as_of: int
     frontier: int
+
+
+class UnknownView(CallerError):
+    """There is no view of that name."""
+
+    message = "there is no view {view!r}{hint}"
+    view: str
+    hint: str
+
+    @classmethod
+    def of(cls, view: str, known: list[str]) -> UnknownView:
+        """The error with the nearest name as a hint, or with all existing names."""
+        listed = f"; there are {', '.join(known)}" if known else "; there are no views"
+        return cls(view=view, hint=meant(view, known) or listed)
 
 
 def matrix_of(updates: Updates) -> Ints:
