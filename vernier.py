@@ -11,10 +11,10 @@
     edges = app.source("edges", Edge)
     app.view("out_degree", edges.group_by("src").agg(n=vn.count()), key=["src"])
 
-The public names are those of `operators/language/public.py`, and `connect`, `local`, `Producer`, `records` and
-`testing`. They are loaded at first use, so that a process which needs one room of the package does not load the
-language. `service`, `operators` and `storage` lie beside this file in a checkout and inside the package when it is
-installed (setup.py); both import them as `vernier.service`, `vernier.operators` and `vernier.storage`.
+The public names are those of `operators/language/public.py`, and `connect`, `local`, `Producer`, `records`,
+`register` and `testing`. They are loaded at first use, so that a process which needs one room of the package does not
+load the language. `service`, `operators` and `storage` lie beside this file in a checkout and inside the package when
+it is installed (setup.py); both import them as `vernier.service`, `vernier.operators` and `vernier.storage`.
 """
 
 from collections.abc import Callable
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from vernier.service.kafka.producer.policy import records as records
     from vernier.service.kafka.producer.producer import Producer as Producer
     from vernier.service.local import local as local
+    from vernier.service.spark_source import register as register
 
 _ALSO: dict[str, Callable[[], Any]] = {
     "Producer": lambda: import_module("vernier.service.kafka.producer.producer").Producer,  # brings a Kafka client
     "records": lambda: import_module("vernier.service.kafka.producer.policy").records,
     "connect": lambda: import_module("vernier.service.client").connect,  # brings an HTTP library
+    "register": lambda: import_module("vernier.service.spark_source").register,  # Spark is loaded when it is called
     "local": lambda: import_module("vernier.service.local").local,  # loads the engine's kernels
     "testing": lambda: import_module("vernier.operators.testing"),  # loads the engine's kernels
 }

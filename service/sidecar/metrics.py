@@ -136,9 +136,9 @@ class _Committed(Collector):
         if found is None:
             return {}
         frontiers = {
-            name: (snapshot.views[name].frontier, sink.frontier)
+            name: (snapshot.views[sink.view or name].frontier, sink.frontier)
             for name, sink in found.sinks.items()
-            if sink.frontier is not None and MIN_TIME < sink.frontier < CLOSED and name in snapshot.views
+            if sink.frontier is not None and MIN_TIME < sink.frontier < CLOSED and (sink.view or name) in snapshot.views
         }
         return {
             "sink_messages_total": {

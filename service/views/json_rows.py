@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from vernier.operators.errors import BadValue
@@ -31,7 +32,7 @@ from vernier.service.ingest.rejects import Refusal, shown
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import Ints
 
-DIFF = "_diff"
+TIME, DIFF = "_time", "_diff"
 _INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
@@ -111,17 +112,23 @@ class RowJson:
                     row[DIFF] = count
         return rows
 
-    def arrow(self, words: Ints, counts: Ints | None = None, *, counted: bool | None = None) -> pa.RecordBatch:
+    def arrow(
+        self, words: Ints, counts: Ints | None = None, *, counted: bool | None = None, times: Ints | None = None
+    ) -> pa.RecordBatch:
         """The rows as an Arrow record batch.
 
-        `_diff` is a column if `counted` is true; if `counted` is None, it is a column when some multiplicity is not 1.
+        `_time` is a column if there are `times`: int64[n]. `_diff` is a column if `counted` is true; if `counted` is
+        None, it is a column when some multiplicity is not 1.
         """
         arrays = [
             field.decode(words[:, field.offset : field.offset + field.words], self._heap) for field in self._fields
         ]
         fields = [pa.field(field.name, field.type.arrow, nullable=field.nullable) for field in self._fields]
+        if times is not None:
+            arrays.append(pa.array(np.ascontiguousarray(times)))
+            fields.append(pa.field(TIME, pa.int64(), nullable=False))
         if counts is not None and (bool((counts != 1).any()) if counted is None else counted):
-            arrays.append(pa.array(counts))
+            arrays.append(pa.array(np.ascontiguousarray(counts)))
             fields.append(pa.field(DIFF, pa.int64(), nullable=False))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 

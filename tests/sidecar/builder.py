@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.storage.merging import merge_batches
 from vernier.operators.language.types.scalars import parse
 from vernier.operators.language.types.schema import RowType
@@ -14,11 +16,12 @@ from vernier.service.observability.metrics import Stats
 from vernier.service.views.view import ViewState
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import Entry
+from vernier.storage.kernels.hashing import key_rows, partition_rows
 from vernier.storage.state.manifest import BatchRef, Manifest, SourceEntry, TraceEntry, ViewEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace.batch import Batch
-from vernier.storage.updates import MIN_TIME, Updates
+from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 Change = tuple[tuple[Any, ...], int, int]
 """A row in the program's column order, its data time, its diff."""
@@ -91,8 +94,9 @@ class StateBuilder:
         lower, fresh = self.frontier, {}
         for view in self.views:
             given = self.updates(view, (changes or {}).get(view, ()))
+            owners = self._owners(view, given)
             for shard in range(self.shards):
-                part = given.take(given.rows[:, 0] % self.shards == shard)
+                part = given.take(owners == shard)
                 if len(part):
                     batch = Batch.build(part, self._key_width(view), lower, upper, lower)
                     fresh[view, shard] = batch
@@ -140,6 +144,16 @@ class StateBuilder:
         self.state.gc(keep)
         self.frontier = upper
         return manifest
+
+    def _owners(self, view: str, updates: Updates) -> Ints:
+        """The shard of each update: the one that owns its key's hash."""
+        numbered = np.column_stack((updates.rows, np.arange(len(updates))))
+        keyed = key_rows(numbered, np.arange(self._key_width(view)), np.empty(0, np.int64), 1)
+        placed, offsets = partition_rows(keyed, self.shards)
+        owners = np.empty(len(placed), np.int64)
+        for shard in range(self.shards):
+            owners[placed[offsets[shard] : offsets[shard + 1], -1]] = shard
+        return owners
 
     def _key_width(self, view: str) -> int:
         return sum(self.stored(view).field(name).words for name in self.views[view][1])

@@ -1,7 +1,8 @@
-"""Commands for state directories: state list, verify, copy, gc."""
+"""Commands for state directories: state list, verify, copy, export, gc."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -93,6 +94,41 @@ def state_copy(directory: str, target: str) -> None:
     finally:
         show.clear()
     click.echo(f"epoch {copied.manifest.epoch}: {copied.segments} segments, {copied.bytes:,} bytes copied to {target}")
+
+
+@state.command("export")
+@_directory
+@click.option("--view", required=True, help="The view.")
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="A new folder, or NAME.parquet for one file."
+)
+@click.option("--since", help="First data time of the changes; default: the first that is kept.")
+@click.option("--until", help="Data time at which the changes end; default: where the view is final.")
+@click.option("--as-of", help="The rows as of this data time, instead of changes.")
+def state_export(directory: str, view: str, out: Path, since: str | None, until: str | None, as_of: str | None) -> None:
+    """Write a view's changes, or its rows as of a data time, as Parquet, also while the service runs.
+
+    The changes have their data time as `_time`, and `_diff`. Times are nanoseconds or RFC 3339."""
+    from vernier.service.codec.instants import parse_instant
+    from vernier.service.observability.progress import on_terminal
+    from vernier.service.views.export import export
+
+    if as_of is not None and (since is not None or until is not None):
+        raise click.UsageError("--as-of writes rows, --since and --until write changes; give one of them")
+    times = {"as_of": as_of, "since": since, "until": until}
+    opened, show = open_state(directory), on_terminal()
+    try:
+        made = export(
+            opened,
+            view,
+            out,
+            **{name: None if text is None else parse_instant(text) for name, text in times.items()},
+            show=lambda done, all_: show.done("exporting", done, all_, "parts"),
+        )
+    finally:
+        show.clear()
+    what = f"changes with {made.since} <= time < {made.until}" if made.as_of is None else f"rows as of {made.as_of}"
+    click.echo(f"view {view}: {made.rows:,} {what}, {made.files} files, {made.bytes:,} bytes in {out}")
 
 
 @state.command("gc")
