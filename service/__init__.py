@@ -14,7 +14,8 @@
 * observability: logs, metrics, progress of long work
 * replay: runs a program on files instead of on a service
 * sidecar: the HTTP server, a process that only reads state
-* sinks: the publisher process, which writes views to Kafka
+* sinks: the publisher process, which writes views to Kafka, files, databases and addresses
+* spark_source: the Spark data source, for views as DataFrames
 * sql: programs in SQL: Catalyst plans their queries
 * status: files by which the processes report and request things
 * supervision: starts the service's processes and restarts those that die

@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     state: State = State()
     kafka: Kafka = Kafka()
     sources: dict[str, Source] = {}
-    sinks: dict[str, Sink] = Field(default={}, description="by view")
+    sinks: dict[str, Sink] = Field(default={}, description="by view, or by a name of their own")
     publish: Publish = Publish()
     epoch: Epoch = Epoch()
     spark: Spark = Spark()
@@ -186,6 +186,11 @@ class Settings(BaseSettings):
             )
         beats = heartbeat_topic(app.name)
         return carried(IngestionConfig, self, sources=sources, partitions=dict(partitions), heartbeat_topic=beats)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether any view is written anywhere."""
+        return self.publish.views != "none" or any(one.to != "kafka" for one in self.sinks.values())
 
     @property
     def upserts(self) -> dict[str, tuple[str, ...]]:

@@ -164,25 +164,57 @@ RENAMED = {"resolution": "rounding"}
 
 
 class Sink(Section):
-    """How a view's changes are written to Kafka."""
+    """Where a view's changes are written to, and how."""
 
-    topic: str | None = Field(default=None, description="default: <app>.<view>")
+    view: str | None = Field(default=None, description="the view; default: the sink's name")
+    to: Literal["kafka", "parquet", "delta", "sql", "webhook"] = Field(
+        default="kafka", description="what the changes are written to: docs/lakehouse.md"
+    )
+    topic: str | None = Field(default=None, description="kafka: the topic; default: <app>.<sink>")
     format: Literal["vernier", "upsert", "debezium"] = Field(
-        default="vernier", description="how messages spell changes: docs/messages.md"
+        default="vernier", description="kafka: how messages spell changes: docs/messages.md"
     )
-    partitions: int = Field(default=1, ge=1, description="of the topic, when the service creates it")
+    partitions: int = Field(default=1, ge=1, description="kafka: of the topic, when the service creates it")
     progress: bool | None = Field(
-        default=None, description="say how far the topic is complete; default: in format vernier"
+        default=None, description="kafka: say how far the topic is complete; default: in format vernier"
     )
+    path: str | None = Field(default=None, description="parquet, delta: a folder, or a URI like s3://bucket/name")
+    url: str | None = Field(default=None, description="sql: the database as SQLAlchemy writes it; webhook: the address")
+    url_file: Path | None = Field(default=None, description="a file that holds the url, if that contains a password")
+    table: str | None = Field(default=None, description="sql: the table; default: the view's name")
+    token_file: Path | None = Field(default=None, description="webhook: a file with a token, sent as bearer token")
+    every_ms: int | None = Field(
+        default=None,
+        ge=1,
+        description="the least time from one commit to the next; default: 10s for parquet and delta, else "
+        "publish.commit_ms",
+    )
+
+    _every = field_validator("every_ms", mode="before")(_ms)
+
+    @model_validator(mode="after")
+    def _has_place(self) -> Sink:
+        if self.to in ("parquet", "delta") and self.path is None:
+            raise ValueError(f"a sink to {self.to} needs a path")
+        if self.to in ("sql", "webhook") and (self.url is None) == (self.url_file is None):
+            raise ValueError(f"a sink to {self.to} needs a url, or a url_file")
+        return self
 
     @property
     def tells_progress(self) -> bool:
         """Whether progress messages are sent, too."""
         return self.format == "vernier" if self.progress is None else self.progress
 
+    def address(self) -> str:
+        """The url, from the settings or its file. Raises OSError."""
+        if self.url is not None:
+            return self.url
+        assert self.url_file is not None
+        return self.url_file.read_text("utf-8").strip()
+
 
 class Publish(Section):
-    """Which views are published to Kafka, and how."""
+    """Which views are published to Kafka, and how. Sinks to other places are written in any case."""
 
     views: Literal["all", "listed", "none"] = Field(
         default="all", description="all views, those that `sinks` lists, or none"

@@ -91,7 +91,7 @@ class Driver:
             settings.state.keep,
             rebuild=settings.state.rebuild,
             collect_beside=settings.state.place.folder is None,
-            hold=settings.publish.hold_epochs if settings.publish.views != "none" else 0,
+            hold=settings.publish.hold_epochs if settings.publishes else 0,
             threads=self._threads,
             lag=self._topics.lag,
             limiter=self._limiter,

@@ -170,12 +170,28 @@ def _debezium(sink: Outgoing, step: Step) -> Iterator[Message]:
 
 def changes_by_key(step: Step, form: str = "upsert") -> Iterator[Keyed]:
     """The changes of each key at each time, in the order of time. Raises NotOneRow, which names the format."""
+    order, groups = key_changes(step, form)
+    if not groups:
+        return
+    keys = joined(*_object(_columns(step, step.view.key, order))).to_pylist()
+    rows = joined(*_object(_columns(step, step.view.schema.names, order))).to_pylist()
+    time, diff = step.changes.time[order].tolist(), step.changes.diff[order].tolist()
+    for start, end in groups:
+        before = rows[start] if diff[start] < 0 else None
+        after = rows[end - 1] if diff[end - 1] > 0 else None
+        yield Keyed(keys[start], time[start], before, after)
+
+
+def key_changes(step: Step, form: str) -> tuple[Ints, list[tuple[int, int]]]:
+    """The order of a step's changes by time, key, then deletions before insertions, and in that order where the changes
+    of each key at each time begin and end. Raises NotOneRow, which names the format, unless each is a deletion, an
+    insertion, or one of both.
+    """
     view, updates = step.view, step.changes
     if not len(updates):
-        return
+        return np.empty(0, np.int64), []
     words = sum(view.stored.field(name).words for name in view.key)
     data = updates.data
-    # Order by time, then key, with deletions before insertions.
     order = np.lexsort([updates.diff > 0, *(data[:, c] for c in range(words - 1, -1, -1)), updates.time])
     data, diff = data[order], updates.diff[order]
     identity = data[:, [*range(words), updates.width]]
@@ -183,16 +199,15 @@ def changes_by_key(step: Step, form: str = "upsert") -> Iterator[Keyed]:
     fresh[1:] = (identity[1:] != identity[:-1]).any(axis=1)
     first = np.flatnonzero(fresh)
     stop = np.append(first[1:], len(order))
-    keys = joined(*_object(_columns(step, view.key, order))).to_pylist()
-    rows = joined(*_object(_columns(step, view.schema.names, order))).to_pylist()
-    time = updates.time[order].tolist()
-    for start, end in zip(first.tolist(), stop.tolist(), strict=True):
-        signs = diff[start:end].tolist()
-        if signs not in ([1], [-1], [-1, 1]):
-            raise NotOneRow(view=view.name, key=keys[start], time=time[start], format=form)
-        before = rows[start] if signs[0] < 0 else None
-        after = rows[end - 1] if signs[-1] > 0 else None
-        yield Keyed(keys[start], time[start], before, after)
+    length = stop - first
+    single = (length == 1) & (np.abs(diff[first]) == 1)
+    both = (length == 2) & (diff[first] == -1) & (diff[stop - 1] == 1)
+    wrong = np.flatnonzero(~(single | both))
+    if len(wrong):
+        at = order[first[wrong[:1]]]
+        (key,) = joined(*_object(_columns(step, view.key, at))).to_pylist()
+        raise NotOneRow(view=view.name, key=key, time=int(updates.time[at[0]]), format=form)
+    return order, list(zip(first.tolist(), stop.tolist(), strict=True))
 
 
 def rows_as_arrays(step: Step) -> list[str]:

@@ -19,14 +19,15 @@ turn, and so on."""
 
 
 class Sink(msgspec.Struct, frozen=True):
-    """The status of one view's output. frontier: its changes before this time are in the topic; None: none yet.
-    problem: why it does not advance."""
+    """The status of one sink. topic: the topic, or another place. frontier: the view's changes before this time are
+    there; None: none yet. problem: why it does not advance. view: the view, if the sink has another name."""
 
     topic: str
     format: str
     frontier: int | None
     messages: dict[str, int] = {}
     problem: str | None = None
+    view: str = ""
 
 
 class PublisherStatus(msgspec.Struct, frozen=True):

@@ -313,13 +313,13 @@ class Supervisor:
                 lambda: alive(settings.http),
                 stop_seconds=10,
             ),
-            *([self._publisher(logs)] if settings.publish.views != "none" else []),
+            *([self._publisher(logs)] if settings.publishes else []),
             *(make(self) for make in self.extra),
         ]
         if self._scratch is not None:
             for child in self.children:
                 child.environment = {"TMPDIR": str(self._scratch.path.absolute())}
-        if settings.publish.views == "none":
+        if not settings.publishes:
             publisher_status.delete(settings.state.place.open())
 
     def _check_program(self) -> None:

@@ -197,11 +197,14 @@ class FileHold:
 
 
 class OsDisk:
-    """The real operating system."""
+    """The real operating system. file_mode, folder_mode: of what it creates, reduced by the process's umask."""
+
+    def __init__(self, file_mode: int = FILE_MODE, folder_mode: int = FOLDER_MODE) -> None:
+        self._file_mode, self._folder_mode = file_mode, folder_mode
 
     def create(self, path: str) -> int:
         """Create a new file for writing; fails if it exists."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._file_mode)
 
     def write(self, fd: int, chunks: Sequence[Buffer]) -> int:
         """Write all chunks one after the other; returns the bytes written."""
@@ -256,14 +259,14 @@ class OsDisk:
             path = os.path.dirname(path)
         for folder in reversed(missing):
             try:
-                os.mkdir(folder, FOLDER_MODE)
+                os.mkdir(folder, self._folder_mode)
             except FileExistsError:
                 if not os.path.isdir(folder):  # another process may have created it meanwhile
                     raise
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Overwrite the start of a file in place."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, self._file_mode)
         try:
             os.pwrite(fd, data, 0)
         finally:
@@ -311,7 +314,7 @@ class OsDisk:
 
     def lock(self, path: str) -> Held | None:
         """Take an flock without waiting; None if another process has it."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, self._file_mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Another process may have unlinked the file between open and flock. A lock on an unlinked file excludes no
