@@ -69,7 +69,7 @@ class Target(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections. What was being written is ended or undone by the next `positions`."""
+        """Close connections. What was being written is ended or undone by the next `positions`."""
         ...
 
 

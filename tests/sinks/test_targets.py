@@ -24,13 +24,15 @@ from sqlalchemy.exc import OperationalError
 from tests.crash.faults import Crash, Fault, FaultyDisk
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from vernier.service.config.sections import Sink
+from vernier.service.config.settings import BadSettings, load
 from vernier.service.sinks.delta_target import Delta
 from vernier.service.sinks.history import History
 from vernier.service.sinks.parquet_target import ParquetFolder
-from vernier.service.sinks.publisher import Channel
+from vernier.service.sinks.publisher import Channel, Publisher
 from vernier.service.sinks.sql_target import SqlTable
 from vernier.service.sinks.target import Alone, Place, TargetFailed
 from vernier.service.sinks.webhook_target import Webhook
+from vernier.service.status import publisher
 from vernier.storage.blob.blob import LocalBlob, OsDisk
 from vernier.storage.errors import VernierError
 from vernier.storage.state.state import StateDirectory
@@ -357,3 +359,56 @@ def test_delta_has_each_change_once_with_its_position(world: World, tmp_path: Pa
     for (row, _), diff in in_delta(tmp_path / "table").items():
         total[row] += diff
     assert {row: n for row, n in total.items() if n} == world.model.rows(world.builder.frontier)
+
+
+def test_the_publisher_goes_on_with_the_targets_that_answer(world: World, tmp_path: Path) -> None:
+    receiver = Receiver(lambda number: True)
+    address = receiver.sink.url
+    receiver.close()
+    flags = {
+        "state.path": str(world.builder.path), "publish.views": "none",
+        "sinks.lake.view": "reach", "sinks.lake.to": "parquet", "sinks.lake.path": str(tmp_path / "lake"),
+        "sinks.reach.to": "sql", "sinks.reach.url": f"sqlite:///{tmp_path}/views.db",
+        "sinks.calls.view": "reach", "sinks.calls.to": "webhook", "sinks.calls.url": address,
+        "sinks.gone.to": "sql", "sinks.gone.url": "sqlite://",
+    }  # fmt: skip
+    given = load(None, flags, {}).settings
+    assert given.publishes
+    made = Publisher(given, StateDirectory(world.builder.path))
+    for _ in range(3):
+        world.grow()
+        with pytest.raises(TargetFailed, match="Connection refused"):
+            made.turn()
+    made.close()
+    assert in_parquet(tmp_path / "lake") == world.changes
+    assert in_table(tmp_path / "views.db") == world.model.rows(world.builder.frontier)
+    found = publisher.read(StateDirectory(world.builder.path).blob)
+    assert found is not None
+    # The driver keeps the epochs that one of them still lacks.
+    assert (found.epoch, found.problem) == (0, None)
+    assert "Connection refused" in str(found.sinks["calls"].problem)
+    assert (found.sinks["calls"].topic, found.sinks["calls"].frontier) == (address, None)
+    assert found.sinks["gone"].problem == "no program has a view gone"
+    assert (found.sinks["lake"].view, found.sinks["lake"].format, found.sinks["lake"].problem) == (
+        "reach",
+        "parquet",
+        None,
+    )
+    assert found.sinks["reach"].frontier is not None
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"sinks.reach.to": "parquet"}, "a sink to parquet needs a path"),
+        ({"sinks.reach.to": "sql"}, "a sink to sql needs a url, or a url_file"),
+        (
+            {"sinks.reach.to": "webhook", "sinks.reach.url": "x", "sinks.reach.url_file": "y"},
+            "needs a url, or a url_file",
+        ),
+        ({"sinks.reach.to": "sqlite"}, "sinks.reach.to"),
+    ],
+)
+def test_sinks_need_a_place(flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadSettings, match=said):
+        load(None, flags, {})
