@@ -44,24 +44,16 @@ def degrees(edges: Collection, roots: Collection) -> Collection:
 
 
 def degrees_general(edges: Collection, roots: Collection) -> Collection:
-    """The same counted inside loops, where times are partially ordered: by the general form of a reduction, which keeps
-    its output. Each loop is at its limit after one round."""
-    none = edges.filter(col("src") < col("src"))
+    """The same inside a loop, where times are partially ordered: by the general form of a reduction, which keeps its
+    output. What comes round is empty, so the loop is at its limit after one round; without it the planner would take
+    the counts out of the loop."""
 
     @vn.fixpoint
     def counted(counted: Collection, *, edges: Collection) -> Collection:
-        return (
-            vn.union(edges, counted.select("src", dst=col("degree")).filter(col("src") < col("src")))
-            .group_by("src")
-            .agg(degree=vn.count())
-        )
+        none = counted.filter(col("nodes") < 0).select(src="degree", dst="nodes")
+        return degrees(vn.union(edges, none), roots)
 
-    @vn.fixpoint
-    def spread(spread: Collection, *, counts: Collection) -> Collection:
-        return counts.group_by("degree").agg(nodes=vn.count())
-
-    counts = counted(none.select("src", degree=col("dst")), edges=edges)
-    return spread(none.select(degree="src", nodes=col("dst")), counts=counts)
+    return counted(edges.filter(col("src") < 0).select(degree="src", nodes="dst"), edges=edges)
 
 
 def reach(edges: Collection, roots: Collection) -> Collection:

@@ -44,7 +44,7 @@ def compaction(scale: float) -> Found:
             early, last = one["tenths"][1], one["tenths"][-1]
             rows.append([
                 f"{pause}, {delay}", form, article[form],
-                *(f"{shown(early[name])} → {shown(last[name])}" for name in ("max_ms", "p99_ms", "p50_ms", "updates")),
+                *(f"{shown(early[name])} → {shown(last[name])}" for name in ("max_ms", "p99_ms", "p50_ms", "p99_cpu_ms", "updates")),
             ])  # fmt: skip
 
     def draw(axes: Sequence[Axes]) -> None:
@@ -58,6 +58,7 @@ def compaction(scale: float) -> Found:
 
     head = [
         "pause, delay", "form", "article, longest so far, ms: after 1 s → at the end",
-        "longest of the second tenth → of the last, ms", "p99, ms", "p50, ms", "updates held",
+        "longest of the second tenth → of the last, ms", "p99, ms", "p50, ms",
+        "CPU of an epoch, p99, ms", "updates held",
     ]  # fmt: skip
     return Found(values, {"compaction": {"head": head, "rows": rows}}, draw, len(RUNS))

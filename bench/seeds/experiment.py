@@ -52,8 +52,8 @@ class Graph:
         return f"{short(self.nodes)}/{short(self.edges)}"
 
     def scaled(self, scale: float) -> Graph:
-        """Smaller, with the same degrees."""
-        nodes = max(20, round(self.nodes * scale))
+        """Smaller, with the same degrees; a thousand nodes remain, except in toys."""
+        nodes = max(min(self.nodes, 1_000 if scale >= 0.01 else 20), round(self.nodes * scale))
         return Graph(nodes, max(40, round(nodes * self.edges / self.nodes)))
 
 

@@ -70,18 +70,18 @@ class People:
             self.friends[one].append(other)
             self.friends[other].append(one)
 
-    def ask(self, people: Ints, diff: int) -> tuple[int, list[tuple[int, ...]]]:
-        """People come or go: nanoseconds of the epoch, and the suggestions that came."""
+    def ask(self, people: Ints, diff: int) -> tuple[tuple[int, int], list[tuple[int, ...]]]:
+        """People come or go: nanoseconds of the epoch by the clock and of CPU, and the suggestions that came."""
         batch = {"asks": Updates.of(people[:, None], self.now, diff)}
-        began = time.perf_counter_ns()
+        began, before = time.perf_counter_ns(), time.process_time_ns()
         result = self.worker.run_epoch(self.now, self.now + 1, batch)
-        took = time.perf_counter_ns() - began
+        took = time.perf_counter_ns() - began, time.process_time_ns() - before
         self.now += 1
         changes = result.changes["suggestions"].consolidate().data.tolist()
         return took, sorted(tuple(row[:3]) for row in changes if row[-1] > 0)
 
-    def more(self, others: Sequence[int]) -> list[int]:
-        """Each asks and leaves again; the nanoseconds until its first answer."""
+    def more(self, others: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Each asks and leaves again; the nanoseconds until its first answer, by the clock and of CPU."""
         taken = []
         for place, person in enumerate(others):
             took, got = self.ask(np.array([person]), 1)
@@ -89,7 +89,7 @@ class People:
             if place % 10 == 0 and got != sorted(recounted(self.friends, person)):
                 raise SystemExit(f"people: the suggestions for {person} are wrong")
             self.ask(np.array([person]), -1)
-        return taken
+        return [wall for wall, _ in taken], [cpu for _, cpu in taken]
 
 
 def people(scale: float) -> Found:
@@ -110,13 +110,18 @@ def people(scale: float) -> Found:
     for already in ALREADY:
         if already > persons - MORE:
             break
-        joined_ms = 0.0
+        joined_s = 0.0
         if already > before:
-            joined_ms = running.ask(order[MORE + before : MORE + already], 1)[0] / 1e6
+            joined_s = running.ask(order[MORE + before : MORE + already], 1)[0][0] / 1e9
             before = already
-        taken[already] = running.more(others)
+        taken[already], cpu = running.more(others)
         arranged = sum(trace.nbytes for trace in running.worker.state.traces.values()) / 2**20
-        one = {**percentiles(taken[already]), "all_joined_ms": round(joined_ms, 1), "arranged_mb": round(arranged, 1)}
+        one = {
+            **percentiles(taken[already]),
+            "cpu_ms": round(float(np.median(cpu)) / 1e6, 3),
+            "all_joined_s": round(joined_s, 3),
+            "arranged_mb": round(arranged, 1),
+        }
         values["already"][str(already)] = one
         rows.append([f"{already:,}", *(shown(one[name]) for name in one)])
 
@@ -128,6 +133,6 @@ def people(scale: float) -> Found:
 
     head = [
         "people with suggestions", "first answer for one more, p50, ms", "p90, ms", "p99, ms", "longest, ms",
-        "all of them at once, ms", "arranged, MB",
+        "CPU, p50, ms", "all that were added, at once, s", "arranged, MB",
     ]  # fmt: skip
     return Found(values, {"people": {"head": head, "rows": rows}}, draw)

@@ -3,8 +3,8 @@
 The rows come from DuckDB's `tpch` extension (`duckdb-extension-tpch`), whose own answers the engine's are compared
 with. Numbers are whole: quantities, prices, discounts and taxes in hundredths; flags are code points. DuckDB decides
 whether an order's comment is a complaint. *total* is the form that the engine takes by itself, *general* the one that
-it takes inside loops, where times are partially ordered (one round here). As in the article, rows come in batches and
-the rows of a batch share a time; *own times* gives each row a time of its own.
+it takes inside loops, where times are partially ordered (one round here, as in bench/programs.py). As in the article,
+rows come in batches and the rows of a batch share a time; *own times* gives each row a time of its own.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ def pricing(general: bool, *, lineitem: Collection) -> Collection:
 
     @vn.fixpoint
     def looped(looped: Collection, *, lines: Collection) -> Collection:
-        return totals(lines).union(looped.filter(col("lines") < 0))
+        none = looped.filter(col("lines") < 0).select(
+            "flag", "status", "quantity", "price", "discount", tax="lines", shipped="lines"
+        )
+        return totals(vn.union(lines, none))
 
     return looped(totals(shipped.filter(col("shipped") < 0)), lines=shipped)
 
@@ -110,7 +113,7 @@ def orders(general: bool, *, customer: Collection, orders: Collection) -> Collec
 
     @vn.fixpoint
     def looped(looped: Collection, *, each: Collection) -> Collection:
-        return whole(each).union(looped.filter(col("customers") < 0))
+        return whole(vn.union(each, looped.filter(col("customers") < 0).select(customer="orders")))
 
     return looped(whole(each.filter(col("customer") < 0)), each=each)
 
