@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SECONDS = 30
+SHOWN = ("max_ms", "p99_ms", "p50_ms", "p99_cpu_ms", "updates")
 RUNS = {
     ("1ms", "1s"): {"compacted": "36 → 71 (8 s)", "plain": "260 → 46,983 (55 s)"},
     ("100us", "1ms"): {"compacted": "2.1 → 2.1 (8 s)", "plain": "181 → 42,207 (46 s)"},
@@ -44,7 +45,7 @@ def compaction(scale: float) -> Found:
             early, last = one["tenths"][1], one["tenths"][-1]
             rows.append([
                 f"{pause}, {delay}", form, article[form],
-                *(f"{shown(early[name])} → {shown(last[name])}" for name in ("max_ms", "p99_ms", "p50_ms", "p99_cpu_ms", "updates")),
+                *(f"{shown(early[name])} → {shown(last[name])}" for name in SHOWN),
             ])  # fmt: skip
 
     def draw(axes: Sequence[Axes]) -> None:
