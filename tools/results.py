@@ -244,9 +244,10 @@ def table(run: dict[str, Any], name: str) -> str:
     made = run["tables"][name]
     rows = (made["head"], ["---"] * len(made["head"]), *made["rows"])
     lines = "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
-    load = run.get("load")
-    beside = f", load {load[0]} before and {load[-1]} after" if isinstance(load, list) else ""
-    return f"{lines}\n\n*`{run['command']}`, {run['at'][:10]}, {run['machine']}{beside}, commit {run['commit']}.*"
+    load = run.get("load", "not recorded")
+    beside = f"{load[0]} before and {load[-1]} after" if isinstance(load, list) else load
+    when, _, _ = run["at"].partition("T")
+    return f"{lines}\n\n*`{run['command']}`, {when}, {run['machine']}, load {beside}, commit {run['commit']}.*"
 
 
 def check(page: str, text: str, results: Results) -> Iterator[str]:

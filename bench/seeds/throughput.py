@@ -83,7 +83,9 @@ def tabled(sweep: Sweep, found: dict[str, Any], loads: dict[str, float], batches
     pairs = [name for name in names if name.endswith(":2") and name[:-2] in found]
     unit = "updates a second" if sweep.rate else "s for a million updates"
     head = ["updates a batch", *sweep.article_head]
-    head += [f"{name}, {unit}" for name in names] + [f"{name[:-2]}, 2 workers ÷ 1" for name in pairs]
+    alone = [name for name in names if ":" not in name]
+    head += [f"{name}, {unit}" for name in names] + [f"{name}, CPU µs an update" for name in alone]
+    head += [f"{name[:-2]}, 2 workers ÷ 1" for name in pairs]
     rows = []
     for place, batch in enumerate(batches):
         theirs = list(sweep.article.values())
@@ -91,15 +93,15 @@ def tabled(sweep: Sweep, found: dict[str, Any], loads: dict[str, float], batches
         for name in names:
             one = found[name][str(batch)]
             row.append(shown(one["updates_per_s"] if sweep.rate else one["million_s"]))
+        row += [shown(found[name][str(batch)]["cpu_us"]) for name in alone]
         for name in pairs:
             ratio = found[name][str(batch)]["updates_per_s"] / found[name[:-2]][str(batch)]["updates_per_s"]
             found[name][str(batch)]["increase"] = round(ratio, 2)
             row.append(f"{ratio:.2f}")
         rows.append(row)
     if not sweep.rate:
-        rows.append(
-            ["load, s", *[""] * len(sweep.article_head), *(shown(loads[name]) for name in names), *[""] * len(pairs)]
-        )
+        given = [""] * len(sweep.article_head)
+        rows.append(["load, s", *given, *map(shown, loads.values()), *[""] * (len(alone) + len(pairs))])
     return {"head": head, "rows": rows}
 
 
