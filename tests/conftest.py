@@ -25,6 +25,14 @@ _BY_FIXTURE = {"broker": "broker", "browser": "browser"}
 _BY_FOLDER = {"live": "live", "container": "container", "crash": "simulation"}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Benchmarks that tests run keep their results in a folder of the tests, not in bench/results."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCH_RESULTS", str(tmp_path_factory.mktemp("results")))
+        yield
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the project's own options."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")

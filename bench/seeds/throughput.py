@@ -8,6 +8,7 @@ fewer are run and the time is stated for a million.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,9 +39,9 @@ class Sweep:
     """Whether the table has updates a second, or seconds for a million updates and the load, as the article's."""
 
     def runs(self, scale: float) -> dict[int, int]:
-        """Updates by batch: whole batches, and at least two."""
-        batches = {max(1, round(batch * min(1.0, scale * 10))): count for batch, count in self.updates.items()}
-        return {batch: max(2, round(count * scale) // batch) * batch for batch, count in batches.items()}
+        """Updates by batch: whole batches, and at least two; batches larger than all updates are left out."""
+        counts = {batch: round(count * scale) for batch, count in self.updates.items()}
+        return {batch: max(2, count // batch) * batch for batch, count in counts.items() if batch <= max(1, count)}
 
 
 def swept(sweep: Sweep, graph: Graph, updates: dict[int, int]) -> tuple[Cells, dict[str, float], dict[str, str]]:
@@ -51,7 +52,7 @@ def swept(sweep: Sweep, graph: Graph, updates: dict[int, int]) -> tuple[Cells, d
     for name in sweep.players:
         try:
             with playing(name, sweep.program, graph, sum(updates.values()) + 3 * sum(updates)) as (player, loaded):
-                loads[name] = round(loaded["wall_ns"][0] / 1e9, 2)
+                loads[name] = round(loaded["wall_ns" if ":" in name else "cpu_ns"][0] / 1e9, 2)
                 cells[name] = {}
                 for batch, count in updates.items():
                     player.run(1, batch)  # traces get used to the size
@@ -71,37 +72,38 @@ def measured(cells: Cells) -> dict[str, Any]:
                 "updates": updates,
                 "updates_per_s": round(updates / seconds, 1),
                 "million_s": round(seconds / updates * MILLION, 2),
-                "cpu_us": round(sum(one["cpu_ns"]) / updates / 1e3, 2),
+                "cpu_updates_per_s": round(updates / (sum(one["cpu_ns"]) / 1e9), 1),
+                "cpu_million_s": round(sum(one["cpu_ns"]) / 1e9 / updates * MILLION, 2),
                 **percentiles(one["wall_ns"]),
             }
     return found
 
 
-def tabled(sweep: Sweep, found: dict[str, Any], loads: dict[str, float], batches: Sequence[int]) -> Table:
-    """Players as columns, batches as rows; two workers of a player beside one: their increase."""
-    names = list(found)
-    pairs = [name for name in names if name.endswith(":2") and name[:-2] in found]
+def tabled(sweep: Sweep, found: dict[str, Any], loads: dict[str, float], batches: Sequence[int], quiet: bool) -> Table:
+    """Players as columns, batches as rows. One worker counts by its CPU time, with which other work on the machine does
+    not interfere. Several workers, and what a second one adds, count by the clock: a dash unless it was quiet."""
+    alone = [name for name in found if ":" not in name]
+    more = [name for name in found if ":" in name]
     unit = "updates a second" if sweep.rate else "s for a million updates"
-    head = ["updates a batch", *sweep.article_head]
-    alone = [name for name in names if ":" not in name]
-    head += [f"{name}, {unit}" for name in names] + [f"{name}, CPU µs an update" for name in alone]
-    head += [f"{name[:-2]}, 2 workers ÷ 1" for name in pairs]
+    head = ["updates a batch", *sweep.article_head, *(f"{name}, {unit} of CPU" for name in alone)]
+    head += [f"{name}, {unit} by the clock" for name in more] + [f"{name} ÷ one worker" for name in more]
     rows = []
-    for place, batch in enumerate(batches):
-        theirs = list(sweep.article.values())
-        row = [f"{batch:,}", *(theirs[place] if place < len(theirs) else ["–"] * len(sweep.article_head))]
-        for name in names:
-            one = found[name][str(batch)]
-            row.append(shown(one["updates_per_s"] if sweep.rate else one["million_s"]))
-        row += [shown(found[name][str(batch)]["cpu_us"]) for name in alone]
-        for name in pairs:
-            ratio = found[name][str(batch)]["updates_per_s"] / found[name[:-2]][str(batch)]["updates_per_s"]
-            found[name][str(batch)]["increase"] = round(ratio, 2)
-            row.append(f"{ratio:.2f}")
+    for batch in batches:
+        row = [f"{batch:,}", *sweep.article.get(batch, ["–"] * len(sweep.article_head))]
+        for name in (*alone, *more):
+            one, clock = found[name][str(batch)], "" if name in more else "cpu_"
+            wanted = one[f"{clock}updates_per_s"] if sweep.rate else one[f"{clock}million_s"]
+            row.append(shown(wanted if quiet or name in alone else None))
+        for name in more:
+            single = found[name.partition(":")[0]][str(batch)]["updates_per_s"]
+            found[name][str(batch)]["increase"] = round(found[name][str(batch)]["updates_per_s"] / single, 2)
+            row.append(shown(found[name][str(batch)]["increase"] if quiet else None))
         rows.append(row)
     if not sweep.rate:
-        given = [""] * len(sweep.article_head)
-        rows.append(["load, s", *given, *map(shown, loads.values()), *[""] * (len(alone) + len(pairs))])
+        rest = [""] * (len(head) - 1 - len(sweep.article_head) - len(loads))
+        rows.append(
+            ["load, s", *[""] * len(sweep.article_head), *(shown(loads[name]) for name in (*alone, *more)), *rest]
+        )
     return {"head": head, "rows": rows}
 
 
@@ -112,19 +114,22 @@ def throughput(sweep: Sweep) -> Experiment:
         graph, updates = sweep.graph.scaled(scale), sweep.runs(scale)
         cells, loads, left_out = swept(sweep, graph, updates)
         found = measured(cells)
-        table = tabled(sweep, found, loads, list(updates))
+        quiet = os.getloadavg()[0] <= 1.5 * (os.cpu_count() or 1)  # otherwise the clock counts other work
+        table = tabled(sweep, found, loads, list(updates), quiet)
         values = {"nodes": graph.nodes, "edges": graph.edges, "load_s": loads, "players": found}
 
         def draw(axes: Sequence[Axes]) -> None:
             axes[0].set_title(f"{sweep.program}, {graph}", fontsize="medium")
             for name, batches in cells.items():
-                line = "--" if ":" in name else "-"
+                line, clock, by = ("--", "wall_ns", "") if ":" in name else ("-", "cpu_ns", "cpu_")
+                if by == "" and not quiet:
+                    continue
                 if sweep.rate:
                     for color, (batch, one) in enumerate(batches.items()):
                         label = f"{name}, {short(batch)} a batch"
-                        curve(axes[0], one["wall_ns"], label, color=f"C{color}", linestyle=line)
+                        curve(axes[0], one[clock], label, color=f"C{color}", linestyle=line)
                 else:
-                    seconds = [found[name][str(batch)]["million_s"] for batch in batches]
+                    seconds = [found[name][str(batch)][f"{by}million_s"] for batch in batches]
                     axes[0].plot(list(batches), seconds, marker="o", linestyle=line, label=name)
                     axes[0].set(xscale="log", yscale="log", xlabel="updates a batch", ylabel="s for a million updates")
                     axes[0].grid(alpha=0.3)

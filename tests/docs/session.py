@@ -146,7 +146,12 @@ class Session:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "/usr/bin:/bin")])
         done = subprocess.run(
             ["bash", "-c", command],
-            env={"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(self.folder)},
+            env={
+                "PATH": path,
+                "PYTHONPATH": str(ROOT),
+                "HOME": str(self.folder),
+                "BENCH_RESULTS": str(self.folder / "results"),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
