@@ -28,7 +28,7 @@ from vernier.operators.runtime.budget import Budget
 from vernier.operators.runtime.exchange import Exchange
 from vernier.storage.time.antichain import Antichain
 from vernier.storage.trace.batch import Batch
-from vernier.storage.trace.holds import Hold
+from vernier.storage.trace.holds import Hold, Holds
 from vernier.storage.updates import MIN_TIME, Ints, Updates
 
 PIECES = 1 << 20
@@ -61,6 +61,7 @@ class Fill:
         self._key = 0
         self._history: dict[str, list[Ints]] = {}
         self._holds: dict[str, tuple[Hold, Hold]] = {}
+        self._readers: dict[str, Holds] = {}
         self._begun = self._next = MIN_TIME
         self._loaded = False
 
@@ -79,10 +80,15 @@ class Fill:
             if hold and given.trace not in self._holds:
                 cut = trace.distinguish(state.upper)
                 self._holds[given.trace] = trace.advance_by(Antichain([[state.upper]])), cut
+            self._readers[given.trace] = trace.readers
             batches = trace.cursor_through(state.upper).batches
             self._waiting += [(name_of(op), given, batch) for batch in batches]
             self.rows += sum(batch.updates for batch in batches)
         self.use(self._exchange)
+
+    def follows(self, state: WorkerState) -> bool:
+        """Whether the traces of `state` are those that the fill holds, as they went on."""
+        return all(state.traces[name].readers is readers for name, readers in self._readers.items())
 
     def use(self, exchange: Exchange) -> None:
         """Communicate through this exchange from now on: each attempt of an epoch has its own."""

@@ -20,6 +20,7 @@ Source: "Differential dataflow roadmap", constraint 2: new readers of an existin
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -263,6 +264,15 @@ class Change:
             self.fill.use(exchange)
             self.fill.step(state, rows)
 
+    @property
+    def steps(self) -> int:
+        """How many steps it has taken."""
+        return 0 if self.fill is None else self.fill.steps
+
+    def follows(self, state: WorkerState) -> bool:
+        """Whether `state` has gone on from the state with which the change began, and holds what it still needs."""
+        return self.fill is None or self.fill.follows(state)
+
     def ready(self, state: WorkerState) -> bool:
         """Whether everything up to the frontier of `state` is filled, so that a switch costs nothing."""
         return self.fill is None or self.fill.upper >= state.upper
@@ -322,4 +332,4 @@ def shown(plan: Plan, names: Iterable[str]) -> str:
 
 def _named(op: Op) -> str:
     """An operator and its line of the program."""
-    return f"{op.name} at {op.line}" if op.line else op.name
+    return f"{op.name} at {os.path.basename(op.line)}" if op.line else op.name

@@ -125,6 +125,7 @@ def status_text(status: Mapping[str, Any]) -> str:
     lines = [
         f"{status['app']} at {status['url']}: {'ready' if status['ready'] else 'not ready'}",
         f"epoch {status['epoch']}, committed {status['stale_ms'] / 1000:.1f} s ago",
+        *([status["change"]] if status.get("change") else []),
         "",
     ]
     views = []

@@ -366,6 +366,7 @@ class Client:
             "app": listed["app"],
             "epoch": listed["epoch"],
             "stale_ms": listed["stale_ms"],
+            "change": listed.get("change"),
             "views": listed["views"],
             "frontiers": self.frontiers(),
             "sources": self.sources(),

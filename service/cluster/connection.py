@@ -94,9 +94,9 @@ class Link:
         """Send the report of a finished task."""
         self._send(report)
 
-    def failed(self, attempt: str, error: str, *, caller: bool, final: bool = False) -> None:
+    def failed(self, attempt: str, error: str, *, caller: bool, final: bool = False, filling: bool = False) -> None:
         """Say why the task has failed."""
-        self._send(Failed(attempt, error, caller, final))
+        self._send(Failed(attempt, error, caller, final, filling))
 
     def stuck(self, attempt: str, said: str, seconds: float) -> None:
         """Say what the worker waits for. May be called from any thread."""

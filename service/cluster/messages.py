@@ -79,13 +79,31 @@ class Convicted(msgspec.Struct, tag="convicted", frozen=True):
     messages: list[Poisoned]
 
 
+class Target(msgspec.Struct, frozen=True):
+    """Other programs, to which the service changes. fingerprint: of their plan; programs: name and text of each.
+    switch: the epoch of this attempt is the first one of these programs; until then workers fill what is new."""
+
+    fingerprint: str
+    programs: list[tuple[str, str]]
+    switch: bool = False
+
+
+class Filled(msgspec.Struct, frozen=True, array_like=True):
+    """How far a worker's part of a change is: of `rows` rows it has read `taken`. ready: it has caught up with the
+    commit that the attempt started from."""
+
+    rows: int
+    taken: int
+    ready: bool
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The state from which all workers of an attempt start: the newest commit.
 
     epoch: the epoch to make, one more than the committed one. base: the attempt that made the committed epoch ("" if
     there is none). lower: the committed epoch's upper frontier. ingestion, offsets: as in its manifest. quarantine: an
     earlier attempt ended while it was decoding, so messages are first tried in separate processes. poisoned: the
-    messages of this epoch that are known to kill or hang a decoder.
+    messages of this epoch that are known to kill or hang a decoder. target: the programs to change to, if any.
     """
 
     epoch: int
@@ -94,6 +112,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     offsets: dict[str, dict[int, int]]
     quarantine: bool = False
     poisoned: list[Poisoned] = []
+    target: Target | None = None
 
 
 class Assign(msgspec.Struct, tag="assign", frozen=True):
@@ -130,7 +149,8 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     number of updates with each. counts: what ingestion counted, by source. waiting: updates held, by source. times:
     distinct data times. phases: seconds by phase. operators: seconds, updates in and updates out, by operator. due:
     the next time at which something must happen. rounds: by loop. merged, kept: updates that went into merges, and
-    those left after them. exchanged: bytes sent to peers. memory: resident bytes.
+    those left after them. exchanged: bytes sent to peers. memory: resident bytes. filled: its part of a change of
+    programs, if one is under way.
     """
 
     attempt: str
@@ -160,16 +180,18 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     exchanged: int
     memory: int
     began_ns: int = 0
+    filled: Filled | None = None
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """A worker cannot do its part. caller: the program or its data are at fault, so repeating the attempt does not
-    help; final: trying again later does not help either."""
+    help; final: trying again later does not help either; filling: it was at work for the programs to change to."""
 
     attempt: str
     error: str
     caller: bool
     final: bool = False
+    filling: bool = False
 
 
 class Stuck(msgspec.Struct, tag="stuck", frozen=True):

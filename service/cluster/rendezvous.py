@@ -53,7 +53,8 @@ _log = logging.getLogger("vernier.rendezvous")
 class Attempt:
     """One attempt at an epoch. `ended` is set once it is complete or cancelled; then exactly one of reports (all of
     them, by shard) and reason is set. decoding: it was cancelled because of a worker that was decoding messages, so
-    these may be at fault. convicted: the messages that its workers found in quarantine."""
+    these may be at fault. convicted: the messages that its workers found in quarantine. filling: the worker that failed
+    was at work for programs to change to."""
 
     id: str
     start: Start
@@ -66,6 +67,7 @@ class Attempt:
     final: bool = False
     opened_seconds: float = 0.0
     decoding: bool = False
+    filling: bool = False
     convicted: list[Poisoned] = field(default_factory=list)
     _opens: dict[int, tuple[_Peer, Open]] = field(default_factory=dict)
     _peers: list[_Peer] = field(default_factory=list)
@@ -223,6 +225,7 @@ class Rendezvous:
             case Failed():
                 attempt = self._named(message.attempt)
                 if attempt is not None:
+                    attempt.filling = attempt.filling or message.filling
                     self.cancel(attempt, message.error, caller=message.caller, final=message.final, culprit=peer)
             case Stuck():
                 attempt = self._named(message.attempt)

@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -38,8 +38,9 @@ from vernier.service.cluster.connection import Link
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
+from vernier.service.cluster.filling import Filling
 from vernier.service.cluster.memory import relieve
-from vernier.service.cluster.messages import DECODED, DECODING, Assign, Hot, Poisoned, Report, TraceReport
+from vernier.service.cluster.messages import DECODED, DECODING, Assign, Hot, Poisoned, Report, Target, TraceReport
 from vernier.service.cluster.shard import Shard, Stored, store
 from vernier.service.config.programs import Program, compiled
 from vernier.service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
@@ -99,6 +100,7 @@ class Process:
     short: bool = False
     attempt: str = ""
     watch: Watch | None = None
+    filling: Filling = field(default_factory=Filling)
 
     @staticmethod
     def start(job: Job) -> Process:
@@ -126,6 +128,26 @@ class Process:
             names = ", ".join(program.name for program in job.programs)
             raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
         return plan
+
+    def plan_of(self, target: Target) -> Plan:
+        """The plan of the programs to change to. Raises OtherPlan and ProgramErrors."""
+        job = self.job
+        programs = [Program(name, text) for name, text in target.programs]
+        _, plan = compiled(programs, keep_sources=job.keep_sources, upserts=job.upserts, push=job.push)
+        if plan.fingerprint != target.fingerprint:
+            names = ", ".join(program.name for program in programs)
+            raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=target.fingerprint[:8])
+        return plan
+
+    def change(self, job: Job) -> bool:
+        """Go on with a job that differs in its programs and sources alone; False if it differs in more."""
+        mine = replace(self.job, programs=job.programs, fingerprint=job.fingerprint, ingestion=job.ingestion)
+        if mine != job:
+            return False
+        self.job = job
+        for name in ("plan", "ingestion"):
+            self.__dict__.pop(name, None)
+        return True
 
     @cached_property
     def budget(self) -> Budget:
@@ -174,7 +196,7 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) 
     """Run a task of an attempt on the rows from Spark. Raises DriverGone, and any error that prevents a start."""
     process = _here(job)
     try:
-        process.attempt = attempt
+        process.attempt, process.filling.busy = attempt, False
         process.link.open(attempt, number, process.hot())
         work(process, attempt, batches)
     except AttemptCancelled:
@@ -183,16 +205,17 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) 
         raise
     except EpochTooLarge as error:
         # Retry with shorter slices once. If that does not help, no further attempt will.
-        again = error.smaller and not process.short
+        filling = process.filling.busy
+        again = error.smaller and not process.short and not filling
         process.short = process.short or again
-        process.link.failed(attempt, str(error), caller=not again, final=not again)
+        process.link.failed(attempt, str(error), caller=not again, final=not again, filling=filling)
         error.__traceback__ = None  # frees what the operators held
         spill.return_memory()
     except Exception as error:
         if not isinstance(error, VernierError):
             traceback.print_exc(file=sys.stderr)
         said = str(error) if isinstance(error, VernierError) else f"{type(error).__name__}: {error}"
-        process.link.failed(attempt, said, caller=isinstance(error, CallerError))
+        process.link.failed(attempt, said, caller=isinstance(error, CallerError), filling=process.filling.busy)
     process.tasks += 1
     if process.tasks == _FREEZE_AFTER:
         gc.collect()
@@ -202,7 +225,7 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch]) 
 def _here(job: Job) -> Process:
     """This process, connected to the job's driver."""
     global _process
-    if _process is not None and _process.job != job:
+    if _process is not None and _process.job != job and not _process.change(job):
         _process.stop()
         _process = None
     if _process is None:
@@ -237,7 +260,23 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     step = ingestion.advance(start.ingestion, [msgspec.json.decode(facts) for facts in gathered])
     admitted = ingestion.admit(decoded, base.held, step)
     clock.end("admit")
-    if base.fits(plan):
+    target, filling = start.target, process.filling
+    if target is None:
+        filling.drop()
+    else:
+        filling.open(
+            target,
+            assigned.shard,
+            base.state,
+            exchange,
+            process.plan_of,
+            slice_updates=job.slice_updates,
+            budget=process.budget,
+        )
+    if target is not None and target.switch:
+        plan, state = filling.switch(base.state, exchange)
+        clock.end("adopt")
+    elif base.fits(plan):
         state = base.state.fork()
     else:
         # The batches made here belong to this attempt, so `base` stays unchanged for another one.
@@ -250,13 +289,17 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
         worker.pace.keep_to(job.memory_bytes)
     result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
     clock.end("dataflow")
+    filled = None
+    if target is not None and not target.switch:
+        filled = filling.step(base.state, exchange, clock.seconds["dataflow"])
+        clock.end("fill")
     shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)
     process.background_writer.tend(state.traces.values(), shard.epoch, attempt, shard.index, base.attempt)
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # contained in admit and dataflow
     own = report(shard, step, admitted, result, worker.totals(), stored, clock.seconds, exchange.bytes_sent)
-    process.link.report(msgspec.structs.replace(own, began_ns=began_ns))
+    process.link.report(msgspec.structs.replace(own, began_ns=began_ns, filled=filled))
     process.keep(shard, base)
     if job.memory_bytes is not None and resident_bytes() > job.memory_bytes:
         relieve((one for kept in process.shards.values() for one in kept), process.directory)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from vernier.operators.language.collection.app import App
 from vernier.operators.planning.plan import Plan
 from vernier.service.config.programs import Program, Registry, compiled
@@ -17,6 +19,16 @@ from vernier.service.errors import SparkFailed
 from vernier.storage.errors import CallerError, StorageError, VernierError
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
+
+_RUNNING = "running.json"
+
+
+class _Running(msgspec.Struct, frozen=True):
+    """The contents of `running.json`: the programs that run, and the fingerprint of their plan."""
+
+    fingerprint: str
+    programs: list[tuple[str, str]]
+
 
 _log = logging.getLogger("vernier.driver")
 
@@ -37,8 +49,9 @@ class Programs:
         if settings.program is None:
             raise SparkFailed(problem="there is no program to run: `vernier up PROGRAM.py`, or set `program`")
         self._own = [Program.of(path) for path in (settings.program, *settings.programs)]
-        self._registry = Registry(settings.state.place.open())
         self._place = settings.state.place
+        self._files = self._place.open()
+        self._registry = Registry(self._files)
         self.planning: dict[str, Any] = {"keep_sources": settings.state.keep_sources, "upserts": settings.upserts}
 
     def bundle(self, check: Callable[[Plan], None] = lambda plan: None) -> Bundle:
@@ -72,6 +85,34 @@ class Programs:
         with suppress(StorageError, CallerError):
             return StateDirectory(self._place).latest()
         return None
+
+    def remember(self, bundle: Bundle) -> None:
+        """Keep the texts of the running programs, so that a later start with others can go on with them meanwhile."""
+        kept = _Running(bundle.plan.fingerprint, [(one.name, one.text) for one in bundle.programs])
+        self._files.put(_RUNNING, [msgspec.json.encode(kept)])
+
+    def running(self, fingerprint: str) -> Bundle | None:
+        """The programs with this plan, if their texts are known and still have it."""
+        try:
+            kept = msgspec.json.decode(bytes(self._files.get(_RUNNING)), type=_Running)
+            if kept.fingerprint != fingerprint:
+                return None
+            programs = [Program(name, text) for name, text in kept.programs]
+            bundle = Bundle(programs, *compiled(programs, **self.planning))
+        except (VernierError, msgspec.MsgspecError) as error:
+            _log.info("the earlier programs cannot go on meanwhile: %s", error)
+            return None
+        return bundle if bundle.plan.fingerprint == fingerprint else None
+
+    def refuse(self, bundle: Bundle, running: Bundle, reason: str) -> bool:
+        """Set aside the programs of `bundle` that have joined and do not run. False if there are none, so that a
+        service's own program is at fault."""
+        running_names = {one.name for one in running.programs}
+        joining = [one for one in self._registry.joined() if one.name not in running_names and one in bundle.programs]
+        for one in joining:
+            _log.warning("program %s cannot join: %s", one.name, reason)
+            self._registry.refuse(one, reason)
+        return bool(joining)
 
     def changed(self, running: Bundle, check: Callable[[Plan], None]) -> Bundle | None:
         """The programs to run from now on, if they differ from the running ones; else None."""

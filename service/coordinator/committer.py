@@ -10,9 +10,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+import msgspec
+
 from vernier.operators.failures import NeedsHistory
 from vernier.operators.planning.plan import Plan
 from vernier.service.cluster.messages import Report, Start
+from vernier.service.coordinator.changing import Changing, show
 from vernier.service.coordinator.collector import Collector
 from vernier.service.coordinator.consumer_lag import Lag, Offsets
 from vernier.service.coordinator.epoch_metrics import EpochMetrics
@@ -63,6 +66,8 @@ class Committer:
         self._now, self._ingestion, self._lag = now, ingestion, lag
         self.due: int | None = None
         """The next data time at which something happens without new input, if any worker has such a time."""
+        self.changing: Changing | None = None
+        """The programs to change to, if any. Set it between two epochs."""
         threads = threads or Threads()
         self._collector = Collector(directory, keep, hold, threads if collect_beside else None)
         self._next = NextEpoch()
@@ -83,7 +88,10 @@ class Committer:
     @property
     def start(self) -> Start:
         """The state from which the workers of the next epoch start."""
-        return self._next.start(self.newest)
+        start = self._next.start(self.newest)
+        if self.changing is None or start.base == "":
+            return start
+        return msgspec.structs.replace(start, target=self.changing.target)
 
     @property
     def reached(self) -> int:
@@ -142,17 +150,19 @@ class Committer:
         """
         began = time.perf_counter()
         start, one = self.start, reports[0]
-        newest = self.newest
+        newest, changing = self.newest, self.changing
+        switched = changing if start.target is not None and start.target.switch else None
+        plan = self.plan if switched is None else switched.plan
         offsets = {topic: dict(own) for topic, own in start.offsets.items()}
         for topic, own in one.offsets.items():
             offsets.setdefault(topic, {}).update(own)
         now = self._now()
         sources = {}
-        for name in self.plan.sources:
+        for name in plan.sources:
             config = self._ingestion.sources[name]
             unread = {} if self._lag is None else self._lag.unread(config.topic, offsets)
             sources[name] = source_entry(name, config, reports, unread)
-        stats = self._metrics.with_epoch(reports, seconds, sources, self._next.lost, list(self.plan.views), now)
+        stats = self._metrics.with_epoch(reports, seconds, sources, self._next.lost, list(plan.views), now)
         manifest = Manifest(
             epoch=start.epoch,
             attempt=one.attempt,
@@ -160,13 +170,10 @@ class Committer:
             upper=one.upper,
             committed_ns=now,
             workers=self.workers,
-            app=self.plan.app,
-            program=self.plan.fingerprint,
-            traces={name: self._trace(name, reports) for name in self.plan.arrangements},
-            held={
-                name: [report.held.get(name, []) for report in reports]
-                for name in (*self.plan.sources, *self.plan.queues)
-            },
+            app=plan.app,
+            program=plan.fingerprint,
+            traces={name: _trace(plan, name, reports) for name in plan.arrangements},
+            held={name: [report.held.get(name, []) for report in reports] for name in (*plan.sources, *plan.queues)},
             ingestion=one.ingestion,
             sources=sources,
             offsets=offsets,
@@ -178,9 +185,9 @@ class Committer:
                     max(report.traces[view.trace].since for report in reports),
                     self._began_at(name),
                 )
-                for name, view in self.plan.views.items()
+                for name, view in plan.views.items()
             },
-            changes={name: _present(report.changes.get(name) for report in reports) for name in self.plan.views},
+            changes={name: _present(report.changes.get(name) for report in reports) for name in plan.views},
             dead=_present(report.dead for report in reports),
             stats=stats.to_json(),
             topics=dict(self.topics),
@@ -192,6 +199,11 @@ class Committer:
         self.due = min((report.due for report in reports if report.due is not None), default=None)
         anew = self.anew
         self._next.committed()
+        if switched is not None:
+            self.change(switched.plan, switched.ingestion)
+            self.change_to(None)
+        elif changing is not None:
+            changing.reported(reports, self.directory.blob)
         if newest is not None and manifest.upper < newest.upper and not anew:
             _log.error("the frontier went back from %d to %d", newest.upper, manifest.upper)
         return manifest
@@ -209,9 +221,18 @@ class Committer:
         check_plan(self.newest, plan)
 
     def change(self, plan: Plan, ingestion: IngestionConfig) -> None:
-        """Continue with another plan, which `check` has accepted."""
+        """Continue with another plan, which `check` has accepted, or with topics that have more partitions."""
         self.plan, self._ingestion = plan, ingestion
+        if self.changing is not None:
+            self.changing.ingestion = ingestion
         show_plan(self.directory, plan)
+
+    def change_to(self, changing: Changing | None) -> None:
+        """Let workers fill what is new in other programs, beside the next epochs, and then switch to them. None: give
+        that up. Call it between two epochs."""
+        if changing is not None or self.changing is not None:
+            show(self.directory.blob, None)
+        self.changing = changing
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -238,11 +259,12 @@ class Committer:
             return newest.epoch + 1
         return newest.views[view].began if view in newest.views else 0
 
-    def _trace(self, name: str, reports: list[Report]) -> TraceEntry:
-        shape = self.plan.arrangements[name]
-        shards = [report.traces[name].batches for report in reports]
-        whole = None if shape.whole is None else WholeEntry(shape.whole.of, list(shape.whole.words))
-        return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards, whole)
+
+def _trace(plan: Plan, name: str, reports: Sequence[Report]) -> TraceEntry:
+    shape = plan.arrangements[name]
+    shards = [report.traces[name].batches for report in reports]
+    whole = None if shape.whole is None else WholeEntry(shape.whole.of, list(shape.whole.words))
+    return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards, whole)
 
 
 def _cut_at(newest: Manifest | None, workers: int) -> int | None:

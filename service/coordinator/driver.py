@@ -35,15 +35,18 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from vernier.operators.failures import NeedsHistory
 from vernier.service.cluster.worker import Job
 from vernier.service.config.settings import Settings, load
 from vernier.service.coordinator.bundle import Bundle, Programs
+from vernier.service.coordinator.changing import Changing
 from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import LagUnknown
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.failures import Failures
 from vernier.service.coordinator.heartbeat import Heartbeat
 from vernier.service.coordinator.intake_controller import IntakeController
+from vernier.service.coordinator.opening import check_plan
 from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.scrub import Scrub
@@ -55,7 +58,7 @@ from vernier.service.coordinator.tracing import Spans
 from vernier.service.errors import OperatorNeeded, ProgramStopped, SparkFailed
 from vernier.service.observability import logs
 from vernier.service.status.trouble import STOPPED, Trouble
-from vernier.storage.errors import VernierError
+from vernier.storage.errors import StorageError, VernierError
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Threads
 
@@ -73,7 +76,10 @@ class Driver:
         self._stop = threading.Event()
         self._threads = Threads()
         self._programs = Programs(settings)
-        self._bundle = self._programs.bundle()
+        directory = StateDirectory(settings.state.place)
+        wanted = self._programs.bundle()
+        self._bundle = self._earlier(directory, wanted) or wanted
+        self._target: Bundle | None = None
         app = self._bundle.app
         settings.check_sources(app.sources)
         # If the JVM was launched earlier, use its folder for temporary files.
@@ -84,7 +90,7 @@ class Driver:
         self._topics = ServiceTopics(settings, app, self._threads)
         self._limiter = RateLimiter.of(settings.epoch)
         self._epochs = epochs = Committer(
-            StateDirectory(settings.state.place),
+            directory,
             self._bundle.plan,
             self._topics.ingestion,
             settings.workers,
@@ -114,9 +120,14 @@ class Driver:
             took=self._took,
             check_topics=lambda topics: self._topics.check(epochs, topics),
             check_files=self._check_files,
+            switched=self._switched,
+            refused=self._refused,
         )
         self._spans = Spans.of(settings.otel, app.name)
         self._runner = Runner(settings, epochs, self._dead_letters, self._heartbeat, hooks=hooks, spans=self._spans)
+        self._programs.remember(self._bundle)
+        if wanted is not self._bundle:
+            self._fill(wanted)
 
     def stop(self) -> None:
         """Ask `run` to finish the current epoch and return. Safe in a signal handler and from any thread.
@@ -203,8 +214,8 @@ class Driver:
         changed: Bundle | None = None
         try:
             while not self._stop.is_set():
-                changed = self._programs.changed(self._bundle, self._epochs.check)
-                if changed is not None:
+                changed = self._programs.changed(self._target or self._bundle, self._epochs.check)
+                if changed is not None and not self._beside(changed):
                     break
                 if query.ended(LOOK_SECONDS):
                     raise SparkFailed(problem="the query ended by itself")
@@ -254,12 +265,70 @@ class Driver:
 
     def _change(self, spark: SparkSession, bundle: Bundle) -> None:
         """Continue with other programs from the newest commit. Called between queries."""
-        self._bundle = bundle
+        self._bundle, self._target = bundle, None
         self._topics.use(bundle.app)
         self._epochs.change(bundle.plan, self._topics.ingestion)
+        self._epochs.change_to(None)
+        self._programs.remember(bundle)
         self._attach(spark)
         self._runner.go_on()
         _log.info("programs: %s", ", ".join(program.name for program in bundle.programs))
+
+    def _earlier(self, directory: StateDirectory, wanted: Bundle) -> Bundle | None:
+        """The programs that the state is from, if they can run on while what is new in `wanted` is filled."""
+        try:
+            newest = directory.latest()
+        except StorageError:
+            return None  # the committer says what is wrong, or uses an older epoch
+        if newest is None or newest.program == wanted.plan.fingerprint or newest.workers != self.settings.workers:
+            return None
+        if self.settings.state.rebuild or self.settings.state.discard_after is not None:
+            return None
+        earlier = self._programs.running(newest.program)
+        if earlier is None or earlier.plan.sources != wanted.plan.sources or earlier.plan.app != wanted.plan.app:
+            return None
+        try:
+            check_plan(newest, wanted.plan)
+        except NeedsHistory:
+            return None  # the committer refuses it, with the reason
+        return earlier
+
+    def _beside(self, bundle: Bundle) -> bool:
+        """Begin a change to other programs beside the epochs, if they read the same sources."""
+        if bundle.plan.sources != self._bundle.plan.sources or not self._epochs.reached:
+            return False
+        self._runner.between(lambda: self._fill(bundle))
+        return True
+
+    def _fill(self, bundle: Bundle) -> None:
+        """Let workers fill what is new in other programs. Called between epochs."""
+        if bundle.programs == self._bundle.programs:
+            self._target = None
+            self._epochs.change_to(None)
+            return
+        self._target = bundle
+        running = self._bundle.plan.views
+        views = [name for name, view in bundle.plan.views.items() if running.get(name) != view]
+        changing = Changing(bundle.programs, bundle.plan, self._topics.ingestion, time.time_ns(), views=views)
+        self._epochs.change_to(changing)
+
+    def _switched(self) -> None:
+        """The first epoch of other programs is committed: continue with them. Called on the query's thread."""
+        spark, bundle = self._spark, self._target
+        if spark is None or bundle is None:
+            raise SparkFailed(problem="an epoch of other programs came without a change to them")
+        self._bundle, self._target = bundle, None
+        self._programs.remember(bundle)
+        self._attach(spark)
+        _log.info("programs: %s", ", ".join(program.name for program in bundle.programs))
+
+    def _refused(self, reason: str) -> bool:
+        """Give up a change whose fill fails; False if the service's own program is at fault."""
+        if self._target is None or not self._programs.refuse(self._target, self._bundle, reason):
+            return False
+        self._target = None
+        self._epochs.change_to(None)
+        return True
 
     def _check_files(self, anew: bool) -> None:
         if self._scrub is not None:

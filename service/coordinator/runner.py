@@ -52,6 +52,10 @@ def _nothing(*_: object) -> None:
     pass
 
 
+def _never(*_: object) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Hooks:
     """What a runner calls.
@@ -59,12 +63,15 @@ class Hooks:
     took: after each epoch, with the number of messages it took from the sources' topics, and its seconds. check_topics:
     before an epoch is committed with rows of these topics; raises if one of them is no longer the topic that the query
     reads. check_files: before each attempt; raises if the attempt must not start. Its argument says whether an earlier
-    attempt has failed.
+    attempt has failed. switched: after the first epoch of the programs that the service has changed to. refused: when
+    the service cannot change to them, with the reason; returns whether it goes on with those that it runs.
     """
 
     took: Callable[[int, float], None] = _nothing
     check_topics: Callable[[Collection[str]], None] = _nothing
     check_files: Callable[[bool], None] = _nothing
+    switched: Callable[[], None] = _nothing
+    refused: Callable[[str], bool] = _never
 
 
 class Runner:
@@ -113,6 +120,11 @@ class Runner:
         self._stopping = True
         with self._running:
             pass
+
+    def between(self, call: Callable[[], None]) -> None:
+        """Call a function between two epochs."""
+        with self._running:
+            call()
 
     def abandon(self, reason: str) -> None:
         """End the running attempt, if there is one, because the service stops. The next start makes its epoch again."""
@@ -175,12 +187,18 @@ class Runner:
                 seconds = time.perf_counter() - began
                 self._log.committed(manifest, attempt, seconds)
                 self._hooks.took(read_between(start.offsets, manifest.offsets), seconds)
+                if start.target is not None and start.target.switch:
+                    self._hooks.switched()
                 return manifest
             if reason == "":
                 return None
             failed = True
             self.epochs.failed()
             self._log.failed(number, attempt, reason)
+            if attempt.filling and (attempt.caller or not tries) and self._hooks.refused(reason):
+                # The epoch itself is not at fault; it goes on without the change.
+                start, tries = self.epochs.start, max(tries, 1)
+                continue
             if self._learn(attempt):
                 # It failed for another reason than before, so it may be tried once more.
                 tries = max(tries, 1)
@@ -267,7 +285,10 @@ class Runner:
 
     def _wanted_in(self) -> float | None:
         """Seconds after which an epoch should follow even without input. At once, if updates wait for the arrival clock
-        to advance; otherwise when the next data time comes at which the program has work to do; None for neither."""
+        to advance or if workers fill what is new in other programs; otherwise when the next data time comes at which
+        the program has work to do; None for neither."""
+        if self.epochs.changing is not None:
+            return SOON_SECONDS
         newest, due = self.epochs.newest, self.epochs.due
         if newest is not None and any(newest.sources[name].held for name in self._arrival & newest.sources.keys()):
             return SOON_SECONDS

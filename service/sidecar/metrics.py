@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from vernier.service.observability.metrics import CATALOGUE, Labels, Metric, Stats
 from vernier.service.observability.recent_latency import recent
 from vernier.service.sidecar.context import Context
-from vernier.service.status import intake, publisher, trouble
+from vernier.service.status import change, intake, publisher, trouble
 from vernier.service.views.snapshot_reader import Snapshot
 from vernier.storage.updates import CLOSED, MIN_TIME
 
@@ -101,6 +101,16 @@ class _Committed(Collector):
         for name in ("running", "draining", "paused", "stalled", "failing", "stopped"):
             state.add_metric((snapshot.manifest.app, name), float(name == now))
         yield state
+        filling = change.FILE.read(self.context.follower.reader.files)
+        if filling is not None:
+            rows = GaugeMetricFamily(
+                f"{PREFIX}change_rows",
+                "Rows to read for a change of programs, and those read so far.",
+                labels=("what",),
+            )
+            rows.add_metric(("total",), float(filling.rows))
+            rows.add_metric(("read",), float(filling.taken))
+            yield rows
 
     @staticmethod
     def _derived(snapshot: Snapshot, now_ns: int) -> dict[str, dict[Labels, float]]:

@@ -79,6 +79,9 @@ class ViewsBody(BaseModel):
     app: str = Field(examples=["demo"])
     epoch: int = Field(examples=[128])
     stale_ms: int | None = Field(examples=[120])
+    change: str | None = Field(
+        default=None, description="How far a change of programs is, if one is under way", examples=[None]
+    )
 
 
 def answer(model: type[BaseModel], description: str = "") -> Responses:

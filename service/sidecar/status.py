@@ -23,7 +23,7 @@ from vernier.service.sidecar.guard import GIVEN
 from vernier.service.sidecar.problems import Problem, about_damage, problem_response
 from vernier.service.sidecar.readiness import laggards
 from vernier.service.sidecar.replies import reply
-from vernier.service.status import intake, publisher, trouble
+from vernier.service.status import change, intake, publisher, trouble
 from vernier.service.views.snapshot_reader import EpochNote, Snapshot
 from vernier.service.views.view import ViewState
 from vernier.storage.errors import Damaged
@@ -86,6 +86,7 @@ def router(context: Context) -> APIRouter:
             "app": snapshot.manifest.app,
             "epoch": snapshot.manifest.epoch,
             "stale_ms": context.stale_ms(snapshot),
+            "change": change.described(follower.reader.files),
         })  # fmt: skip
 
     @routes.get(
@@ -135,7 +136,11 @@ def router(context: Context) -> APIRouter:
     ) -> Response:
         snapshot = follower.require()
         notes = [note for note in snapshot.history if note.epoch > after][-limit:]
-        return reply({"epochs": [_epoch(note) for note in notes], "stale_ms": context.stale_ms(snapshot)})
+        return reply({
+            "epochs": [_epoch(note) for note in notes],
+            "stale_ms": context.stale_ms(snapshot),
+            "change": change.described(follower.reader.files),
+        })  # fmt: skip
 
     @routes.get("/v1/sources", summary="Sources with partitions, offsets, counts", responses=statusschemas.sources)
     async def sources() -> Response:

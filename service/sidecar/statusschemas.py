@@ -100,6 +100,10 @@ class Epochs(BaseModel):
 
     epochs: list[Epoch]
     stale_ms: int
+    change: str | None = Field(
+        description="How far a change of programs is, if one is under way",
+        examples=["filling counts: 120,000 of 400,000 rows (30 %)"],
+    )
 
 
 class Sources(BaseModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,16 +18,18 @@ import vernier as vn
 from tests.crash.faults import Crash
 from tests.crash.machines import WHERE, Machine
 from tests.crash.machines import Process as MachineProcess
+from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.runtime.exchange import Round, least
 from vernier.service.cluster.credentials import Keys
-from vernier.service.cluster.messages import Assign, Hot, Poisoned, Report
+from vernier.service.cluster.messages import Assign, Hot, Poisoned, Report, Target
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
 from vernier.service.cluster.shard import read_dead_letters
 from vernier.service.cluster.worker import Job, Process, work
 from vernier.service.config.settings import load
+from vernier.service.coordinator.changing import Changing
 from vernier.service.coordinator.committer import Committer
-from vernier.service.coordinator.runner import Runner
+from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.errors import DeadLettersNotSent, SparkFailed
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.storage.blob.location import Place
@@ -174,6 +176,11 @@ class SimProcess(Process):
     """A worker process whose peers are greenlets beside it."""
 
     room: Room
+    target: Plan | None = None
+
+    def plan_of(self, target: Target) -> Plan:
+        assert self.target is not None
+        return self.target
 
     def exchange(self, assigned: Assign) -> Any:
         return Turns(self.room, assigned.shard)
@@ -269,9 +276,11 @@ class SimService:
             self.letters,  # type: ignore[arg-type]
             None,
             lambda count, complete: SimRendezvous(count, complete, name),
+            hooks=Hooks(switched=self._switched),
         )
         self.runner.attach(self)  # type: ignore[arg-type]
         self.job = Job(("", 0), Keys("sim"), (), self.plan.fingerprint, Place(WHERE), ingestion, 7, 1.0)
+        self.target: Plan | None = None
         self.next = self._offsets()
         self.processes = [self._worker() for _ in range(workers)]
 
@@ -283,6 +292,7 @@ class SimService:
         mine = self.machine.process()
         process = SimProcess(self.job, StateDirectory(WHERE, mine.blob), None, SimLink(self))  # type: ignore[arg-type]
         process.__dict__["plan"] = self.plan
+        process.target = self.target
         process.__dict__["background_writer"] = BackgroundWriter(process.directory, threads=False)
         return process, mine
 
@@ -296,6 +306,21 @@ class SimService:
             frame.append((max(0, start - again), min(start + take, len(values))))
         self.runner(frame, 0)  # type: ignore[arg-type]
         self.next = [stop for _, stop in frame]
+
+    def change_to(self, app: vn.App) -> None:
+        """Let the workers fill what is new in another program, and switch to it."""
+        self.target = compile_app(app)
+        for process, _ in self.processes:
+            process.target = self.target
+        self.epochs.change_to(Changing([], self.target, self.job.ingestion))
+
+    def _switched(self) -> None:
+        assert self.target is not None
+        self.plan, self.target = self.target, None
+        self.job = replace(self.job, fingerprint=self.plan.fingerprint)
+        for process, _ in self.processes:
+            assert process.change(self.job)
+            process.__dict__["plan"] = self.plan
 
     def requery(self) -> None:
         """A new query from the newest commit, as the driver starts one after a failure."""

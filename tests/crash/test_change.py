@@ -158,3 +158,55 @@ def test_a_rebuild_that_crashes_begins_again() -> None:
     world.read()
     assert {row[0]: tuple(row[1:]) for row in world.rows("sums", 19)} == sums(20)
     world.check()
+
+
+def counts_of(until: int) -> list[list[int]]:
+    """What the view `most` holds before a time."""
+    most: dict[int, int] = {}
+    for key, value, when, _ in SENT:
+        if when < until:
+            most[key] = max(value, most.get(key, value))
+    return sorted([key, value] for key, value in most.items())
+
+
+@pytest.mark.parametrize("killed", [None, 0, 1])
+def test_a_change_is_filled_beside_the_epochs(killed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every epoch commits, with the old views, until the new one is there; also when a worker dies meanwhile."""
+    monkeypatch.setattr("vernier.service.cluster.filling.FIRST", 3)
+    monkeypatch.setattr("vernier.service.cluster.filling.MOST", 3)
+    monkeypatch.setattr("vernier.service.cluster.filling.LEAST", 1)
+    world = World()
+    service = world.start("sp")
+    world.send(20)
+    before = service.epochs.reached
+    service.change_to(app_of("spm"))
+    until, switched = 20, 0
+    for turn in range(12):
+        if turn == 3 and killed is not None:
+            service.processes[killed] = service._worker()
+        until += 2
+        fresh = [update for update in SENT if world.sent <= update[2] < until]
+        world.sent = until
+        for at in (0, 1):
+            if fresh[at::2]:
+                world.log.updates(at, fresh[at::2])
+            world.log.progress(at, until)
+        service.epoch([3, 3])
+        newest = service.epochs.newest
+        assert newest is not None
+        assert newest.epoch == before + turn + 1
+        frontier = newest.upper
+        assert {row[0]: tuple(row[1:]) for row in world.rows("sums", frontier - 1)} == sums(frontier)
+        if "most" in newest.views:
+            switched = switched or turn
+            assert world.rows("most", frontier - 1) == counts_of(frontier)
+    assert switched > (5 if killed is not None else 2)
+    # The first rows of the old views are still there, and back to the old program nothing is lost.
+    assert {row[0]: tuple(row[1:]) for row in world.rows("sums", 14)} == sums(15)
+    service.change_to(app_of("sp"))
+    for more in (50, 52, 54):
+        world.send(more)
+    assert service.epochs.newest is not None
+    assert "most" not in service.epochs.newest.views
+    assert {row[0]: tuple(row[1:]) for row in world.rows("sums", 14)} == sums(15)
+    world.check()

@@ -12,6 +12,7 @@ from tests.sidecar.test_damage import flip
 from vernier.service.config.programs import Program, Registry
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.status import trouble
+from vernier.service.status.change import FILE
 from vernier.storage.blob.blob import LocalBlob
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import segment_file
@@ -65,7 +66,7 @@ def test_programs_join_and_leave_a_running_service(service: Service) -> None:
         Program("late.py", TOPS.replace('"tops"', '"late"').replace("pairs.group_by", "pairs.delay(5).group_by"))
     )
     service.wait(lambda: "late" in registry.refused())
-    assert "depends on when rows arrived" in registry.refused()["late"]
+    assert "depends on when rows came in the last 5e-09 s" in registry.refused()["late"]
     assert [program.name for program in registry.joined()] == ["tops.py"]
     service.final(service.send((3, 1)))
     # A restart finds it again; when it leaves, its state goes.
@@ -213,3 +214,49 @@ def test_a_damaged_state_makes_no_epoch_and_goes_on_when_the_file_is_back(servic
     file.write_bytes(whole)
     service.final(reached)
     assert service.stop() == 0
+
+
+def test_a_change_is_filled_beside_the_epochs(service: Service) -> None:
+    """A program joins a large state while epochs go on and a worker is killed; then the own program changes."""
+    service.start()
+    high: dict[int, int] = {}
+    for first in range(0, 100_000, 10_000):
+        pairs = [(n % 50_000, n % 977) for n in range(first, first + 10_000)]
+        for key, value in pairs:
+            high[key] = max(value, high.get(key, value))
+        reached = service.send(*pairs, partition=first // 10_000 % 2)
+    service.final(reached)
+    files = LocalBlob(service.folder / "state")
+    registry = Registry(Place.of(service.folder / "state").open())
+
+    def rows(name: str) -> dict[int, int] | None:
+        service.reader.poll()
+        snapshot = service.reader.snapshot
+        if snapshot is None or name not in snapshot.views:
+            return None
+        return {row[0]: row[1] for row in snapshot.views[name].rows_as_of(snapshot.frontier - 1).flat().rows.tolist()}
+
+    registry.add(Program("tops.py", TOPS))
+    service.wait(lambda: FILE.read(files) is not None)
+    before = service.epoch()
+    service.workers()[0].kill()
+    service.final(service.send((1, 5)))
+    service.wait(lambda: rows("tops") is not None)
+    assert service.epoch() > before
+    assert rows("tops") == high
+    assert FILE.read(files) is None
+    service.final(service.send((2, 1_000)))
+    high[2] = 1_000
+    assert rows("tops") == high
+    assert service.stop() == 0
+
+    # The service's own program changes: the earlier one goes on meanwhile, and then there is the new one alone.
+    program = service.folder / "program.py"
+    program.write_text(PROGRAM.replace('view("sums"', 'view("totals"').replace(", n=vn.count()", ""), "utf-8")
+    service.start()
+    service.wait(lambda: rows("totals") is not None)
+    assert rows("totals") == dict(service.totals)
+    assert rows("sums") is None
+    assert rows("tops") == high
+    log = (service.folder / "log").read_text("utf-8")
+    assert "filling totals: " in log

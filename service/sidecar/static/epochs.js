@@ -15,6 +15,7 @@ export class Epochs {
   async ask() {
     try {
       const answer = await ask("/v1/epochs", { after: this.newest, limit: 100 });
+      this.health.change = answer.change ?? null;
       this.health.heard(answer.epochs.length ? BigInt(answer.epochs.at(-1).committed) : null, answer.stale_ms);
       if (answer.epochs.length) this.#show(answer);
       else this.#mind(answer.stale_ms);

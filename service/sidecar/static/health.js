@@ -27,6 +27,7 @@ export class Health {
     this.staleMs = 0;
     this.reasons = [];
     this.asked = 0;
+    this.change = null;
   }
 
   /** The sidecar answered: the newest epoch's commit time (ns, null before the first) and its age. */
@@ -130,7 +131,7 @@ export class Health {
       ];
     }
     if (this.session.broken) return ["stale", "reconnecting", "", []];
-    return ["live", "live", "", []];
+    return ["live", this.change ? `live; ${this.change}` : "live", "", []];
   }
 
   #why() {
