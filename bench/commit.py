@@ -124,7 +124,7 @@ def run(path: str, epochs: int, batches: int, updates: int) -> dict[str, object]
             raise SystemExit("\n".join(problems))
     finally:
         shutil.rmtree(folder)
-    return {"epochs": epochs, "layers": batches, "segment_bytes": size, "calls": times.report()}
+    return {"epochs": epochs, "batches": batches, "segment_bytes": size, "calls": times.report()}
 
 
 def manifest(epoch: int, refs: list[list[BatchRef]]) -> Manifest:

@@ -37,7 +37,7 @@ FLAT = 0.05
 """A series is flat when the line through its second half rises by less than this part of its mean, or by less than:"""
 NOISE = {
     "cpu_share": 0.02,
-    "layers": 10,
+    "batches": 10,
     "resident_mb": 8.0,
     "own_mb": 8.0,
     "files": 20,
@@ -125,10 +125,10 @@ class Sampler:
             self.note("files", name, files)
             self.note("mb", name, size / 2**20)
         traces = httpx.get(f"{self.running.url}/v1/traces", timeout=30).json()["traces"]
-        self.note("mb", "layers in use", sum(trace["bytes"] for trace in traces) / 2**20)
+        self.note("mb", "batches in use", sum(trace["bytes"] for trace in traces) / 2**20)
         self.note("mupdates", "in views", sum(t["updates"] for t in traces if t.get("views")) / 1e6)
         self.note("mupdates", "in all traces", sum(t["updates"] for t in traces) / 1e6)
-        self.note("layers", "of all traces", sum(len(shard) for trace in traces for shard in trace["shards"]))
+        self.note("batches", "of all traces", sum(len(shard) for trace in traces for shard in trace["shards"]))
         self.note("metrics_kb", "sidecar", len(httpx.get(f"{self.running.url}/metrics", timeout=30).content) / 1024)
         url = f"{self.running.url}/v1/epochs?limit=1200&after={self.epoch}"
         notes = httpx.get(url, timeout=30).json()["epochs"]
@@ -201,7 +201,7 @@ def plot(series: dict[tuple[str, str], list[tuple[float, float]]], path: Path) -
     kinds = (
         ("resident_mb", "resident memory, MB", None),
         ("own_mb", "of it no file's, MB", None),
-        ("mb", "bytes on disk, MB", ("state", "layers in use", "tmp", "logs")),
+        ("mb", "bytes on disk, MB", ("state", "batches in use", "tmp", "logs")),
         ("files", "files", ("state", "tmp", "logs")),
         ("epoch_ms", "from commit to commit, ms", None),
         ("age_ms", "age of a change when it is visible, ms", None),

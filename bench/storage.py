@@ -80,7 +80,7 @@ def ours(edges: Ints, keys: Ints, batch: int) -> dict[str, Any]:
     build, (one, two) = timed(lambda: (half(0, n // 2), half(n // 2, n)))
     merge, merged = timed(lambda: Merge(one, two, n).finish())
     return {
-        "insert_s": insert, "longest_insert_s": longest, "layers": len(trace.batches), "look_up_s": look_up,
+        "insert_s": insert, "longest_insert_s": longest, "batches": len(trace.batches), "look_up_s": look_up,
         "found": checksum(found.entries[:, 0], found.entries[:, -1]), "build_s": build, "merge_s": merge,
         "merged": merged.updates,
     }  # fmt: skip
@@ -104,7 +104,7 @@ def numpys(edges: Ints, keys: Ints) -> dict[str, Any]:
     merge, whole = timed(lambda: sorted_by_key(np.concatenate(halves)))
     source, target = np.ascontiguousarray(whole[:, 0]), np.ascontiguousarray(whole[:, 1])
     seconds, found = averaged(look_up)
-    return {"look_up_s": seconds, "found": found, "build_s": build, "merge_s": merge, "layers": 1}
+    return {"look_up_s": seconds, "found": found, "build_s": build, "merge_s": merge, "batches": 1}
 
 
 def duckdbs(edges: Ints, keys: Ints) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def duckdbs(edges: Ints, keys: Ints) -> dict[str, Any]:
         database.register("asked", {"key": keys.copy()})
         query = "select sum(target::hugeint)::varchar from edges where source in (select key from asked)"
         seconds, rows = averaged(lambda: database.execute(query).fetchone())
-    return {"look_up_s": seconds, "found": int(rows[0] or 0), "build_s": build + index, "layers": 1}
+    return {"look_up_s": seconds, "found": int(rows[0] or 0), "build_s": build + index, "batches": 1}
 
 
 def rusts(edges: Ints, keys: Ints, batch: int, folder: Path) -> dict[str, Any] | str:

@@ -66,21 +66,21 @@ def _read_numbers(state, rows, runs, k, numbers):  # type: ignore[no-untyped-def
     """Add up lane 0 of the keys into numbers[q]. Returns whether a sum overflowed int64."""
     q = runs.shape[0] - 1
     here = np.empty(q, np.int64)
-    for layer in range(state.shape[0]):
-        locate_keys(state, layer, rows, runs, k, here)
+    for batch in range(state.shape[0]):
+        locate_keys(state, batch, rows, runs, k, here)
         for key in range(q):
             at = word(here, key)
             if at < 0:
                 continue
-            first = offset(cell(state, layer, KEY_OFFSETS), at)
-            end = offset(cell(state, layer, KEY_OFFSETS), at + 1)
+            first = offset(cell(state, batch, KEY_OFFSETS), at)
+            end = offset(cell(state, batch, KEY_OFFSETS), at + 1)
             for val in range(first, end):
-                if load(cell(state, layer, VALS), val * cell(state, layer, VAL_STRIDE)) != 0:
+                if load(cell(state, batch, VALS), val * cell(state, batch, VAL_STRIDE)) != 0:
                     break  # states of earlier versions have further lanes
-                start = offset(cell(state, layer, VAL_OFFSETS), val)
-                stop = offset(cell(state, layer, VAL_OFFSETS), val + 1)
+                start = offset(cell(state, batch, VAL_OFFSETS), val)
+                stop = offset(cell(state, batch, VAL_OFFSETS), val + 1)
                 for e in range(start, stop):
-                    diff = load(cell(state, layer, DIFFS), e * cell(state, layer, DIFF_STRIDE))
+                    diff = load(cell(state, batch, DIFFS), e * cell(state, batch, DIFF_STRIDE))
                     total, wrapped = add_checked(word(numbers, key), diff)
                     if wrapped:
                         return True

@@ -27,12 +27,12 @@ from vernier.operators.runtime.chunking import parts
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
-from vernier.storage.kernels.tries import FIELDS as OF_LAYER
+from vernier.storage.kernels.tries import FIELDS as OF_BATCH
 from vernier.storage.trace.batch import key_updates
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Ints, together
 
-_NO_LAYERS = np.empty((0, OF_LAYER), np.int64)
+_NO_BATCHES = np.empty((0, OF_BATCH), np.int64)
 
 
 class Accumulate(Reduction):
@@ -104,7 +104,7 @@ class AccumulableReduce(Reduction):
         given, changed = [], []
         for rows in parts(fresh):
             made, changes, status, fault = follow_rows(
-                _NO_LAYERS if self.state is None else self.state.settled, self.input.trace.settled,
+                _NO_BATCHES if self.state is None else self.state.settled, self.input.trace.settled,
                 np.ascontiguousarray(rows), self.key_width, self.input.val_width, self.val_width, self.aggregations,
             )  # fmt: skip
             if status != 0:

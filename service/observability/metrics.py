@@ -89,7 +89,7 @@ CATALOGUE = _catalogue(
         Metric("fixpoint_rounds", "gauge", ("operator",), "Rounds that the loop ran in the newest epoch."),
         Metric("trace_updates", "gauge", ("trace",), "Updates held in a trace."),
         Metric("trace_bytes", "gauge", ("trace", "tier"), "Bytes of a trace, by where they are."),
-        Metric("trace_layers", "gauge", ("trace",), "Layers of a trace over all shards."),
+        Metric("trace_layers", "gauge", ("trace",), "Batches of a trace over all shards."),
         Metric("trace_merge_updates_total", "counter", ("result",), "Updates through merges: kept, or cancelled."),
         Metric("trace_since_timestamp_seconds", "gauge", ("trace",), "Data times before it may be read as one."),
         Metric("commit_duration_seconds", "histogram", (), "Time to make an epoch durable.", DURATION_BOUNDS),

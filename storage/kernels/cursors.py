@@ -76,11 +76,11 @@ def seek(address: int, stride: int, lo: int, hi: int, hashed: int) -> int:
 
 
 @njit(cache=True, inline="always")
-def is_key(table: np.ndarray, layer: int, at: int, keyed: np.ndarray, i: int, k: int) -> bool:
+def is_key(table: np.ndarray, batch: int, at: int, keyed: np.ndarray, i: int, k: int) -> bool:
     """Whether the batch's key at position `at`, whose hash matches already, is key i."""
     if k > 1:
         for c in range(k):
-            if load(table[layer, KEY_WORDS], at * table[layer, KEY_STRIDE] + c) != keyed[i, 1 + c]:
+            if load(table[batch, KEY_WORDS], at * table[batch, KEY_STRIDE] + c) != keyed[i, 1 + c]:
                 return False
     return True
 
@@ -118,24 +118,24 @@ def advance(address: int, size: int, lo: int, hashed: int, left: int) -> int:
 
 
 @njit(cache=True, inline="always")
-def place(table: np.ndarray, layer: int, lo: int, keyed: np.ndarray, i: int, k: int) -> int:
+def place(table: np.ndarray, batch: int, lo: int, keyed: np.ndarray, i: int, k: int) -> int:
     """The position of key i among the keys from `lo` on that have its hash, or -1."""
-    size, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
+    size, address, stride = table[batch, KEYS], table[batch, HASHES], table[batch, HASH_STRIDE]
     while lo < size and load(address, lo * stride) == keyed[i, 0]:
-        if is_key(table, layer, lo, keyed, i, k):
+        if is_key(table, batch, lo, keyed, i, k):
             return lo
         lo += 1
     return -1
 
 
 @njit(cache=True, inline="always")
-def read_entries(table, layer, val, start, stop, v, d, rows, n):  # type: ignore[no-untyped-def]
+def read_entries(table, batch, val, start, stop, v, d, rows, n):  # type: ignore[no-untyped-def]
     """Copy entries [start, stop) of a batch, the first of which belongs to val `val`, behind rows[:n]; returns the new
     n."""
-    vals, val_stride, val_offsets = table[layer, VALS], table[layer, VAL_STRIDE], table[layer, VAL_OFFSETS]
-    times, time_stride = table[layer, TIMES], table[layer, TIME_STRIDE]
-    rounds, round_stride = table[layer, ROUNDS], table[layer, ROUND_STRIDE]
-    diffs, diff_stride = table[layer, DIFFS], table[layer, DIFF_STRIDE]
+    vals, val_stride, val_offsets = table[batch, VALS], table[batch, VAL_STRIDE], table[batch, VAL_OFFSETS]
+    times, time_stride = table[batch, TIMES], table[batch, TIME_STRIDE]
+    rounds, round_stride = table[batch, ROUNDS], table[batch, ROUND_STRIDE]
+    diffs, diff_stride = table[batch, DIFFS], table[batch, DIFF_STRIDE]
     next_val = stop if val_offsets == 0 else load(val_offsets, val + 1)
     for e in range(start, stop):
         if val_offsets == 0:
@@ -154,9 +154,9 @@ def read_entries(table, layer, val, start, stop, v, d, rows, n):  # type: ignore
 
 
 @njit(cache=True, inline="always")
-def _compare_val(table, layer, val, rows, i, first, v):  # type: ignore[no-untyped-def]
+def _compare_val(table, batch, val, rows, i, first, v):  # type: ignore[no-untyped-def]
     """Compares the batch's val with the words rows[i, first : first + v]: -1, 0 or 1."""
-    address, stride = cell(table, layer, VALS), cell(table, layer, VAL_STRIDE)
+    address, stride = cell(table, batch, VALS), cell(table, batch, VAL_STRIDE)
     for c in range(v):
         here, there = load(address, val * stride + c), cell(rows, i, first + c)
         if here != there:
@@ -185,13 +185,13 @@ def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def locate_keys(table, layer, rows, runs, k, places):  # type: ignore[no-untyped-def]
+def locate_keys(table, batch, rows, runs, k, places):  # type: ignore[no-untyped-def]
     """Write into places[q] the position of each run's key among the keys of a settled batch, -1 if it is not there.
 
     rows[n, >= 1 + k], runs[q + 1]: as key_runs returns them. O(q) probes of a long batch, O(q + keys) of a short one.
     """
     q = runs.shape[0] - 1
-    size, address = cell(table, layer, KEYS), cell(table, layer, HASHES)
+    size, address = cell(table, batch, KEYS), cell(table, batch, HASHES)
     lo = 0
     for i in range(q):
         row = word(runs, i)
@@ -201,16 +201,16 @@ def locate_keys(table, layer, rows, runs, k, places):  # type: ignore[no-untyped
             found = lo < size and load(address, min(lo, size - 1)) == hashed
             put_word(places, i, lo if found else -1)
         else:
-            put_word(places, i, place(table, layer, lo, rows, row, k))
+            put_word(places, i, place(table, batch, lo, rows, row, k))
 
 
 @njit(cache=True)
-def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type: ignore[no-untyped-def]
+def _add_run(table, batch, at, rows, first, last, k, v, again, counts):  # type: ignore[no-untyped-def]
     """Add to counts[first:last] the multiplicities, in one batch, of the rows of the key at position `at`; returns
     whether a sum left int64. again[row]: 1 if the row equals the row before it."""
-    key_offsets, val_offsets = cell(table, layer, KEY_OFFSETS), cell(table, layer, VAL_OFFSETS)
-    vals, val_count = cell(table, layer, VALS), cell(table, layer, VAL_COUNT)
-    diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
+    key_offsets, val_offsets = cell(table, batch, KEY_OFFSETS), cell(table, batch, VAL_OFFSETS)
+    vals, val_count = cell(table, batch, VALS), cell(table, batch, VAL_COUNT)
+    diffs, diff_stride = cell(table, batch, DIFFS), cell(table, batch, DIFF_STRIDE)
     lo = offset(key_offsets, at)
     end = offset(key_offsets, at + 1)
     for row in range(first, last):
@@ -219,7 +219,7 @@ def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type:
         hi = end
         while hi - lo > _BLOCK:
             middle = (lo + hi) >> 1
-            if _compare_val(table, layer, middle, rows, row, 1 + k, v) < 0:
+            if _compare_val(table, batch, middle, rows, row, 1 + k, v) < 0:
                 lo = middle + 1
             else:
                 hi = middle
@@ -230,7 +230,7 @@ def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type:
                 order = 0 if load(vals, lo) == cell(rows, row, 1 + k) else 1
         else:
             while lo < end:
-                order = _compare_val(table, layer, lo, rows, row, 1 + k, v)
+                order = _compare_val(table, batch, lo, rows, row, 1 + k, v)
                 if order >= 0:
                     break
                 lo += 1
@@ -241,7 +241,7 @@ def _add_run(table, layer, at, rows, first, last, k, v, again, counts):  # type:
         start = offset(val_offsets, lo)
         stop = offset(val_offsets, lo + 1)
         # Without offsets every update has a val of its own, and equal vals are adjacent.
-        while stop < end and val_offsets == 0 and _compare_val(table, layer, stop, rows, row, 1 + k, v) == 0:
+        while stop < end and val_offsets == 0 and _compare_val(table, batch, stop, rows, row, 1 + k, v) == 0:
             stop += 1
         for e in range(start, stop):
             total, wrapped = add_checked(word(counts, row), load(diffs, e * diff_stride))
@@ -270,12 +270,12 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
                     break
             again[row] = same
     places = np.empty(q, np.int64)
-    for layer in range(table.shape[0]):
-        locate_keys(table, layer, rows, runs, k, places)
-        key_offsets, vals = cell(table, layer, KEY_OFFSETS), cell(table, layer, VALS)
-        diffs, diff_stride = cell(table, layer, DIFFS), cell(table, layer, DIFF_STRIDE)
-        plain = v == 1 and cell(table, layer, VAL_OFFSETS) == 0
-        last = cell(table, layer, VAL_COUNT) - _BLOCK if plain else np.int64(-1)
+    for batch in range(table.shape[0]):
+        locate_keys(table, batch, rows, runs, k, places)
+        key_offsets, vals = cell(table, batch, KEY_OFFSETS), cell(table, batch, VALS)
+        diffs, diff_stride = cell(table, batch, DIFFS), cell(table, batch, DIFF_STRIDE)
+        plain = v == 1 and cell(table, batch, VAL_OFFSETS) == 0
+        last = cell(table, batch, VAL_COUNT) - _BLOCK if plain else np.int64(-1)
         for i in range(q):
             at = word(places, i)
             if at < 0:
@@ -283,7 +283,7 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
             lo = offset(key_offsets, at)
             end = offset(key_offsets, at + 1)
             if lo > last or end - lo > _BLOCK:
-                if _add_run(table, layer, at, rows, word(runs, i), word(runs, i + 1), k, v, again, counts):
+                if _add_run(table, batch, at, rows, word(runs, i), word(runs, i + 1), k, v, again, counts):
                     return counts[:0], OVERFLOW
                 continue
             # A few vals of one word with one update each: compare all of them at once.

@@ -47,9 +47,9 @@ def _fold(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
     places = np.zeros(size, np.int64)
     out = np.empty((rows, width), np.int64)
     count = 0
-    for layer in range(first, table.shape[0]):
-        row = cell(table, layer, HASHES)
-        for _ in range(cell(table, layer, KEYS)):
+    for batch in range(first, table.shape[0]):
+        row = cell(table, batch, HASHES)
+        for _ in range(cell(table, batch, KEYS)):
             mixed = load(row, 0)
             for c in range(1 + k, last):
                 if c != at_time:
@@ -98,19 +98,19 @@ def fold_steps(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True)
-def compact_layers(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
+def compact_batches(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
     """The rows of the batches and steps table[first:] (`rows` in all), with times before `since` advanced to it, sorted
     by the columns and consolidated: (rows, status). O(rows log rows)."""
     out = np.empty((rows, 3 + k + v + d), np.int64)
     count = 0
-    for layer in range(first, table.shape[0]):
-        if cell(table, layer, FLAT) == 0:
-            part = flatten(table[layer], k, v, d, 0, cell(table, layer, KEYS))
+    for batch in range(first, table.shape[0]):
+        if cell(table, batch, FLAT) == 0:
+            part = flatten(table[batch], k, v, d, 0, cell(table, batch, KEYS))
             out[count : count + part.shape[0]] = part
             count += part.shape[0]
             continue
-        address = cell(table, layer, HASHES)
-        for i in range(cell(table, layer, KEYS)):
+        address = cell(table, batch, HASHES)
+        for i in range(cell(table, batch, KEYS)):
             for c in range(out.shape[1]):
                 put(out, count, c, load(address, i * out.shape[1] + c))
             count += 1
@@ -122,10 +122,10 @@ def compact_layers(table, first, rows, k, v, d, since, columns):  # type: ignore
 
 
 @njit(cache=True)
-def compact_step(table, layer, k, v, d, since):  # type: ignore[no-untyped-def]
-    """Like `compact_layers` for a single step. It is sorted already and stays so, because rounds come before times.
+def compact_step(table, batch, k, v, d, since):  # type: ignore[no-untyped-def]
+    """Like `compact_batches` for a single step. It is sorted already and stays so, because rounds come before times.
     O(rows)."""
-    n, address, width = cell(table, layer, KEYS), cell(table, layer, HASHES), 3 + k + v + d
+    n, address, width = cell(table, batch, KEYS), cell(table, batch, HASHES), 3 + k + v + d
     at_time, last = 1 + k + v, width - 1
     out = np.empty((n, width), np.int64)
     count = 0
@@ -156,12 +156,12 @@ def compact_step(table, layer, k, v, d, since):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _before(table, layer, key):  # type: ignore[no-untyped-def]
+def _before(table, batch, key):  # type: ignore[no-untyped-def]
     """The number of updates that a batch or step has before its key at position `key`; each row of a step counts as a
     key."""
-    if cell(table, layer, FLAT) != 0:
+    if cell(table, batch, FLAT) != 0:
         return key
-    return offset(cell(table, layer, VAL_OFFSETS), offset(cell(table, layer, KEY_OFFSETS), key))
+    return offset(cell(table, batch, VAL_OFFSETS), offset(cell(table, batch, KEY_OFFSETS), key))
 
 
 @njit(cache=True)
@@ -205,7 +205,7 @@ def _put_behind(row, more, at_time, since, piece, count, held):  # type: ignore[
 
 @njit(cache=True)
 def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no-untyped-def]
-    """`close_layers` for more than MANY rows, one piece of the keys after the other. Returns columns and addresses as
+    """`close_batches` for more than MANY rows, one piece of the keys after the other. Returns columns and addresses as
     kernels.growing.finish_trie does. O(rows log piece), with only one piece's rows in memory at once."""
     parts = table.shape[0] - first
     done, ends = np.zeros(parts, np.int64), np.empty(parts, np.int64)
@@ -238,7 +238,7 @@ def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no
 
 
 @njit(cache=True)
-def close_layers(table, first, rows, k, v, d, since, columns, alike):  # type: ignore[no-untyped-def]
+def close_batches(table, first, rows, k, v, d, since, columns, alike):  # type: ignore[no-untyped-def]
     """The trie of the batches and steps table[first:] (`rows` in all), compacted to `since`: (columns and addresses as
     kernels.tries.pack returns them, number of updates, status). columns: those that sort keyed rows. alike: all entries
     are matrices and none of their times is after `since`. For at most MANY rows."""
@@ -249,5 +249,5 @@ def close_layers(table, first, rows, k, v, d, since, columns, alike):  # type: i
         if status == 0:
             left, status = consolidate(left, columns)
     else:
-        left, status = compact_layers(table, first, rows, k, v, d, since, columns)
+        left, status = compact_batches(table, first, rows, k, v, d, since, columns)
     return pack(left, k, v, d), left.shape[0], status

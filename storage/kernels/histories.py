@@ -112,10 +112,10 @@ def _slot(heads, slots, generation, index, hashed, words, k):  # type: ignore[no
 
 
 @njit(cache=True)
-def _index_step(table, layer, k, step, heads, slots, links, generation, index):  # type: ignore[no-untyped-def]
+def _index_step(table, batch, k, step, heads, slots, links, generation, index):  # type: ignore[no-untyped-def]
     """Add the runs of keys of a step (a FLAT entry) to the index."""
-    n, address, stride = table[layer, KEYS], table[layer, HASHES], table[layer, HASH_STRIDE]
-    words = table[layer, KEY_WORDS]
+    n, address, stride = table[batch, KEYS], table[batch, HASHES], table[batch, HASH_STRIDE]
+    words = table[batch, KEY_WORDS]
     index[ROWS] += n
     start = 0
     while start < n:
@@ -131,7 +131,7 @@ def _index_step(table, layer, k, step, heads, slots, links, generation, index): 
             if not same:
                 break
             stop += 1
-        slot = _slot(heads, slots, generation, index, hashed, words + 8 * start * table[layer, KEY_STRIDE], k)
+        slot = _slot(heads, slots, generation, index, hashed, words + 8 * start * table[batch, KEY_STRIDE], k)
         link = index[LINKS]
         index[LINKS] += 1
         put(links, link, 0, 0)
@@ -153,14 +153,14 @@ def count_runs(table, first, last, k):  # type: ignore[no-untyped-def]
     """(The number of runs of a key in the steps table[first:last] without tries, their lowest hash, their highest
     hash). O(rows)."""
     runs, least, most = 0, np.int64(2**63 - 1), np.int64(-(2**63))
-    for layer in range(first, last):
-        if table[layer, FLAT] == 0:
+    for batch in range(first, last):
+        if table[batch, FLAT] == 0:
             continue
-        address, stride, words = table[layer, HASHES], table[layer, HASH_STRIDE], table[layer, KEY_WORDS]
-        if table[layer, KEYS] > 0:
+        address, stride, words = table[batch, HASHES], table[batch, HASH_STRIDE], table[batch, KEY_WORDS]
+        if table[batch, KEYS] > 0:
             least = min(least, load(address, 0))
-            most = max(most, load(address, (table[layer, KEYS] - 1) * stride))
-        for i in range(table[layer, KEYS]):
+            most = max(most, load(address, (table[batch, KEYS] - 1) * stride))
+        for i in range(table[batch, KEYS]):
             same = i > 0 and load(address, i * stride) == load(address, (i - 1) * stride)
             if same and k > 1:
                 for c in range(k):
@@ -322,10 +322,10 @@ def _merge(arena, at, size, address, stride, more, v, d):  # type: ignore[no-unt
 
 
 @njit(cache=True, inline="always")
-def _read(table, layer, val, start, stop, v, d, fold, rows, first):  # type: ignore[no-untyped-def]
+def _read(table, batch, val, start, stop, v, d, fold, rows, first):  # type: ignore[no-untyped-def]
     """Write entries [start, stop) of a batch, which begin with val `val`, to rows[first:], with `fold` as their time,
     and sum equal ones: (number written, wrapped)."""
-    read_entries(table, layer, val, start, stop, v, d, rows, first)
+    read_entries(table, batch, val, start, stop, v, d, rows, first)
     if fold == AS_STORED:
         return stop - start, False
     for e in range(first, first + stop - start):
@@ -349,8 +349,8 @@ def _select(  # type: ignore[no-untyped-def]
     # What is read like a batch: the batches of earlier slices, then the tries among the steps.
     parts, remembers = older, kept and index[TRIES] == 0
     whole = np.empty(older + index[TRIES], np.int64)
-    for layer in range(older):
-        put_word(whole, layer, layer)
+    for batch in range(older):
+        put_word(whole, batch, batch)
     if index[TRIES] > 0:
         for step in range(settled, before):
             if cell(table, step, FLAT) == 0:
@@ -388,25 +388,25 @@ def _select(  # type: ignore[no-untyped-def]
         if size < 0:
             size = 0
             for part in range(parts):
-                layer = word(whole, part)
-                keys, hashes = cell(table, layer, KEYS), cell(table, layer, HASHES)
+                batch = word(whole, part)
+                keys, hashes = cell(table, batch, KEYS), cell(table, batch, HASHES)
                 put_word(positions, part, advance(hashes, keys, word(positions, part), cell(keyed, i, 0), q - i))
-                key = place(table, layer, word(positions, part), keyed, i, k)
+                key = place(table, batch, word(positions, part), keyed, i, k)
                 if key < 0:
                     continue
-                val = offset(table[layer, KEY_OFFSETS], key)
-                end = offset(table[layer, KEY_OFFSETS], key + 1)
-                start = offset(table[layer, VAL_OFFSETS], val)
-                stop = offset(table[layer, VAL_OFFSETS], end)
+                val = offset(table[batch, KEY_OFFSETS], key)
+                end = offset(table[batch, KEY_OFFSETS], key + 1)
+                start = offset(table[batch, VAL_OFFSETS], val)
+                stop = offset(table[batch, VAL_OFFSETS], end)
                 more, as_time = stop - start, fold if part < older else AS_STORED
                 if at + size + more > arena.shape[0]:
                     arena = more_rows(arena, at + size + more)
                 if size == 0:
-                    size, wrapped = _read(table, layer, val, start, stop, v, d, as_time, arena, at)
+                    size, wrapped = _read(table, batch, val, start, stop, v, d, as_time, arena, at)
                 else:
                     if more > spare.shape[0]:
                         spare = np.empty((2 * more, last + 1), np.int64)
-                    more, wrapped = _read(table, layer, val, start, stop, v, d, as_time, spare, 0)
+                    more, wrapped = _read(table, batch, val, start, stop, v, d, as_time, spare, 0)
                     if not wrapped:
                         stride = 8 * (last + 1)
                         size, wrapped = _merge(arena, at, size, np.int64(spare.ctypes.data), stride, more, v, d)

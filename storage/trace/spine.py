@@ -37,7 +37,7 @@ import numpy as np
 
 from vernier.storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from vernier.storage.kernels import tries
-from vernier.storage.kernels.folding import MANY, close_layers, close_steps
+from vernier.storage.kernels.folding import MANY, close_batches, close_steps
 from vernier.storage.time.antichain import Antichain
 from vernier.storage.trace.batch import Batch, keyed_columns
 from vernier.storage.trace.cursor import Cursor
@@ -382,7 +382,7 @@ class Trace:
             columns, left, status = close_steps(*parts)
             batch = Batch.of_columns(columns, shape, left, *interval)
         else:
-            (together, address), left, status = close_layers(*parts, alike)
+            (together, address), left, status = close_batches(*parts, alike)
             batch = Batch(*shape, left, *interval, together, address)
         if status != 0:
             raise DiffOverflow(operation=f"addition in {self.name}")

@@ -178,7 +178,7 @@ def _load() -> None:
 
 
 def _small_batches() -> None:
-    """Layers so many and so small that they become one."""
+    """Small batches, enough for them to become one."""
     trace = Trace("warm", 1, 1, 0)
     for time in range(SMALL_BATCHES + 1):
         trace.seal(keyed_rows(Updates.of([[time, 0]], time, 1), 1), time, time + 1)

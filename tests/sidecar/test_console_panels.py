@@ -89,7 +89,7 @@ def test_dataflow(console: Console) -> None:
 def test_arrangements_sources_and_dead_letters(console: Console) -> None:
     page = console.page
     console.commit((7, 1), (8, 1))
-    expect(page.locator("#arrangements svg.layers rect")).to_have_count(2)
+    expect(page.locator("#arrangements svg.batches rect")).to_have_count(2)
     traces = {trace["trace"]: trace for trace in console.ask("/v1/traces")["traces"]}
     line = page.locator("#arrangements tbody tr", has_text="view:reach")
     expect(line.locator("td").nth(3)).to_have_text(str(traces["view:reach"]["updates"]))

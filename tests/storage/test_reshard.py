@@ -1,4 +1,4 @@
-"""Layers of N shards opened as those of M: nothing lost, nothing twice, every part a sound batch."""
+"""The batches of N shards, opened as those of M shards: no update is lost or repeated, and every part is valid."""
 
 from pathlib import Path
 from typing import Any

@@ -7,7 +7,7 @@ import { clockParts } from "./time.js";
 const COLUMNS = [
   ["arrangement", false],
   ["read by", false],
-  ["layers of each worker, newest last", false],
+  ["batches of each worker, newest last", false],
   ["updates", true],
   ["size", true],
   ["history from", false],
@@ -21,20 +21,20 @@ const TALL = 11;
  * A line for each shard, a block for each batch, as wide as the batch is long on a log scale: 1, then about 4 px for
  * each doubling.
  */
-function layers(shards) {
+function batches(shards) {
   const heights = shards.length * (TALL + 3);
   const wide = (updates) => 3 + 3.2 * Math.log2(1 + updates);
-  const longest = Math.max(1, ...shards.map((shard) => shard.reduce((sum, layer) => sum + wide(layer.updates) + 2, 0)));
+  const longest = Math.max(1, ...shards.map((shard) => shard.reduce((sum, batch) => sum + wide(batch.updates) + 2, 0)));
   const scale = Math.min(1, WIDE / longest);
   const blocks = shards.flatMap((shard, row) => {
     let x = 0;
-    return shard.map((layer) => {
-      const width = Math.max(2, wide(layer.updates) * scale);
-      const [from, to] = [layer.lower, layer.upper].map((time) => clockParts(BigInt(time))[0]);
-      const label = `worker ${row}: ${counted(layer.updates, "update")}, ${bytes(layer.bytes)}, from ${from} to ${to}`;
+    return shard.map((batch) => {
+      const width = Math.max(2, wide(batch.updates) * scale);
+      const [from, to] = [batch.lower, batch.upper].map((time) => clockParts(BigInt(time))[0]);
+      const label = `worker ${row}: ${counted(batch.updates, "update")}, ${bytes(batch.bytes)}, from ${from} to ${to}`;
       const block = svg(
         "rect",
-        { class: "layer", x, y: row * (TALL + 3), width, height: TALL, rx: 2 },
+        { class: "batch", x, y: row * (TALL + 3), width, height: TALL, rx: 2 },
         svg("title", {}, label),
       );
       x += width + 2 * scale;
@@ -45,19 +45,19 @@ function layers(shards) {
   return svg(
     "svg",
     {
-      class: "layers",
+      class: "batches",
       width: WIDE,
       height: heights,
       viewBox: `0 0 ${WIDE} ${heights}`,
       role: "img",
-      "aria-label": `${total} layers`,
+      "aria-label": `${total} batches`,
     },
     ...blocks,
   );
 }
 
 function since(shards) {
-  const all = shards.flat().map((layer) => BigInt(layer.since));
+  const all = shards.flat().map((batch) => BigInt(batch.since));
   return all.length ? all.reduce((a, b) => (a > b ? a : b)) : null;
 }
 
@@ -131,7 +131,7 @@ export class Arrangements {
         el("br"),
         el("span", { class: "muted" }, trace.views?.length ? `for ${trace.views.join(", ")}` : ""),
       ),
-      el("td", {}, layers(trace.shards)),
+      el("td", {}, batches(trace.shards)),
       el("td", { class: "number" }, grouped(trace.updates)),
       el("td", { class: "number" }, bytes(trace.bytes)),
       el("td", {}, from === null ? "–" : clockParts(from)[0]),

@@ -2,7 +2,7 @@
 //!
 //! Usage: vernier-peer-spine EDGES KEYS BATCH. Both files hold little-endian int64: pairs of key and value, and keys in
 //! ascending order. Update i comes at time i; what has been inserted is compacted as the frontier passes it.
-//! Prints one JSON line: seconds of CPU, layers, and what the look-ups found, to be compared.
+//! Prints one JSON line: seconds of CPU, batches, and what the look-ups found, to be compared.
 
 use std::fs;
 
@@ -62,8 +62,8 @@ fn main() {
         longest = longest.max(cpu() - step);
     }
     let insert = cpu() - began;
-    let (mut layers, mut updates) = (0, 0);
-    spine.map_batches(|batch| if batch.len() > 0 { layers += 1; updates += batch.len() });
+    let (mut batches, mut updates) = (0, 0);
+    spine.map_batches(|batch| if batch.len() > 0 { batches += 1; updates += batch.len() });
 
     let mut found = 0i64;
     let mut began = 0f64;
@@ -102,7 +102,7 @@ fn main() {
     let merge = cpu() - began;
 
     println!(
-        "{{\"insert_s\":{insert},\"longest_insert_s\":{longest},\"layers\":{layers},\"updates\":{updates},\"look_up_s\":{look_up},\"found\":{found},\"build_s\":{built},\"merge_s\":{merge},\"merged\":{}}}",
+        "{{\"insert_s\":{insert},\"longest_insert_s\":{longest},\"batches\":{batches},\"updates\":{updates},\"look_up_s\":{look_up},\"found\":{found},\"build_s\":{built},\"merge_s\":{merge},\"merged\":{}}}",
         merged.len()
     );
 }
