@@ -122,7 +122,7 @@ class Sinks(BaseModel):
     problem: str | None = Field(examples=[None])
 
 
-class LayerAbout(BaseModel):
+class BatchAbout(BaseModel):
     """A batch of an arrangement."""
 
     segment: str
@@ -143,7 +143,7 @@ class TraceAbout(BaseModel):
     depth: int
     updates: int
     bytes: int
-    shards: list[list[LayerAbout]]
+    shards: list[list[BatchAbout]]
 
 
 class Traces(BaseModel):
