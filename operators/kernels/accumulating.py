@@ -34,10 +34,10 @@ from vernier.operators.kernels.aggregating import (
 )
 from vernier.operators.kernels.corrections import same_val, write_correction
 from vernier.operators.kernels.exact import DECIMAL_WORDS, FLOAT_DIGITS, FLOAT_WORDS, load_float, store_float
-from vernier.operators.kernels.inlining import allocating, inlined
 from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import key_runs, locate_keys
+from vernier.storage.kernels.inlining import allocating, inlined
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
@@ -47,29 +47,29 @@ from vernier.storage.kernels.wide import add_wide, fits, multiply_wide
 
 @inlined
 def _read(state, places, q, key, page, paged, vector):  # type: ignore[no-untyped-def]
-    """Add up a key's entries in all batches; it is at places[layer * q + key]."""
+    """Add up a key's entries in all batches; it is at places[batch * q + key]."""
     for c in range(vector.shape[0]):
         put_word(vector, c, 0)
-    for layer in range(state.shape[0]):
-        at = word(places, layer * q + key)
+    for batch in range(state.shape[0]):
+        at = word(places, batch * q + key)
         if at < 0:
             continue
-        first = offset(cell(state, layer, KEY_OFFSETS), at)
-        end = offset(cell(state, layer, KEY_OFFSETS), at + 1)
-        val_offsets, stride = cell(state, layer, VAL_OFFSETS), cell(state, layer, VAL_STRIDE)
+        first = offset(cell(state, batch, KEY_OFFSETS), at)
+        end = offset(cell(state, batch, KEY_OFFSETS), at + 1)
+        val_offsets, stride = cell(state, batch, VAL_OFFSETS), cell(state, batch, VAL_STRIDE)
         for val in range(first, end):
             times = np.int64(0)
             start = offset(val_offsets, val)
             stop = offset(val_offsets, val + 1)
             for e in range(start, stop):
-                times += load(cell(state, layer, DIFFS), e * cell(state, layer, DIFF_STRIDE))
+                times += load(cell(state, batch, DIFFS), e * cell(state, batch, DIFF_STRIDE))
             at = val * stride
             base = np.int64(0)
             if paged:
-                base = page * load(cell(state, layer, VALS), at)
+                base = page * load(cell(state, batch, VALS), at)
                 at += 1
             for c in range(page):
-                total = word(vector, base + c) + times * load(cell(state, layer, VALS), at + c)
+                total = word(vector, base + c) + times * load(cell(state, batch, VALS), at + c)
                 put_word(vector, base + c, total)
 
 
@@ -229,8 +229,8 @@ def accumulate_rows(state, rows, k, v, w, aggregations, slots, page, length):  #
     changes = np.empty((2 * q * (3 if paged else 1) + 2 * pages, 3 + k + page + (1 if paged else 0)), np.int64)
     count, change_count = 0, 0
     places = np.empty(state.shape[0] * q, np.int64)
-    for layer in range(state.shape[0]):
-        locate_keys(state, layer, rows, runs, k, places[layer * q : (layer + 1) * q])
+    for batch in range(state.shape[0]):
+        locate_keys(state, batch, rows, runs, k, places[batch * q : (batch + 1) * q])
     most = 1
     for i in range(q):
         most = max(most, runs[i + 1] - runs[i])

@@ -15,8 +15,8 @@ from vernier.operators.kernels.exact import (
     read_decimal,
     read_float,
 )
-from vernier.operators.kernels.inlining import allocating
 from vernier.storage.kernels.consolidating import sort_order
+from vernier.storage.kernels.inlining import allocating
 from vernier.storage.kernels.status import OVERFLOW
 
 PRESENT, COPIES, MIN, MAX, COUNT, SUM, SUM_FLOAT, SUM_DECIMAL, AVG, AVG_FLOAT, AVG_DECIMAL = range(11)

@@ -1,7 +1,7 @@
 """Corrections: the rows `[hash | key | out val | time | now | diff]` by which a reduction changes its output."""
 
-from vernier.operators.kernels.inlining import inlined
 from vernier.storage.kernels.cells import cell, put, word
+from vernier.storage.kernels.inlining import inlined
 
 
 @inlined

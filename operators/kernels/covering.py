@@ -12,10 +12,10 @@ from numba import njit
 
 from vernier.operators.kernels.aggregating import KIND, LIMIT, MAX, PRESENT
 from vernier.operators.kernels.corrections import same_val, write_correction
-from vernier.operators.kernels.inlining import inlined
 from vernier.operators.kernels.rounds import below, finish_visits, schedule
 from vernier.operators.kernels.time_order import sort_changes
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
+from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 

@@ -11,10 +11,10 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.aggregating import COUNT, KIND, LIMIT
-from vernier.operators.kernels.inlining import inlined
 from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.cursors import count_rows, key_runs, locate_keys
+from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW

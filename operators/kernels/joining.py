@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from vernier.operators.kernels.inlining import inlined
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
+from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.sorting import add_checked, stable_order
 from vernier.storage.kernels.status import OVERFLOW
 

@@ -38,10 +38,10 @@ from vernier.operators.kernels.aggregating import (
 )
 from vernier.operators.kernels.corrections import same_val, write_correction
 from vernier.operators.kernels.exact import DECIMAL_WORDS, FLOAT_WORDS
-from vernier.operators.kernels.inlining import borrowing, inlined
 from vernier.operators.kernels.rounds import agrees, below, finish_visits, schedule
 from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
+from vernier.storage.kernels.inlining import borrowing, inlined
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.wide import add_wide, fits, multiply_wide

@@ -3,10 +3,10 @@
 import numpy as np
 from numba import njit
 
-from vernier.operators.kernels.inlining import inlined
 from vernier.storage.kernels.cells import cell, copy_rows, put, word
 from vernier.storage.kernels.consolidating import sort_order
 from vernier.storage.kernels.cursors import key_runs
+from vernier.storage.kernels.inlining import inlined
 
 
 @njit(cache=True, inline="always")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vernier.operators.kernels.inlining import allocating, inlined
+from vernier.storage.kernels.inlining import allocating, inlined
 from vernier.storage.kernels.sorting import stable_order
 
 _FEW = 48

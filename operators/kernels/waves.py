@@ -10,11 +10,11 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.corrections import same_val, write_correction
-from vernier.operators.kernels.inlining import borrowing, inlined
 from vernier.operators.kernels.rounds import agrees, below, finish_visits, schedule
 from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put
 from vernier.storage.kernels.consolidating import sort_order
+from vernier.storage.kernels.inlining import borrowing, inlined
 from vernier.storage.kernels.sorting import add_checked, stable_order
 from vernier.storage.kernels.status import OVERFLOW
 

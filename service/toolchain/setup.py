@@ -67,7 +67,7 @@ def _marker(text: str) -> "Marker":
 def kernel_sources() -> list[Path]:
     """Return the files that import numba or its decorators, sorted within each package."""
     files = (path for folder in COMPILED for path in sorted((ROOT / folder).rglob("*.py")))
-    imports = re.compile(rb"^\s*(from|import) (numba|vernier\.operators\.kernels\.inlining)\b", re.MULTILINE)
+    imports = re.compile(rb"^\s*(from|import) (numba|vernier\.storage\.kernels\.inlining)\b", re.MULTILINE)
     return [path for path in files if imports.search(path.read_bytes())]
 
 

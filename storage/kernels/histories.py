@@ -13,6 +13,7 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import advance, place, read_entries
+from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
@@ -250,7 +251,7 @@ def _copy(rows, i, others, j, width):  # type: ignore[no-untyped-def]
         put(others, j, c, cell(rows, i, c))
 
 
-@njit(cache=True, forceinline=True)
+@inlined
 def _add_up(arena, first, count, v, d):  # type: ignore[no-untyped-def]
     """Sum equal entries among the `count` sorted ones from `first` on: (number left, wrapped)."""
     last = v + 1 + d
@@ -286,7 +287,7 @@ def _order(rows, i, address, v, d):  # type: ignore[no-untyped-def]
     return 0
 
 
-@njit(cache=True, forceinline=True)
+@inlined
 def _merge(arena, at, size, address, stride, more, v, d):  # type: ignore[no-untyped-def]
     """Merge `more` entries, which are `stride` bytes apart from `address` on, into the block of `size` entries at `at`,
     which has capacity for them: (new size, wrapped). Both are sorted and distinct. O(more + the entries of the block
@@ -333,6 +334,99 @@ def _read(table, batch, val, start, stop, v, d, fold, rows, first):  # type: ign
     return _add_up(rows, first, stop - start, v, d)
 
 
+@inlined
+def _cached(keyed, i, address, k, heads, slots, generation, index, adds, remembers, limit):  # type: ignore[no-untyped-def]
+    """What is cached of key i, whose words are at `address`: (its slot or -1, whether the block belongs to the key,
+    where the block begins, its size or -1, its capacity, the oldest link to merge). adds: create a missing slot."""
+    if adds:
+        slot = _slot(heads, slots, generation, index, cell(keyed, i, 0), address, k)
+    else:
+        slot, _, _ = _find(heads, slots, generation, index, cell(keyed, i, 0), address, k)
+    if slot < 0:
+        return slot, False, 0, -1, 0, 0
+    # A block that has seen more steps than the call asks for is left alone.
+    own = remembers and cell(slots, slot, SEEN) <= limit
+    if own and cell(slots, slot, SIZE) >= 0:
+        return (
+            slot, own, cell(slots, slot, AT), cell(slots, slot, SIZE), cell(slots, slot, ROOM),
+            cell(slots, slot, WAITING),
+        )  # fmt: skip
+    return slot, own, 0, -1, 0, cell(slots, slot, FIRST)
+
+
+@inlined
+def _entries_of(table, batch, keyed, i, k, lo, ahead):  # type: ignore[no-untyped-def]
+    """Find key i in a batch, from its key number `lo` on: (where to go on for the next key, the key's first val or -1,
+    its first entry, the end of its entries). ahead: how many keys are still to be found, this one included."""
+    lo = advance(cell(table, batch, HASHES), cell(table, batch, KEYS), lo, cell(keyed, i, 0), ahead)
+    key = place(table, batch, lo, keyed, i, k)
+    if key < 0:
+        return lo, -1, 0, 0
+    val = offset(cell(table, batch, KEY_OFFSETS), key)
+    end = offset(cell(table, batch, KEY_OFFSETS), key + 1)
+    val_offsets = cell(table, batch, VAL_OFFSETS)
+    return lo, val, offset(val_offsets, val), offset(val_offsets, end)
+
+
+@inlined
+def _add_entries(table, batch, val, start, stop, v, d, fold, arena, at, size, spare):  # type: ignore[no-untyped-def]
+    """Add entries [start, stop) of a batch, as `_read` writes them, to the block of `size` entries at `at`, which has
+    capacity for them, as the spare rows have: (new size, wrapped)."""
+    if size == 0:
+        return _read(table, batch, val, start, stop, v, d, fold, arena, at)
+    more, wrapped = _read(table, batch, val, start, stop, v, d, fold, spare, 0)
+    if wrapped:
+        return 0, True
+    return _merge(arena, at, size, np.int64(spare.ctypes.data), 8 * (v + d + 2), more, v, d)
+
+
+@inlined
+def _count_waiting(links, link, limit):  # type: ignore[no-untyped-def]
+    """(The number of rows of a key in steps before number `limit`, the number of those steps), from a link on."""
+    rows, steps = 0, 0
+    while link != 0 and cell(links, link - 1, 1) < limit:
+        rows += cell(links, link - 1, 3) - cell(links, link - 1, 2)
+        link = cell(links, link - 1, 0)
+        steps += 1
+    return rows, steps
+
+
+@inlined
+def _add_step(table, settled, links, link, arena, at, size, v, d):  # type: ignore[no-untyped-def]
+    """Merge a key's run of rows in a step into its block of `size` entries at `at`, which has capacity for them: (new
+    size, wrapped). A step is a matrix of sorted, distinct rows, so they are merged from where they are."""
+    step, start = settled + cell(links, link - 1, 1), cell(links, link - 1, 2)
+    stride = 8 * cell(table, step, VAL_STRIDE)
+    rows = cell(table, step, VALS) + start * stride
+    return _merge(arena, at, size, rows, stride, cell(links, link - 1, 3) - start, v, d)
+
+
+@inlined
+def _put_slot(slots, slot, at, size, room, waiting):  # type: ignore[no-untyped-def]
+    """Store where a key's block is."""
+    put(slots, slot, AT, at)
+    put(slots, slot, SIZE, size)
+    put(slots, slot, ROOM, room)
+    put(slots, slot, WAITING, waiting)
+
+
+@njit(cache=True, forceinline=True)
+def _read_whole(table, settled, before, tries):  # type: ignore[no-untyped-def]
+    """The numbers of the table's entries that are read like a batch: the batches of earlier slices, then those of the
+    slice's steps that are tries, of which there are `tries`."""
+    older = min(settled, before)
+    whole = np.empty(older + tries, np.int64)
+    parts = older
+    for batch in range(older):
+        put_word(whole, batch, batch)
+    if tries > 0:
+        for step in range(settled, before):
+            if cell(table, step, FLAT) == 0:
+                put_word(whole, parts, step)
+                parts += 1
+    return whole, parts
+
+
 @njit(cache=True, forceinline=True)
 def _select(  # type: ignore[no-untyped-def]
     table, keyed, k, v, d, settled, before, fold, heads, slots, links, arena, generation, index
@@ -343,91 +437,57 @@ def _select(  # type: ignore[no-untyped-def]
     kept = heads.shape[0] > 0 and limit >= 0
     if kept and index[STEPS] < limit:
         index_steps(table, settled, before, k, heads, slots, links, generation, index)
-    last = v + 1 + d
-    spare = np.empty((_ROOM, last + 1), np.int64)
+    width = v + d + 2
+    spare = np.empty((_ROOM, width), np.int64)
     spans = np.empty((q, 2), np.int64)
-    # What is read like a batch: the batches of earlier slices, then the tries among the steps.
-    parts, remembers = older, kept and index[TRIES] == 0
-    whole = np.empty(older + index[TRIES], np.int64)
-    for batch in range(older):
-        put_word(whole, batch, batch)
-    if index[TRIES] > 0:
-        for step in range(settled, before):
-            if cell(table, step, FLAT) == 0:
-                put_word(whole, parts, step)
-                parts += 1
+    whole, parts = _read_whole(table, settled, before, index[TRIES])
+    remembers = kept and index[TRIES] == 0
     positions = np.zeros(parts, np.int64)
     used = index[USED] if index[TRIES] == 0 else 0
     if used == 0 and arena.shape[0] < index[ROWS]:
         # Allocate for everything that may be read in total, while nothing has to be moved: pages that are never written
         # take no memory.
-        arena = np.empty((index[ROWS], last + 1), np.int64)
+        arena = np.empty((index[ROWS], width), np.int64)
     words = keyed.ctypes.data + 8
     for i in range(q):
-        slot, link = -1, 0
-        at, size, room = used, -1, 0
-        own = False  # whether the block is stored as the key's
+        slot, own, at, size, room, link = -1, False, 0, -1, 0, 0
         if kept:
-            address = words + 8 * i * keyed.shape[1]
-            if remembers and older > 0:
-                slot = _slot(heads, slots, generation, index, cell(keyed, i, 0), address, k)
-            else:
-                slot, _, _ = _find(heads, slots, generation, index, cell(keyed, i, 0), address, k)
-                if slot < 0 and parts == 0:
-                    # In no batch and in no step: there is nothing to cache for this key.
-                    put(spans, i, 0, 0)
-                    put(spans, i, 1, 0)
-                    continue
-            # A block that has seen more steps than the call asks for is left alone.
-            own = remembers and cell(slots, slot, SEEN) <= limit
-            if own and cell(slots, slot, SIZE) >= 0:
-                at, size, room = cell(slots, slot, AT), cell(slots, slot, SIZE), cell(slots, slot, ROOM)
-                link = cell(slots, slot, WAITING)
-            elif slot >= 0:
-                link = cell(slots, slot, FIRST)
+            address, adds = words + 8 * i * keyed.shape[1], remembers and older > 0
+            slot, own, at, size, room, link = _cached(
+                keyed, i, address, k, heads, slots, generation, index, adds, remembers, limit
+            )
+            if slot < 0 and parts == 0:
+                # In no batch and in no step: there is nothing to cache for this key.
+                put(spans, i, 0, 0)
+                put(spans, i, 1, 0)
+                continue
         if size < 0:
-            size = 0
+            at, size = used, 0
             for part in range(parts):
                 batch = word(whole, part)
-                keys, hashes = cell(table, batch, KEYS), cell(table, batch, HASHES)
-                put_word(positions, part, advance(hashes, keys, word(positions, part), cell(keyed, i, 0), q - i))
-                key = place(table, batch, word(positions, part), keyed, i, k)
-                if key < 0:
+                lo, val, start, stop = _entries_of(table, batch, keyed, i, k, word(positions, part), q - i)
+                put_word(positions, part, lo)
+                if val < 0:
                     continue
-                val = offset(table[batch, KEY_OFFSETS], key)
-                end = offset(table[batch, KEY_OFFSETS], key + 1)
-                start = offset(table[batch, VAL_OFFSETS], val)
-                stop = offset(table[batch, VAL_OFFSETS], end)
                 more, as_time = stop - start, fold if part < older else AS_STORED
                 if at + size + more > arena.shape[0]:
                     arena = more_rows(arena, at + size + more)
-                if size == 0:
-                    size, wrapped = _read(table, batch, val, start, stop, v, d, as_time, arena, at)
-                else:
-                    if more > spare.shape[0]:
-                        spare = np.empty((2 * more, last + 1), np.int64)
-                    more, wrapped = _read(table, batch, val, start, stop, v, d, as_time, spare, 0)
-                    if not wrapped:
-                        stride = 8 * (last + 1)
-                        size, wrapped = _merge(arena, at, size, np.int64(spare.ctypes.data), stride, more, v, d)
+                if size > 0 and more > spare.shape[0]:
+                    spare = np.empty((2 * more, width), np.int64)
+                size, wrapped = _add_entries(table, batch, val, start, stop, v, d, as_time, arena, at, size, spare)
                 if wrapped:
                     return spans, arena, OVERFLOW
             # Capacity for everything that the steps hold for this key. If the block is kept and spans several steps,
             # add some more, so that it need not move while it is read.
-            room, follow, found = size, link, parts
-            while follow != 0 and cell(links, follow - 1, 1) < limit:
-                room += cell(links, follow - 1, 3) - cell(links, follow - 1, 2)
-                follow = cell(links, follow - 1, 0)
-                found += 1
-            if own and found > 1:
-                room += room // 2 + 4 if room > 0 else 0
+            more, steps = _count_waiting(links, link, limit)
+            room = size + more
+            if own and parts + steps > 1 and room > 0:
+                room += room // 2 + 4
             if at + room > arena.shape[0]:
                 arena = more_rows(arena, at + room)
             used = at + room
         while link != 0 and cell(links, link - 1, 1) < limit:
-            start, stop = cell(links, link - 1, 2), cell(links, link - 1, 3)
-            step = settled + cell(links, link - 1, 1)
-            more = stop - start
+            more = cell(links, link - 1, 3) - cell(links, link - 1, 2)
             if size + more > room:
                 # Grow beyond that, at the end of the arena: the block is there already or moves there.
                 wanted = 2 * (size + more) + 2
@@ -436,22 +496,16 @@ def _select(  # type: ignore[no-untyped-def]
                     arena = more_rows(arena, begin + wanted)
                 if begin != at:
                     for e in range(size):
-                        _copy(arena, at + e, arena, begin + e, last + 1)
+                        _copy(arena, at + e, arena, begin + e, width)
                 at, room, used = begin, wanted, begin + wanted
-            # A step is a matrix of sorted, distinct rows, so its entries are merged in place.
-            stride = 8 * cell(table, step, VAL_STRIDE)
-            rows = cell(table, step, VALS) + start * stride
-            size, wrapped = _merge(arena, at, size, rows, stride, more, v, d)
+            size, wrapped = _add_step(table, settled, links, link, arena, at, size, v, d)
             if wrapped:
                 return spans, arena, OVERFLOW
             if own:
                 put(slots, slot, SEEN, cell(links, link - 1, 1) + 1)
             link = cell(links, link - 1, 0)
         if own:
-            put(slots, slot, AT, at)
-            put(slots, slot, SIZE, size)
-            put(slots, slot, ROOM, room)
-            put(slots, slot, WAITING, link)
+            _put_slot(slots, slot, at, size, room, link)
         put(spans, i, 0, at)
         put(spans, i, 1, at + size)
     index[USED] = used
