@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vernier.storage.kernels.histories import (
-    AS_STORED,
+from vernier.storage.kernels.histories import AS_STORED, select_keys
+from vernier.storage.kernels.step_index import (
     COUNTS,
     GENERATIONS,
     HEAD,
@@ -27,12 +27,11 @@ from vernier.storage.kernels.histories import (
     forget_blocks,
     index_steps,
     lay_out,
-    select_keys,
     spread_heads,
 )
 from vernier.storage.updates import Ints
 
-__all__ = ["AS_STORED", "Histories", "Selection", "select_once"]
+__all__ = ["AS_STORED", "HistoryCache", "Selection", "select_once"]
 
 _ROOM = 1 << 10
 """The capacity of a new index, in keys."""
@@ -75,7 +74,7 @@ class Selection:
         return Selection(np.column_stack((ends - sizes, ends)), self.entries[places])
 
 
-class Histories:
+class HistoryCache:
     """The histories of a trace's keys that have been requested since `forget`, and an index of the steps (sorted rows
     that the running slice has sealed but not yet closed into a batch).
 

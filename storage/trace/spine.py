@@ -41,7 +41,7 @@ from vernier.storage.kernels.folding import MANY, close_batches, close_steps
 from vernier.storage.time.antichain import Antichain
 from vernier.storage.trace.batch import Batch, keyed_columns
 from vernier.storage.trace.cursor import Cursor
-from vernier.storage.trace.history_cache import Histories, Selection
+from vernier.storage.trace.history_cache import HistoryCache, Selection
 from vernier.storage.trace.holds import Hold, Holds
 from vernier.storage.trace.merge import Merge
 from vernier.storage.updates import MIN_TIME, Ints
@@ -110,7 +110,7 @@ class Trace:
         self._sealed = self._packed = self._tries = self._small = self._loose = 0
         self._at_rest = self.loads = False
         self._columns = keyed_columns(key_width, val_width, depth)
-        self._histories = Histories(key_width, val_width, depth)
+        self._histories = HistoryCache(key_width, val_width, depth)
         self._number = next(_numbers)
 
     def fork(self) -> Trace:

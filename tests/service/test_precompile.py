@@ -24,9 +24,9 @@ print("lacking", *(kernel.name for kernel in lacking), flush=True)
 warm.compile_all(lacking, lambda what: print(what, flush=True), workers=1)
 """
 FEW = (
-    "vernier.storage.kernels.histories.forget_blocks",
+    "vernier.storage.kernels.step_index.forget_blocks",
     "vernier.storage.kernels.tries.describe_rows",
-    "vernier.storage.kernels.histories.lay_out",
+    "vernier.storage.kernels.step_index.lay_out",
 )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from vernier.storage.kernels import histories as kernels
+from vernier.storage.kernels import step_index
 from vernier.storage.kernels.hashing import key_rows, mix
 from vernier.storage.kernels.loading import unmix_words
 from vernier.storage.trace import history_cache as histories_module
@@ -116,7 +116,7 @@ def test_keys_that_come_by_pieces_spread_over_the_index(
     histories = trace._histories
     heads, index = histories._heads, histories._index
     (places,) = np.nonzero(heads[:, 1] >> 32 == histories._generation)
-    homes = np.array([kernels._head(index, hashed) for hashed in heads[places, 0].tolist()])
+    homes = np.array([step_index._head(index, hashed) for hashed in heads[places, 0].tolist()])
     assert len(places) == len(keyed)
     assert ((places - homes) & (len(heads) - 1)).mean() < 2  # half of the places are taken: a half is expected
 
