@@ -27,7 +27,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from bench.record import tell
-from vernier.service.cluster.connection import Link
+from vernier.service.cluster.connection import Connection
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.transport import authenticator
 from vernier.service.cluster.messages import Assign, Hello, Message, Open, Report, Start
@@ -82,7 +82,7 @@ class OurWorker:
 
     def __init__(self, side: Ours) -> None:
         self._side = side
-        self._link = Link(side.rendezvous.address, side.rendezvous.keys)
+        self._link = Connection(side.rendezvous.address, side.rendezvous.keys)
         self._link.introduce("tcp://worker")
         self.begin()
 

@@ -42,7 +42,7 @@ from vernier.operators.runtime.budget import PIECE, Budget
 from vernier.operators.runtime.exchange import Exchange, Single
 from vernier.operators.runtime.operator import Operator, Slice
 from vernier.operators.runtime.scope import ScopeRun
-from vernier.operators.runtime.slice_sizing import Pace
+from vernier.operators.runtime.slice_sizing import SliceSizing
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace import spill
 from vernier.storage.trace.spine import Trace
@@ -88,7 +88,7 @@ class WorkerState:
     upper: int = MIN_TIME
     queues: dict[str, Queue] = field(default_factory=dict)
     heap: Heap = field(default_factory=Heap)
-    pace: Pace = field(default_factory=Pace)
+    pace: SliceSizing = field(default_factory=SliceSizing)
     wholes: Mapping[str, Whole] = field(default_factory=dict)
 
     @staticmethod
@@ -145,7 +145,7 @@ class Worker:
         self.exchange: Exchange = Single() if exchange is None else exchange
         self.state = WorkerState.empty(plan) if state is None else state
         self.slice_updates = slice_updates
-        self.pace = Pace(slice_updates) if slice_updates else self.state.pace
+        self.pace = SliceSizing(slice_updates) if slice_updates else self.state.pace
         self.slice = Slice()
         self.budget = Budget() if budget is None else budget
         scopes: list[ScopeRun] = []

@@ -25,7 +25,7 @@ _GROWTH = 4
 more rows each."""
 
 
-class Pace:
+class SliceSizing:
     """The number of updates that the next slice of this worker should have. It affects cost only, never answers.
 
     fixed: always use this many; 0: adapt. `grain`: slice sizes are multiples of it; the same on all workers. `share`:

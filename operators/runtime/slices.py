@@ -1,9 +1,9 @@
 """Slices: where an epoch is cut. Cuts are the same on all workers and never inside one data time. Answers do not depend
 on them.
 
-The pace (operators/runtime/slice_sizing.py) decides, slice by slice, how many updates of each worker a slice should
-hold. So the cost per update does not grow with the epoch, and more workers do not need more rounds of exchange per
-update.
+The slice sizing (operators/runtime/slice_sizing.py) decides, slice by slice, how many updates of each worker a slice
+should hold. So the cost per update does not grow with the epoch, and more workers do not need more rounds of exchange
+per update.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from vernier.operators.failures import DelayedCycleDidNotSettle
 from vernier.operators.runtime.exchange import Exchange
-from vernier.operators.runtime.slice_sizing import Pace
+from vernier.operators.runtime.slice_sizing import SliceSizing
 from vernier.storage.trace.time_queue import Queue
 from vernier.storage.updates import CLOSED, Ints
 
@@ -22,7 +22,7 @@ Interval = tuple[int, int]
 
 
 def cut_by_count(
-    exchange: Exchange, sources: Mapping[str, Ints], lower: int, upper: int, pace: Pace
+    exchange: Exchange, sources: Mapping[str, Ints], lower: int, upper: int, sizing: SliceSizing
 ) -> Iterator[Interval]:
     """The slices of an epoch whose updates are all known, of about equal size. The caller must run each slice before it
     takes the next. Costs one exchange and, with several workers, one more for each slice. An epoch without updates has
@@ -30,9 +30,9 @@ def cut_by_count(
 
     sources: updates at depth 0, sorted by time.
     """
-    workers, grain = exchange.workers, pace.grain
-    pace.share = 0
-    if workers == 1 and sum(map(len, sources.values())) <= pace.updates:
+    workers, grain = exchange.workers, sizing.grain
+    sizing.share = 0
+    if workers == 1 and sum(map(len, sources.values())) <= sizing.updates:
         if any(map(len, sources.values())):
             yield lower, upper
         return
@@ -51,14 +51,14 @@ def cut_by_count(
         # The number of slices that the rest needs; each of them takes an equal part of it.
         left = -(-(len(cuts) + 1 - done) // workers)
         if left > 1:
-            wanted = pace.updates // grain
+            wanted = sizing.updates // grain
             agreed = wanted if workers == 1 else (exchange.agree_min((wanted,)) or (wanted,))[0]
             left = -(-left // -(-left // agreed))
         done = min(done + left * workers, len(cuts) + 1)
         done = max(done, int(np.searchsorted(cuts, lower, side="right")) + 1)
         stop = min(upper, int(cuts[done - 1])) if done <= len(cuts) else upper
         if workers > 1:
-            pace.share = (min(done, len(cuts)) - before) * grain // workers
+            sizing.share = (min(done, len(cuts)) - before) * grain // workers
         yield lower, stop
         lower = stop
 
@@ -75,7 +75,7 @@ class HeldSlices:
         self,
         exchange: Exchange,
         queues: Mapping[str, Queue],
-        pace: Pace,
+        sizing: SliceSizing,
         *,
         delay: int | None = None,
         cyclic: Sequence[str] = (),
@@ -83,7 +83,7 @@ class HeldSlices:
         unsettled: Callable[[int, int], DelayedCycleDidNotSettle] | None = None,
     ) -> None:
         self._exchange, self._queues = exchange, queues
-        self._pace = pace
+        self._sizing = sizing
         self._delay, self._max_steps, self._unsettled = delay, max_steps, unsettled
         self._outer = [name for name in queues if name not in cyclic]
 
@@ -108,7 +108,7 @@ class HeldSlices:
         """The least over all workers of: the next time with work, the time at which a slice should end, and the next
         time with work from outside the delayed cycles."""
         source, reach = CLOSED, CLOSED
-        step = self._pace.updates
+        step = self._sizing.updates
         for own in times:
             at = int(np.searchsorted(own, lower))
             source = min(source, int(own[at]) if at < len(own) else CLOSED)

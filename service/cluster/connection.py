@@ -1,4 +1,4 @@
-"""Link: a worker process's end of its connection to the rendezvous, which stays open from epoch to epoch.
+"""Connection: a worker process's end of its connection to the rendezvous, which stays open from epoch to epoch.
 
 It carries the beginning and the end of an attempt and, in between, the news that the attempt is over. A worker that
 waits for its peers therefore also waits for this connection (see `fileno`).
@@ -33,7 +33,7 @@ from vernier.service.errors import AttemptCancelled, DeadlinePassed, DriverGone,
 CONNECT_SECONDS = 10
 
 
-class Link:
+class Connection:
     """A connection to the driver. address: where its rendezvous listens. host: our own address on the way to it, at
     which peers can reach us, too. Call `introduce` first.
 

@@ -34,7 +34,7 @@ from vernier.operators.failures import EpochTooLarge
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.budget import Budget
 from vernier.service.cluster.call_watch import Watch
-from vernier.service.cluster.connection import Link
+from vernier.service.cluster.connection import Connection
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
@@ -94,7 +94,7 @@ class Process:
     job: Job
     directory: StateDirectory
     mailbox: Mailbox
-    link: Link
+    link: Connection
     shards: dict[int, list[Shard]] = field(default_factory=dict)
     tasks: int = 0
     short: bool = False
@@ -107,7 +107,7 @@ class Process:
         spill.spill(None if job.spill is None else Path(job.spill))
         if job.spill is None:
             spill.keep()
-        link = Link(job.address, job.keys)
+        link = Connection(job.address, job.keys)
         mailbox = Mailbox(job.keys, link.host)
         link.introduce(mailbox.address)
         process = Process(job, StateDirectory(job.state), mailbox, link)

@@ -14,7 +14,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from tests.service.test_rendezvous import PATIENCE, START, Office, joined, report, together
-from vernier.service.cluster.connection import Link
+from vernier.service.cluster.connection import Connection
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
@@ -85,7 +85,7 @@ def test_whoever_listens_at_the_rendezvous(tapped: Callable[[tuple[str, int]], W
     try:
         keys, tap = office.rendezvous.keys, tapped(office.rendezvous.address)
         attempt = office.rendezvous.begin(msgspec.structs.replace(START, ingestion={"a": SECRET.decode()}))
-        link = Link(tap.address, keys)
+        link = Connection(tap.address, keys)
         office.links.append(link)
         link.introduce("tcp://" + SECRET.decode())
         link.open(attempt.id, 0, [Hot(0, 1, SECRET.decode())])
@@ -195,16 +195,16 @@ def test_strangers_at_the_rendezvous_and_the_epoch_goes_on() -> None:
         keys, address = office.rendezvous.keys, office.rendezvous.address
         links = [office.link(), office.link()]
         links[0].open(attempt.id, 0, [])
-        plain = Link(address, Keys.plain(keys.token))
+        plain = Connection(address, Keys.plain(keys.token))
         plain.introduce("tcp://x")
-        guessed = Link(address, replace(keys, token="guessed"))
+        guessed = Connection(address, replace(keys, token="guessed"))
         guessed.introduce("tcp://x")
         for refused in (plain, guessed):
             with pytest.raises(DriverGone):
                 refused.assigned(attempt.id, PATIENCE)
         # A worker does not talk to a driver with another certificate, even if somebody has put one there.
         with pytest.raises(DriverGone):
-            Link(address, replace(keys, certificate=Identity().pem))
+            Connection(address, replace(keys, certificate=Identity().pem))
         links[1].open(attempt.id, 1, [])
         shards = [link.assigned(attempt.id, PATIENCE).shard for link in links]
         for link, shard in zip(links, shards, strict=True):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from vernier.operators.runtime.exchange import Threads
-from vernier.service.cluster.connection import Link
+from vernier.service.cluster.connection import Connection
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
@@ -42,15 +42,15 @@ class Office:
         self.complete: list[Attempt] = []
         self.rendezvous = Rendezvous(workers, self.complete.append, encrypted=encrypted)
         self.pool = ThreadPoolExecutor(8)
-        self.links: list[Link] = []
+        self.links: list[Connection] = []
 
-    def link(self, address: str = "tcp://nobody") -> Link:
+    def link(self, address: str = "tcp://nobody") -> Connection:
         """A worker process's connection."""
-        self.links.append(Link(self.rendezvous.address, self.rendezvous.keys))
+        self.links.append(Connection(self.rendezvous.address, self.rendezvous.keys))
         self.links[-1].introduce(address)
         return self.links[-1]
 
-    def meet(self, attempt: Attempt, links: list[Link], hot: dict[int, list[Hot]] | None = None) -> list[Assign]:
+    def meet(self, attempt: Attempt, links: list[Connection], hot: dict[int, list[Hot]] | None = None) -> list[Assign]:
         """Open everyone's task, and what each is assigned."""
         for task, link in enumerate(links):
             link.open(attempt.id, task, (hot or {}).get(task, []))
@@ -128,7 +128,7 @@ def refused(raw: socket.socket) -> bool:
 
 def test_a_stranger_is_refused(office: Office) -> None:
     attempt = office.rendezvous.begin(START)
-    stranger = Link(office.rendezvous.address, replace(office.rendezvous.keys, token="wrong"))
+    stranger = Connection(office.rendezvous.address, replace(office.rendezvous.keys, token="wrong"))
     stranger.introduce("tcp://x")
     with pytest.raises(DriverGone):
         stranger.assigned(attempt.id, PATIENCE)

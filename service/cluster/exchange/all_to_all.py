@@ -16,7 +16,7 @@ import numpy as np
 import zmq
 
 from vernier.operators.runtime.exchange import Round, least
-from vernier.service.cluster.connection import Link
+from vernier.service.cluster.connection import Connection
 from vernier.service.cluster.exchange.transport import CALL, COLUMNS, HEADER_WORDS, MARK, SENDER, SIZE, Mailbox, digest
 from vernier.service.config.cpus import leave_core, usable_cores
 from vernier.service.errors import DeadlinePassed
@@ -52,7 +52,7 @@ class Exchange:
     """
 
     def __init__(
-        self, mailbox: Mailbox, attempt: str, index: int, peers: list[str], link: Link | None, seconds: float
+        self, mailbox: Mailbox, attempt: str, index: int, peers: list[str], link: Connection | None, seconds: float
     ) -> None:
         self.workers, self.index = len(peers), index
         self.attempt = attempt

@@ -1,4 +1,4 @@
-"""Slices and their pace: epochs are cut the same way on all workers, whatever each of them wants."""
+"""How slices are sized: epochs are cut the same way on all workers, whatever each of them wants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vernier.operators.runtime import slice_sizing
 from vernier.operators.runtime.exchange import Single, Threads
-from vernier.operators.runtime.slice_sizing import FIRST, LEAST, LEAST_ROWS, MOST, MOST_ROWS, Pace
+from vernier.operators.runtime.slice_sizing import FIRST, LEAST, LEAST_ROWS, MOST, MOST_ROWS, SliceSizing
 from vernier.operators.runtime.slices import Interval, cut_by_count
 
 
@@ -21,10 +21,12 @@ def updates(times: list[int]) -> dict[str, np.ndarray]:
     return {"rows": np.column_stack((np.zeros_like(sorted_times), sorted_times, np.ones_like(sorted_times)))}
 
 
-def cut(times: list[list[int]], upper: int, paces: list[Pace], learned: list[list[int]]) -> list[list[Interval]]:
-    """What each worker cuts; after each of its slices its pace is another."""
+def cut(
+    times: list[list[int]], upper: int, sizings: list[SliceSizing], learned: list[list[int]]
+) -> list[list[Interval]]:
+    """What each worker cuts; after each of its slices its sizing is another."""
 
-    def one(exchange: Single | Threads, own: list[int], its: Pace, later: list[int]) -> list[Interval]:
+    def one(exchange: Single | Threads, own: list[int], its: SliceSizing, later: list[int]) -> list[Interval]:
         slices = []
         for i, interval in enumerate(cut_by_count(exchange, updates(own), 0, upper, its)):
             slices.append(interval)
@@ -34,7 +36,7 @@ def cut(times: list[list[int]], upper: int, paces: list[Pace], learned: list[lis
 
     exchanges = Threads.connected(len(times)) if len(times) > 1 else [Single()]
     with ThreadPoolExecutor(len(times)) as pool:
-        return list(pool.map(one, exchanges, times, paces, learned))
+        return list(pool.map(one, exchanges, times, sizings, learned))
 
 
 @given(
@@ -47,11 +49,11 @@ def test_cuts_are_the_same_on_all_workers_and_cover_the_epoch(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slice_sizing, "LEAST", 4)
-        paces = [Pace(fixed) for _ in times]
+        sizings = [SliceSizing(fixed) for _ in times]
         wanted = st.lists(st.integers(1, 5).map(lambda n: 4 * n), min_size=1, max_size=4)
-        for one in paces:
+        for one in sizings:
             one.updates = one.fixed or 8
-        found = cut(times, 50, paces, [data.draw(wanted) for _ in times])
+        found = cut(times, 50, sizings, [data.draw(wanted) for _ in times])
     assert all(slices == found[0] for slices in found)
     together = sorted(time for own in times for time in own)
     if not together:
@@ -67,21 +69,21 @@ def test_cuts_are_the_same_on_all_workers_and_cover_the_epoch(
 
 
 def test_slices_of_an_epoch_are_about_equal() -> None:
-    its = Pace()
+    its = SliceSizing()
     slices = list(cut_by_count(Single(), updates(list(range(5 * LEAST))), 0, 5 * LEAST, its))
     assert FIRST == 2 * LEAST
     assert [upper - lower for lower, upper in slices] == [2 * LEAST, 2 * LEAST, LEAST]
 
 
 def test_a_slice_should_seal_as_many_rows_as_the_state_has() -> None:
-    its = Pace()
+    its = SliceSizing()
     for _ in range(10):
         its.learn(its.updates, 100 * its.updates, MOST_ROWS // 2)
     assert its.updates == pytest.approx(MOST_ROWS // 200, abs=LEAST)
 
 
 def test_a_slice_seals_less_where_memory_is_little() -> None:
-    its = Pace()
+    its = SliceSizing()
     its.keep_to(1 << 28)
     for _ in range(10):
         its.learn(its.updates, 10 * its.updates, MOST_ROWS)
@@ -89,7 +91,7 @@ def test_a_slice_seals_less_where_memory_is_little() -> None:
 
 
 def test_slices_grow_step_by_step_and_shrink_at_once() -> None:
-    its, seen = Pace(), []
+    its, seen = SliceSizing(), []
     for _ in range(6):
         its.learn(its.updates, its.updates, MOST_ROWS)
         seen.append(its.updates)
@@ -99,17 +101,17 @@ def test_slices_grow_step_by_step_and_shrink_at_once() -> None:
 
 
 def test_what_is_fixed_or_says_nothing_is_not_learned_from() -> None:
-    assert not Pace(9).wants(9)
-    its = Pace()
+    assert not SliceSizing(9).wants(9)
+    its = SliceSizing()
     assert its.updates == FIRST
     assert [its.wants(taken) for taken in (1, FIRST // 2, FIRST, 3 * FIRST)] == [False, True, True, False]
 
 
 def test_a_worker_that_reads_nothing_wants_what_its_peers_want() -> None:
     """Once it had nothing to learn from, and all slices were as short as its first."""
-    workers = [Pace(), Pace()]
+    workers = [SliceSizing(), SliceSizing()]
 
-    def run(exchange: Threads, own: list[int], its: Pace) -> list[int]:
+    def run(exchange: Threads, own: list[int], its: SliceSizing) -> list[int]:
         lengths = []
         for lower, upper in cut_by_count(exchange, updates(own), 0, 1 << 16, its):
             lengths.append(upper - lower)
@@ -127,9 +129,9 @@ def test_a_worker_that_reads_nothing_wants_what_its_peers_want() -> None:
 
 
 def test_small_epochs_of_several_workers_say_nothing() -> None:
-    workers = [Pace(), Pace()]
+    workers = [SliceSizing(), SliceSizing()]
 
-    def run(exchange: Threads, own: list[int], its: Pace) -> bool:
+    def run(exchange: Threads, own: list[int], its: SliceSizing) -> bool:
         its.updates = LEAST
         return any(its.wants(len(own)) for _ in cut_by_count(exchange, updates(own), 0, 100, its))
 
