@@ -18,7 +18,9 @@ from typing import TypeVar
 import numpy as np
 
 from bench.record import tell
-from vernier.storage.blob.blob import Buffer, LocalBlob, OsDisk
+from vernier.storage.blob.blob import Buffer
+from vernier.storage.blob.disk import OsDisk
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.segment import Entry
 from vernier.storage.state.audit import audit
 from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry

@@ -25,7 +25,9 @@ from vernier.service.config.sections import Sink
 from vernier.service.sinks.position import Position
 from vernier.service.sinks.table import change_batches
 from vernier.service.sinks.target import CannotContinue, Steps, TargetFailed, TargetTaken
-from vernier.storage.blob.blob import TEMPORARY, Blob, LocalBlob, OsDisk
+from vernier.storage.blob.blob import TEMPORARY, Blob
+from vernier.storage.blob.disk import OsDisk
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.location import Place
 from vernier.storage.errors import FileExists, FileMissing
 from vernier.storage.state.state import StateDirectory

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import xxhash
 
-from vernier.storage.blob.blob import Buffer, OsDisk
+from vernier.storage.blob.blob import Buffer
+from vernier.storage.blob.disk import OsDisk
 from vernier.storage.errors import CacheUnsafe
 
 _MAGIC = b"VNCACHED"

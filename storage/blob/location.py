@@ -8,8 +8,9 @@ from pathlib import Path
 
 import xxhash
 
-from vernier.storage.blob.blob import Blob, LocalBlob
+from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.filecache import FileCache
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
 
 CACHE_BYTES = 8 << 30

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from vernier.storage.blob.blob import Buffer, Held, Owner, storage_error
+from vernier.storage.blob.blob import Buffer, Held, Owner
+from vernier.storage.blob.disk import storage_error
 from vernier.storage.blob.filecache import FileCache
 from vernier.storage.blob.leases import Claims, Clock
 from vernier.storage.errors import CreateUnknown, FileExists, FileMissing, NoFileSystem, StorageError

@@ -15,7 +15,7 @@ from tests.service.driven import PATIENCE, Service
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.status import trouble
 from vernier.service.status.trouble import STOPPED
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -12,7 +12,8 @@ import signal
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from vernier.storage.blob.blob import Buffer, Disk, Held
+from vernier.storage.blob.blob import Buffer, Held
+from vernier.storage.blob.disk import Disk
 from vernier.storage.blob.object_store import Store
 
 Result = TypeVar("Result")

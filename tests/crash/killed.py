@@ -11,7 +11,8 @@ import sys
 
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.workload import EPOCHS, Service
-from vernier.storage.blob.blob import LocalBlob, OsDisk
+from vernier.storage.blob.disk import OsDisk
+from vernier.storage.blob.local_blob import LocalBlob
 
 
 def main(folder: str, calls: int) -> None:

@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 from tests.crash.faults import Fault, Faults, FaultyDisk, FaultyStore
 from tests.crash.simdisk import SimDisk
 from tests.crash.simstore import SimStore
-from vernier.storage.blob.blob import Blob, LocalBlob
+from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.leases import BEATS, TTL_MS
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.object_store import ObjectBlob
 
 WHERE = "/state"

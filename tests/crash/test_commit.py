@@ -15,7 +15,9 @@ from tests.crash.faults import Crash, Fault, FaultyDisk
 from tests.crash.machines import DiskMachine, Machine, Process, StoreMachine
 from tests.crash.workload import EPOCHS, KEEP, Service, files, rows_in, rows_until, shape
 from tests.profiles import shorter
-from vernier.storage.blob.blob import Blob, LocalBlob, OsDisk
+from vernier.storage.blob.blob import Blob
+from vernier.storage.blob.disk import OsDisk
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.segment import segment_file
 from vernier.storage.errors import DiskFull, StorageError
 from vernier.storage.state import state as state_module

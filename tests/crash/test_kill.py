@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.crash.machines import DiskMachine
 from tests.crash.test_commit import check_and_finish, unbroken
 from tests.crash.workload import Service, rows_in, rows_until
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.state.state import StateDirectory
 
 

@@ -16,8 +16,8 @@ from tests.crash.faults import Crash, Fault, Faults
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
 from tests.crash.workload import Rows, Service, add_rows, rows_in, updates_of
 from tests.profiles import shorter
-from vernier.storage.blob.blob import LocalBlob
 from vernier.storage.blob.leases import TTL_MS, Claim, Claims
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.errors import (
     DiskFull,
     EpochGone,

@@ -8,7 +8,7 @@ import pytest
 from vernier.service.coordinator.intake_controller import IntakeController
 from vernier.service.status import intake
 from vernier.service.status.intake import Observed
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.errors import StorageError
 
 ENDS = {"t": {0: 10, 1: 4}}

@@ -13,7 +13,7 @@ from vernier.service.config.programs import Program, Registry
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.status import trouble
 from vernier.service.status.change import FILE
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import segment_file
 from vernier.storage.state.state import StateDirectory

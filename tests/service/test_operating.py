@@ -13,7 +13,7 @@ from tests.service.driven import Service
 from vernier.service.status import intake
 from vernier.service.status.intake import Observed, Wanted
 from vernier.service.views.snapshot_reader import Reader
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,7 +5,7 @@ from typing import Any
 
 from vernier.service.status import trouble
 from vernier.service.status.trouble import Troubles
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.errors import StorageError
 
 TOLD = trouble.Trouble(epoch=7, reason="division by zero", program=True, tries=2, since_ns=1)

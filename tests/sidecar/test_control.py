@@ -17,7 +17,7 @@ from vernier.service.sidecar.options import Options
 from vernier.service.sidecar.readiness import laggards
 from vernier.service.status import intake as control
 from vernier.service.views.snapshot_reader import Reader
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 
 
 @pytest.fixture

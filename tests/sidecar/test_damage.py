@@ -20,7 +20,7 @@ from vernier.service.sidecar.app import build
 from vernier.service.sidecar.options import Options
 from vernier.service.views.snapshot_reader import Reader
 from vernier.storage.blob import segment
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.segment import Entry, open_segment, segment_file
 from vernier.storage.errors import Damaged
 from vernier.storage.state.manifest import BatchRef

@@ -29,7 +29,7 @@ from vernier.service.status import publisher as told
 from vernier.service.status import trouble
 from vernier.service.status.trouble import Trouble
 from vernier.service.views.snapshot_reader import Reader
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.segment import Entry, segment_file
 from vernier.storage.state.manifest import sources_of
 from vernier.storage.state.state import FOLDERS

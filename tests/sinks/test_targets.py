@@ -33,7 +33,8 @@ from vernier.service.sinks.sql_target import SqlTable
 from vernier.service.sinks.target import Alone, Place, TargetFailed
 from vernier.service.sinks.webhook_target import Webhook
 from vernier.service.status import publisher
-from vernier.storage.blob.blob import LocalBlob, OsDisk
+from vernier.storage.blob.disk import OsDisk
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.errors import VernierError
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import MIN_TIME

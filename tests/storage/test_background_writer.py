@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vernier.storage.blob.blob import PIECE, LocalBlob, OsDisk
+from vernier.storage.blob.disk import OsDisk
+from vernier.storage.blob.local_blob import PIECE, LocalBlob
 from vernier.storage.blob.segment import Entry, open_segment, segment_file, write_segment
 from vernier.storage.errors import DiskFull
 from vernier.storage.state.background_writer import BackgroundWriter

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.epochs import commit, names, numbers, start
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.segment import segment_file
 from vernier.storage.errors import (
     Damaged,

@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.simdisk import SimDisk
 from vernier.storage.blob import segment as segment_module
-from vernier.storage.blob.blob import LocalBlob, OsDisk
+from vernier.storage.blob.disk import OsDisk
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.segment import (
     ALIGNMENT,
     Entry,

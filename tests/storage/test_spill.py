@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vernier.storage.blob.blob import LocalBlob
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.segment import Entry, Segment, segment_file, write_segment
 from vernier.storage.kernels.hashing import key_rows
 from vernier.storage.trace import spill

@@ -10,7 +10,9 @@ import pytest
 
 from tests.crash.faults import Fault, FaultyDisk
 from tests.storage.epochs import commit, entry, manifest, names, numbers, start
-from vernier.storage.blob.blob import Blob, LocalBlob, OsDisk
+from vernier.storage.blob.blob import Blob
+from vernier.storage.blob.disk import OsDisk
+from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.errors import (
     DiskFull,
     EpochConflict,
