@@ -21,7 +21,8 @@ from vernier.service.views.part import ViewChanged, ViewPart
 from vernier.service.views.query import RowQuery
 from vernier.service.views.view import Compacted, UnknownView
 from vernier.service.views.view_type import ViewType
-from vernier.storage.state.state import ReadLease, StateDirectory
+from vernier.storage.state.lease import ReadLease
+from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import Updates
 
 SMALL = 20_000

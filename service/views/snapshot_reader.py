@@ -33,9 +33,10 @@ from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import Damaged, EpochGone, StorageError
+from vernier.storage.state.lease import ReadLease
 from vernier.storage.state.manifest import NO_EPOCH, BatchRef, Manifest, ViewEntry
 from vernier.storage.state.reshard import open_batch
-from vernier.storage.state.state import ReadLease, StateDirectory
+from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import Ints, Updates
 

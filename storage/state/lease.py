@@ -7,6 +7,7 @@ for people.
 """
 
 from vernier.storage.blob.blob import Blob, Held
+from vernier.storage.state.manifest import Manifest
 
 FOLDER = "leases"
 
@@ -23,6 +24,29 @@ class Lease:
         self._held.release()
 
     def __enter__(self) -> "Lease":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class ReadLease:
+    """An epoch that is safe to read: its manifest, and a lease on its files until `release`."""
+
+    def __init__(self, held: Lease, found: Manifest) -> None:
+        self._held = held
+        self.manifest = found
+
+    @property
+    def epoch(self) -> int:
+        """The leased epoch."""
+        return self._held.epoch
+
+    def release(self) -> None:
+        """Release the lease; idempotent."""
+        self._held.release()
+
+    def __enter__(self) -> "ReadLease":
         return self
 
     def __exit__(self, *_: object) -> None:

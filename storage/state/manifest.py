@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from vernier.storage.blob.segment import FOLDER, checksum
+from vernier.storage.blob.segment import FOLDER, Entry, checksum
 from vernier.storage.errors import Damaged, UnknownFormat
 
 FORMAT = 3
@@ -47,6 +47,12 @@ class BatchRef(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     since: int
     low: int = LOWEST
     high: int = HIGHEST
+
+    @staticmethod
+    def of(name: str, entry: Entry) -> "BatchRef":
+        """The reference to an entry of the segment of this name."""
+        meta = entry.meta
+        return BatchRef(name, entry.label, meta["updates"], entry.nbytes, meta["lower"], meta["upper"], meta["since"])
 
 
 class WholeEntry(msgspec.Struct, frozen=True, array_like=True):

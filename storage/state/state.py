@@ -16,16 +16,12 @@ named before it.
 
 import logging
 import os
-import threading
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 
 import msgspec
 
 from vernier.storage.blob import segment
-from vernier.storage.blob.blob import TEMPORARY, Blob, Held, Owner
+from vernier.storage.blob.blob import Blob, Held, Owner
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import (
     Entry,
@@ -51,19 +47,19 @@ from vernier.storage.errors import (
     UnknownFormat,
 )
 from vernier.storage.state import lease, rollup
-from vernier.storage.state.lease import Lease, Leases
+from vernier.storage.state.garbage import Collected, Garbage
+from vernier.storage.state.lease import Leases, ReadLease
 from vernier.storage.state.manifest import (
     EPOCH_DIGITS,
     NO_EPOCH,
     BatchRef,
     Manifest,
-    Written,
     decode_manifest,
     encode_manifest,
     manifest_epoch,
     manifest_file,
 )
-from vernier.storage.state.rollup import Rollup
+from vernier.storage.state.rollups import Rollups
 
 LOCK = "LOCK"
 HEAD = "HEAD"
@@ -75,47 +71,8 @@ ALONE = segment.LARGE
 """From this size in bytes on, an entry gets a segment of its own, so that its disk space is freed as soon as it is
 merged away."""
 
-ROLL_UP_EVERY = 32
-"""The least number of epochs from one rollup to the next."""
-
-_ROLLUPS = 3
-"""How many rollups are kept in memory: the newest, and those of epochs that readers are at."""
-
-_GOING = ".going"
 _DAMAGED = ".damaged"
 _log = logging.getLogger("vernier.storage")
-
-
-@dataclass(frozen=True)
-class Collected:
-    """What a garbage collection deleted, and the old epochs that it kept because readers hold leases on them."""
-
-    manifests: int
-    segments: int
-    leased: frozenset[int]
-
-
-class ReadLease:
-    """An epoch that is safe to read: its manifest, and a lease on its files until `release`."""
-
-    def __init__(self, held: Lease, found: Manifest) -> None:
-        self._held = held
-        self.manifest = found
-
-    @property
-    def epoch(self) -> int:
-        """The leased epoch."""
-        return self._held.epoch
-
-    def release(self) -> None:
-        """Release the lease; idempotent."""
-        self._held.release()
-
-    def __enter__(self) -> "ReadLease":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 class StateDirectory:
@@ -126,15 +83,9 @@ class StateDirectory:
         self._leases = Leases(self._blob)
         self._lock: Held | None = None
         self._newest: Manifest | None = None
-        self._rollups: dict[BatchRef, Rollup] = {}
-        self._deltas = 0
-        self._kept: dict[int, frozenset[str]] = {}
-        self._uses: Counter[str] = Counter()
-        self._garbage: set[str] = set()
-        self._hidden: set[int] = set()
+        self._rollups = Rollups(self._blob)
+        self._garbage = Garbage(self._blob, self._leases)
         self._broken: StorageError | None = None
-        # Guards `_kept` and `_uses`, because commit and gc may run in different threads.
-        self._books = threading.Lock()
         self.damaged: list[StorageError] = []
 
     @property
@@ -176,11 +127,8 @@ class StateDirectory:
             held.release()
         self._newest, self._broken = None, None
         # The next owner's first sweep deletes a rollup that no manifest came to name.
-        self._rollups, self._deltas = {}, 0
-        self._kept.clear()
-        self._uses.clear()
-        self._garbage.clear()
-        self._hidden.clear()
+        self._rollups = Rollups(self._blob)
+        self._garbage = Garbage(self._blob, self._leases)
 
     def __enter__(self) -> "StateDirectory":
         self.acquire()
@@ -205,10 +153,11 @@ class StateDirectory:
         latest = self._newest.epoch if self._newest else NO_EPOCH
         if new.epoch != latest + 1:
             raise EpochConflict(path=self.path, epoch=new.epoch, attempt=new.attempt, latest=latest)
-        written, delta_bytes = self._written(new)
+        written, delta_bytes = self._rollups.written(new, self._newest)
         new = msgspec.structs.replace(new, rollup=written.rollup)
         names = new.segments()
-        lost = sorted(name for name in names if name not in self._uses and self._blob.size(segment_file(name)) is None)
+        unknown = (name for name in names if not self._garbage.uses(name))
+        lost = sorted(name for name in unknown if self._blob.size(segment_file(name)) is None)
         if lost:
             raise SegmentsMissing(path=self.path, epoch=new.epoch, segments=", ".join(lost))
         data = encode_manifest(written)
@@ -222,9 +171,9 @@ class StateDirectory:
             if problem.may_have_happened:
                 self._broken = problem
             raise
-        again = self._newest is not None and self._newest.rollup == new.rollup
-        self._deltas = (self._deltas if again else 0) + delta_bytes
-        self._remember(new, names)
+        self._rollups.committed(new, self._newest, delta_bytes)
+        self._garbage.add(new.epoch, names)
+        self._newest = new
         try:
             self._show(new.epoch)
         except StorageError as problem:
@@ -240,33 +189,7 @@ class StateDirectory:
         beside another gc.
         """
         self._require("collect")
-        keep = max(keep, LEAST_KEPT)
-        with self._books:
-            old = sorted(self._kept)[:-keep]
-        leased = self._leases.epochs() & set(old) if old else set()
-        for epoch in sorted(leased & self._hidden):
-            self._unhide(epoch)
-        going = [epoch for epoch in old if epoch not in leased]
-        for epoch in going:
-            self._hidden.add(epoch)
-            # Missing means that an earlier collection failed after hiding it.
-            with suppress(FileMissing):
-                self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _GOING)
-        # A reader takes its lease first and looks for the manifest afterwards. If it saw the manifest, its lease is
-        # visible here. If the manifest was hidden first, the reader gets EpochGone.
-        saved = self._leases.epochs() & set(going) if going else set()
-        for epoch in going:
-            if epoch in saved:
-                self._unhide(epoch)
-            else:
-                self._blob.delete(manifest_file(epoch) + _GOING)
-                self._forget(epoch)
-        # Segments that an earlier collection failed to delete are still in `_garbage`.
-        garbage = sorted(self._garbage)
-        for name in garbage:
-            self._blob.delete(segment_file(name))
-            self._garbage.discard(name)
-        return Collected(len(going) - len(saved), len(garbage), frozenset(leased | saved))
+        return self._garbage.collect(max(keep, LEAST_KEPT))
 
     def sweep(self) -> int:
         """Delete segment files that no manifest names and that no running attempt can still commit; returns their
@@ -275,7 +198,7 @@ class StateDirectory:
         It lists the folder, so call it at starts and after failed attempts, not in every epoch.
         """
         self._require("sweep")
-        return self._sweep(self._newest.epoch if self._newest else NO_EPOCH)
+        return self._garbage.sweep(self._newest.epoch if self._newest else NO_EPOCH)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
@@ -295,7 +218,7 @@ class StateDirectory:
             owners.append(name)
         for name, group in groups.items():
             write_segment(self._blob, name, group)
-        return [_reference(name, entry) for name, entry in zip(owners, entries, strict=True)]
+        return [BatchRef.of(name, entry) for name, entry in zip(owners, entries, strict=True)]
 
     # --- readers ------------------------------------------------------------------------------------------------------
 
@@ -351,7 +274,7 @@ class StateDirectory:
         if found.rollup is None or found.delta is None:
             return rollup.plain(found)
         try:
-            return self._rollup(found.rollup).whole(found, found.delta)
+            return self._rollups.find(found.rollup).whole(found, found.delta)
         except FileMissing as missing:
             if self._blob.size(name) is None:  # collected meanwhile
                 raise EpochGone(path=self.path, epoch=epoch, latest=self.head()) from None
@@ -406,10 +329,7 @@ class StateDirectory:
     def _recover(self) -> None:
         self.damaged.clear()
         self._newest = None
-        for name in self._blob.list(segment.FOLDER):
-            # A collection was interrupted: restore the name, and the next collection decides again.
-            if name.endswith(_GOING):
-                self._blob.rename(name, name.removesuffix(_GOING))
+        self._garbage.restore()
         there = frozenset(self._blob.list(segment.FOLDER))
         for epoch in reversed(self.epochs()):
             try:
@@ -422,17 +342,16 @@ class StateDirectory:
                 self._complain(problem)
                 continue
             self._newest = self._newest or found
-            self._kept[epoch] = found.segments()
-            self._uses.update(self._kept[epoch])
+            self._garbage.add(epoch, found.segments())
         if self._newest is None and self.damaged:
             raise NoIntactManifest(path=self.path, count=len(self.damaged), problem=str(self.damaged[0]))
         for epoch in self.epochs():
-            if epoch not in self._kept:
+            if not self._garbage.keeps(epoch):
                 self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _DAMAGED)
         newest = self._newest.epoch if self._newest else NO_EPOCH
         # An owner that was overtaken may be about to commit one more epoch. Its segments must stay until that epoch's
         # name is taken, so that the commit is complete whichever process makes it.
-        self._sweep(None if self._lock is None or self._lock.alone else newest)
+        self._garbage.sweep(None if self._lock is None or self._lock.alone else newest)
         self._leases.epochs()
         self._blob.sync(segment.FOLDER)
         self._show(newest)
@@ -455,84 +374,10 @@ class StateDirectory:
             except StorageError as problem:
                 raise Damaged(kind="manifest", name=manifest_file(found.epoch), problem=str(problem)) from problem
 
-    def _written(self, new: Manifest) -> tuple[Written, int]:
-        """What to write for a manifest, and the bytes of that which a rollup would have saved. Begins a rollup if that
-        costs less than what the manifests since the last one have repeated."""
-        base = None if self._newest is None or self._newest.rollup is None else self._rollup(self._newest.rollup)
-        begun = NO_EPOCH if base is None else int(base.ref.segment[:EPOCH_DIGITS])
-        if new.epoch - begun >= ROLL_UP_EVERY and (base is None or self._deltas >= base.nbytes):
-            base = self._roll_up(new)
-        if base is None:
-            return rollup.written(new, None), 0
-        delta = base.delta(new)
-        return rollup.written(msgspec.structs.replace(new, rollup=base.ref), delta), len(msgspec.json.encode(delta))
-
-    def _roll_up(self, new: Manifest) -> Rollup:
-        name = f"{new.epoch:0{EPOCH_DIGITS}d}-{new.attempt}-{rollup.LABEL}"
-        entry = Rollup.entry(new)
-        ref = _reference(name, entry)
-        if ref not in self._rollups:  # otherwise this commit is repeated
-            write_segment(self._blob, name, [entry])
-            self._cache(Rollup.open(ref, entry))
-        return self._rollups[ref]
-
-    def _rollup(self, ref: BatchRef) -> Rollup:
-        """A rollup, from memory if it is there."""
-        found = self._rollups.get(ref)
-        if found is None:
-            found = Rollup.open(ref, self.open(ref.segment).entry(ref.label))
-            self._cache(found)
-        return found
-
-    def _cache(self, found: Rollup) -> None:
-        # Replaced as a whole, because threads of readers may look at it.
-        newest = sorted({**self._rollups, found.ref: found}.items(), key=lambda item: item[0].segment)[-_ROLLUPS:]
-        self._rollups = dict(newest)
-
     def _complain(self, problem: StorageError) -> None:
         self.damaged.append(problem)
         _log.warning("%s", problem)
 
-    def _remember(self, new: Manifest, names: frozenset[str]) -> None:
-        with self._books:
-            self._kept[new.epoch] = names
-            self._uses.update(names)
-        self._newest = new
-
-    def _unhide(self, epoch: int) -> None:
-        """Restore a manifest's name. An earlier try may have done it and failed afterwards."""
-        with suppress(FileMissing):
-            self._blob.rename(manifest_file(epoch) + _GOING, manifest_file(epoch))
-        self._hidden.discard(epoch)
-
-    def _forget(self, epoch: int) -> None:
-        """Stop counting an epoch's segments as used; segments without uses become garbage."""
-        self._hidden.discard(epoch)
-        with self._books:
-            for name in self._kept.pop(epoch):
-                self._uses[name] -= 1
-                if not self._uses[name]:
-                    del self._uses[name]
-                    self._garbage.add(name)
-
-    def _sweep(self, through: int | None) -> int:
-        """Delete unused segments of epochs up to `through` (None: of all epochs, if no attempt can be running yet)."""
-        count = 0
-        for file in self._blob.list(segment.FOLDER):
-            name = segment_name(file)
-            # A file that is being written has the name of its target as a prefix.
-            epoch = file.removeprefix(f"{segment.FOLDER}/")[:EPOCH_DIGITS]
-            old = through is None or (epoch.isdecimal() and int(epoch) <= through)
-            if old and (file.endswith(TEMPORARY) or (name and name not in self._uses)):
-                self._blob.delete(file)
-                count += 1
-        return count
-
     def _show(self, epoch: int) -> None:
         mark = f"{epoch:020d}".encode()
         self._blob.overwrite(HEAD, b"%b %016x\n" % (mark, checksum(mark)))
-
-
-def _reference(name: str, entry: Entry) -> BatchRef:
-    meta = entry.meta
-    return BatchRef(name, entry.label, meta["updates"], entry.nbytes, meta["lower"], meta["upper"], meta["since"])

@@ -6,9 +6,10 @@ import numpy as np
 
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import Damaged
+from vernier.storage.state.lease import ReadLease
 from vernier.storage.state.manifest import TraceEntry
 from vernier.storage.state.reshard import open_batch
-from vernier.storage.state.state import ReadLease, StateDirectory
+from vernier.storage.state.state import StateDirectory
 
 
 @dataclass(frozen=True)

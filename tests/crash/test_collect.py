@@ -9,8 +9,9 @@ from tests.crash.machines import WHERE, DiskMachine, Machine, Process, StoreMach
 from tests.crash.workload import Service, files, rows_in, rows_until
 from vernier.storage.blob.segment import segment_file
 from vernier.storage.errors import DiskFull, EpochGone, StorageError
+from vernier.storage.state.lease import ReadLease
 from vernier.storage.state.manifest import manifest_file
-from vernier.storage.state.state import ReadLease, StateDirectory
+from vernier.storage.state.state import StateDirectory
 
 FAULTS = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_REPLY, Fault.DISK_FULL]
 LAST = 6

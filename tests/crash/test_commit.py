@@ -20,6 +20,7 @@ from vernier.storage.blob.disk import OsDisk
 from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.segment import segment_file
 from vernier.storage.errors import DiskFull, StorageError
+from vernier.storage.state import rollups
 from vernier.storage.state import state as state_module
 from vernier.storage.state.manifest import manifest_file
 from vernier.storage.state.state import StateDirectory
@@ -38,7 +39,7 @@ def _some_batches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _some_rollups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin a rollup in every second epoch or so."""
-    monkeypatch.setattr(state_module, "ROLL_UP_EVERY", 2)
+    monkeypatch.setattr(rollups, "ROLL_UP_EVERY", 2)
 
 
 def unbroken(machine: Machine) -> tuple[list[list[object]], int]:

@@ -27,9 +27,9 @@ from vernier.storage.errors import (
     StateInUse,
     StorageError,
 )
-from vernier.storage.state import state as state_module
-from vernier.storage.state.lease import Leases
-from vernier.storage.state.state import ReadLease, StateDirectory
+from vernier.storage.state import rollups
+from vernier.storage.state.lease import Leases, ReadLease
+from vernier.storage.state.state import StateDirectory
 
 STEPS = 40
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FULL, Fault.LOST_REPLY)
@@ -38,7 +38,7 @@ FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.TORN_WRITE, Fault.DISK_FU
 @pytest.fixture(autouse=True)
 def _some_rollups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin a rollup every few epochs."""
-    monkeypatch.setattr(state_module, "ROLL_UP_EVERY", 3)
+    monkeypatch.setattr(rollups, "ROLL_UP_EVERY", 3)
 
 
 class Simulation:

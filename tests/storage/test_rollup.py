@@ -13,7 +13,7 @@ from tests.storage.epochs import entry, manifest
 from vernier.service.observability.metrics import Stats
 from vernier.storage.blob.segment import segment_file, write_segment
 from vernier.storage.errors import Damaged, EpochGone
-from vernier.storage.state import state as state_module
+from vernier.storage.state import rollups
 from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, manifest_file
 from vernier.storage.state.rollup import changed, changes
 from vernier.storage.state.state import StateDirectory
@@ -105,15 +105,15 @@ def test_what_an_epoch_writes_depends_neither_on_settled_batches_nor_on_histogra
 
 
 def test_every_manifest_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_module, "ROLL_UP_EVERY", 3)
+    monkeypatch.setattr(rollups, "ROLL_UP_EVERY", 3)
     state = Growing(settled=4)
     for _ in range(20):
         state.run(3)
         reader = StateDirectory("s", state.state.blob)
         for epoch in reader.epochs():
             assert reader.manifest(epoch) == state.committed[epoch]
-    rollups = {one.rollup for one in state.committed.values()}
-    assert len(rollups) > 3
+    named = {one.rollup for one in state.committed.values()}
+    assert len(named) > 3
     # A start goes on with the rollup that is there, and collects those that nothing names.
     state.state.release()
     assert state.state.acquire() == state.committed[60]
@@ -124,7 +124,7 @@ def test_every_manifest_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rollup_that_is_gone_or_damaged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_module, "ROLL_UP_EVERY", 2)
+    monkeypatch.setattr(rollups, "ROLL_UP_EVERY", 2)
     state = Growing()
     state.run(5)
     rollup = state.committed[5].rollup
@@ -146,7 +146,7 @@ def test_a_rollup_that_is_gone_or_damaged_is_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_epoch_that_is_collected_while_it_is_read_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_module, "ROLL_UP_EVERY", 2)
+    monkeypatch.setattr(rollups, "ROLL_UP_EVERY", 2)
     state = Growing()
     state.run(5)
     rollup = state.committed[5].rollup
