@@ -54,3 +54,13 @@ def divide(
     fixed = driver_heap + _DRIVER + _OTHERS + (broker_heap + _BROKER if broker else 0)
     worker = max(LEAST_WORKER, (int(_SPARE * usable) - fixed) // workers)
     return Shares(driver_heap // MB * MB, broker_heap // MB * MB, worker)
+
+
+def java_bytes(text: str) -> int:
+    """The bytes of a size as Java and Spark write it: 1g, 512m. Raises ValueError."""
+    unit = {"k": 10, "m": 20, "g": 30, "t": 40}.get(text.strip().lower().removesuffix("b")[-1:])
+    digits = text.strip().lower().removesuffix("b")[: -1 if unit else None]
+    if not digits.isdecimal():
+        raise ValueError(f"{text!r} is no size of a Java heap; write 1g or 512m")
+    # Spark reads a number without a unit as mebibytes.
+    return int(digits) << (unit or 20)

@@ -23,7 +23,8 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from vernier.service.config import redaction
 from vernier.service.config.model import PREFIX, BadSettings, Settings, heartbeat_topic
-from vernier.service.config.sections import RENAMED, Section, Sink, Source
+from vernier.service.config.section import Section
+from vernier.service.config.streams import RENAMED, Sink, Source
 
 __all__ = ["BY_NAME", "ELSEWHERE", "PREFIX", "BadSettings", "Loaded", "Settings", "heartbeat_topic", "load", "masked"]
 

@@ -18,7 +18,8 @@ from typing import Literal
 
 from pydantic import SecretStr
 
-from vernier.service.config.sections import Http, is_loopback
+from vernier.service.config.loopback import is_loopback
+from vernier.service.config.sections import Http
 from vernier.storage.errors import CallerError
 
 Scope = Literal["none", "read", "admin"]

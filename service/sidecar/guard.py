@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vernier.service.config.sections import is_loopback
+from vernier.service.config.loopback import is_loopback
 from vernier.service.sidecar import auth as access
 from vernier.service.sidecar.auth import Access, includes
 from vernier.service.sidecar.problems import problem_response

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from vernier.service.config.sections import Sink
+from vernier.service.config.streams import Sink
 from vernier.service.sinks.position import Position
 from vernier.service.sinks.table import change_batches
 from vernier.service.sinks.target import Steps, TargetFailed

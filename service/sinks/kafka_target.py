@@ -12,8 +12,8 @@ from typing import Any
 
 from kafka import KafkaProducer
 
-from vernier.service.config.sections import Sink
 from vernier.service.config.settings import Settings
+from vernier.service.config.streams import Sink
 from vernier.service.errors import PublisherFenced
 from vernier.service.kafka.clients import Producer
 from vernier.service.kafka.embedded_broker import create_topics

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vernier.service.config.sections import Sink
+from vernier.service.config.streams import Sink
 from vernier.service.sinks.position import Position
 from vernier.service.sinks.table import change_batches
 from vernier.service.sinks.target import CannotContinue, Steps, TargetFailed, TargetTaken

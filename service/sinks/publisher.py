@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from vernier.service.config.sections import Sink
 from vernier.service.config.settings import Settings
+from vernier.service.config.streams import Sink
 from vernier.service.errors import PublisherFenced
 from vernier.service.kafka.clients import Producer
 from vernier.service.sinks.history import History

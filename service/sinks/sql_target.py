@@ -21,7 +21,7 @@ from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
 from vernier.operators.language.types.schema import Field
 from vernier.operators.language.types.texts import Binary
-from vernier.service.config.sections import Sink
+from vernier.service.config.streams import Sink
 from vernier.service.sinks.position import Position
 from vernier.service.sinks.table import newest_rows
 from vernier.service.sinks.target import Steps, TargetFailed, TargetTaken

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from vernier.service.config.sections import Sink
+from vernier.service.config.streams import Sink
 from vernier.service.sinks.target import Alone, Place, Target
 from vernier.storage.state.state import StateDirectory
 

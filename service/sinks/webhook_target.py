@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from vernier.service.config.sections import Sink
+from vernier.service.config.streams import Sink
 from vernier.service.sinks.history import Step
 from vernier.service.sinks.outgoing import MESSAGE_BYTES, MESSAGE_UPDATES, objects
 from vernier.service.sinks.position import Position

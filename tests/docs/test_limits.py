@@ -10,8 +10,9 @@ import pytest
 import vernier as vn
 from vernier.operators.language.collection.fixpoint import DEFAULT_ROUNDS
 from vernier.service.codec.instants import format_instant
-from vernier.service.config.sections import Http, Source
+from vernier.service.config.sections import Http
 from vernier.service.config.settings import Settings
+from vernier.service.config.streams import Source
 from vernier.storage.updates import CLOSED, MIN_TIME
 
 MB = 1 << 20

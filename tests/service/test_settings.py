@@ -11,8 +11,8 @@ from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema
 from vernier.service.config.carry import carried
 from vernier.service.config.redaction import MASK
-from vernier.service.config.sections import Source
 from vernier.service.config.settings import BadSettings, Settings, load, masked
+from vernier.service.config.streams import Source
 from vernier.service.sidecar.__main__ import options_of
 from vernier.storage.blob.location import Place
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vernier.service.config.memory_shares import LEAST_WORKER, MB, divide
-from vernier.service.config.sections import java_bytes
+from vernier.service.config.memory_shares import LEAST_WORKER, MB, divide, java_bytes
 from vernier.service.config.settings import BadSettings, load
 
 GB = 1 << 30

@@ -23,8 +23,8 @@ from sqlalchemy.exc import OperationalError
 
 from tests.crash.faults import Crash, Fault, FaultyDisk
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
-from vernier.service.config.sections import Sink
 from vernier.service.config.settings import BadSettings, load
+from vernier.service.config.streams import Sink
 from vernier.service.sinks.delta_target import Delta
 from vernier.service.sinks.history import History
 from vernier.service.sinks.parquet_target import ParquetFolder
