@@ -17,7 +17,6 @@ import io
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
@@ -25,48 +24,17 @@ import httpx
 import msgspec
 import pyarrow as pa
 
+from vernier.service.client.answers import Change, Event, Rows, events, with_diff
 from vernier.service.client.bodies import ARROW, NDJSON, Time, bodies
 from vernier.service.client.errors import NoCertificates, NotVisible, ServerError, Unreachable
+from vernier.service.client.queries import given, key_text, page_size, query_of, view_path
 
 __all__ = ["Change", "Client", "Event", "NoCertificates", "NotVisible", "Rows", "ServerError", "Unreachable", "connect"]
 
 URL = "http://127.0.0.1:8642"
 
-_PAGE = 10_000
 _RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _SILENCE_SECONDS = 60.0
-
-
-class Rows(list[dict[str, Any]]):
-    """Rows as dicts. as_of, since, frontier: data times in ns. stale_ms: age of the newest epoch at the time of the
-    answer.
-    """
-
-    def __init__(self, rows: Iterable[dict[str, Any]], as_of: int, since: int, frontier: int, stale_ms: int) -> None:
-        super().__init__(rows)
-        self.as_of, self.since, self.frontier, self.stale_ms = as_of, since, frontier, stale_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A row's multiplicity changed by `diff` at the data time `time` (ns)."""
-
-    row: dict[str, Any]
-    time: int
-    diff: int
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What happened to a view in [lower, frontier).
-
-    A snapshot carries the rows before `frontier` as changes at its `lower`.
-    """
-
-    kind: Literal["snapshot", "updates", "progress"]
-    lower: int
-    frontier: int
-    changes: list[Change] = field(default_factory=list)
 
 
 def connect(url: str = URL, *, timeout: float = 30.0, token: str | None = None, cafile: str | None = None) -> Client:
@@ -116,7 +84,7 @@ class Client:
         for about in self.views():
             if about["name"] == name:
                 return about
-        self._json(_path(name), {"limit": 1})
+        self._json(view_path(name), {"limit": 1})
         raise ServerError(status=404, problem="unknown_view", title="Not Found", detail=f"there is no view {name!r}")
 
     def rows(
@@ -131,7 +99,7 @@ class Client:
         wait_ms: int = 0,
     ) -> Rows:
         """All rows of a view as of one time, or the first `limit`. where: conditions, each `column:operator:value`."""
-        pages = [self._rows(body) for body in self._pages(view, where, columns, order, limit, as_of, wait_ms)]
+        pages = [Rows.of(body) for body in self._pages(view, where, columns, order, limit, as_of, wait_ms)]
         first = pages[0]
         rows = (row for page in pages for row in page)
         return Rows(rows, first.as_of, first.since, first.frontier, first.stale_ms)
@@ -150,15 +118,15 @@ class Client:
         """The rows of a view as an Arrow table. `_diff` is a column if some multiplicity is not 1."""
         tables, left, cursor = [], limit, None
         while True:
-            asked = _query(where, columns, order, _page_size(left), as_of, wait_ms, cursor)
-            answer = self._send("GET", _path(view), params=asked, headers={"accept": ARROW})
+            asked = query_of(where, columns, order, page_size(left), as_of, wait_ms, cursor)
+            answer = self._send("GET", view_path(view), params=asked, headers={"accept": ARROW})
             tables.append(pa.ipc.open_stream(io.BytesIO(answer.content)).read_all())
             left = None if left is None else left - tables[-1].num_rows
             cursor = answer.headers.get("vernier-next-cursor")
             if cursor is None or left == 0:
                 break
         names = max((table.column_names for table in tables), key=len)
-        return pa.concat_tables([_with_diff(table, names) for table in tables])
+        return pa.concat_tables([with_diff(table, names) for table in tables])
 
     def pandas(self, view: str, **query: Any) -> Any:
         """The rows of a view as a pandas DataFrame. Takes the arguments of `arrow`."""
@@ -166,24 +134,24 @@ class Client:
 
     def key(self, view: str, *key: object, as_of: Time | None = None, wait_ms: int = 0) -> Rows:
         """The rows of one key, given as its values in order; empty if the key has none."""
-        parts = ",".join(quote(_text(part), safe="") for part in key)
-        return self._rows(self._json(f"{_path(view)}/rows/{parts}", _given(as_of=as_of, wait_ms=wait_ms or None)))
+        parts = ",".join(quote(key_text(part), safe="") for part in key)
+        return Rows.of(self._json(f"{view_path(view)}/rows/{parts}", given(as_of=as_of, wait_ms=wait_ms or None)))
 
     def keys(self, view: str, keys: Sequence[object], *, as_of: Time | None = None, wait_ms: int = 0) -> Rows:
         """The rows of many keys, in their order. A key is a value, a sequence of values, or a dict by key column."""
         listed = [list(key) if isinstance(key, tuple) else key for key in keys]
-        body = {"keys": listed, "wait_ms": wait_ms, **_given(as_of=as_of)}
-        return self._rows(self._send("POST", f"{_path(view)}/rows", json=body).json())
+        body = {"keys": listed, "wait_ms": wait_ms, **given(as_of=as_of)}
+        return Rows.of(self._send("POST", f"{view_path(view)}/rows", json=body).json())
 
     def read(self, views: Sequence[str], *, as_of: Time | None = None, wait_ms: int = 0) -> dict[str, Rows]:
         """All rows of several views as of one time."""
-        first = self._json("/v1/read", _given(views=",".join(views), as_of=as_of, wait_ms=wait_ms or None))
+        first = self._json("/v1/read", given(views=",".join(views), as_of=as_of, wait_ms=wait_ms or None))
         answer = {}
         for name, body in first["views"].items():
-            rows = self._rows(body)
+            rows = Rows.of(body)
             cursor = body["next_cursor"]
             while cursor is not None:
-                page = self._json(_path(name), {"cursor": cursor, "limit": _PAGE})
+                page = self._json(view_path(name), {"cursor": cursor, "limit": page_size(None)})
                 rows.extend(page["rows"])
                 cursor = page["next_cursor"]
             answer[name] = rows
@@ -208,7 +176,7 @@ class Client:
         last_id: str | None = None
         tries = 0
         while True:
-            params = _given(since=since, until=until, snapshot=None if snapshot is None else str(snapshot).lower())
+            params = given(since=since, until=until, snapshot=None if snapshot is None else str(snapshot).lower())
             headers = {"accept": NDJSON} | ({"last-event-id": last_id} if last_id else {})
             try:
                 for event, event_id in self._events(view, params, headers):
@@ -227,10 +195,9 @@ class Client:
             tries += 1
 
     def _events(self, view: str, params: dict[str, Any], headers: dict[str, str]) -> Iterator[tuple[Event, str]]:
-        """Yield complete events and their ids; the parts of a snapshot are joined to one event."""
-        parts: list[Change] = []
+        """Yield complete events and their ids."""
         silence = httpx.Timeout(self._timeout, read=_SILENCE_SECONDS)
-        path = f"{_path(view)}/changes"
+        path = f"{view_path(view)}/changes"
         try:
             with self._http.stream("GET", path, params=params, headers=headers, timeout=silence) as answer:
                 if answer.status_code == 204:
@@ -238,21 +205,7 @@ class Client:
                 if answer.is_error:
                     answer.read()
                     raise _server_error(answer)
-                for line in answer.iter_lines():
-                    data = msgspec.json.decode(line)
-                    match data["event"]:
-                        case "snapshot":
-                            at = int(data["as_of"])
-                            parts += [Change(row, at, row.pop("_diff", 1)) for row in data["rows"]]
-                            if data["last"]:
-                                yield Event("snapshot", at, at + 1, parts), data["id"]
-                                parts = []
-                        case "updates" | "progress" as kind:
-                            changes = [Change(c["row"], int(c["time"]), c["diff"]) for c in data.get("changes", ())]
-                            yield Event(kind, int(data["lower"]), int(data["upper"]), changes), data["id"]
-                        case "error":
-                            code, detail = data["code"], data["detail"]
-                            raise ServerError(status=200, problem=code, title="change stream", detail=detail)
+                yield from events(answer.iter_lines())
         except httpx.HTTPError as error:
             raise Unreachable(url=self.url, reason=str(error) or type(error).__name__) from error
 
@@ -270,7 +223,7 @@ class Client:
         """
         token: str | None = None
         for body, kind in bodies(updates, resolved):
-            params = _given(after=token)
+            params = given(after=token)
             path = f"/v1/sources/{quote(source, safe='')}"
             token = self._send("POST", path, params=params, content=body, headers={"content-type": kind}).json()[
                 "token"
@@ -279,7 +232,7 @@ class Client:
 
     def visible(self, token: str, *, views: Sequence[str] = (), wait_ms: int = 0) -> dict[str, Any]:
         """Whether updates are visible: `visible`, `as_of` (the first data time that includes all of them), `views`."""
-        asked = _given(views=",".join(views) or None, wait_ms=wait_ms or None)
+        asked = given(views=",".join(views) or None, wait_ms=wait_ms or None)
         return self._json(f"/v1/tokens/{quote(token, safe='')}", asked)
 
     def wait(self, token: str, *, timeout: float = 30.0, views: Sequence[str] = ()) -> int:
@@ -327,7 +280,7 @@ class Client:
         """The newest dead letters, optionally of one source or for one reason, and their counts by
         source and reason.
         """
-        return self._json("/v1/dead-letters", _given(limit=limit, source=source, reason=reason))
+        return self._json("/v1/dead-letters", given(limit=limit, source=source, reason=reason))
 
     def sinks(self) -> dict[str, Any]:
         """Output topics by view: topic, format, frontier, messages, problem."""
@@ -389,16 +342,12 @@ class Client:
     ) -> Iterator[dict[str, Any]]:
         left, cursor = limit, None
         while True:
-            body = self._json(_path(view), _query(where, columns, order, _page_size(left), as_of, wait_ms, cursor))
+            body = self._json(view_path(view), query_of(where, columns, order, page_size(left), as_of, wait_ms, cursor))
             yield body
             left = None if left is None else left - len(body["rows"])
             cursor = body["next_cursor"]
             if cursor is None or left == 0:
                 return
-
-    @staticmethod
-    def _rows(body: dict[str, Any]) -> Rows:
-        return Rows(body["rows"], int(body["as_of"]), int(body["since"]), int(body["frontier"]), body["stale_ms"])
 
     def _json(self, path: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         body: dict[str, Any] = msgspec.json.decode(self._send("GET", path, params=params).content)
@@ -425,48 +374,6 @@ def _server_error(answer: httpx.Response) -> ServerError:
         title=body.get("title", answer.reason_phrase),
         detail=body.get("detail", f"{answer.request.method} {answer.request.url} answered {answer.status_code}"),
     )
-
-
-def _path(view: str) -> str:
-    return f"/v1/views/{quote(view, safe='')}"
-
-
-def _given(**parameters: object) -> dict[str, Any]:
-    return {name: value for name, value in parameters.items() if value is not None}
-
-
-def _query(
-    where: Sequence[str],
-    columns: Sequence[str] | None,
-    order: Sequence[str] | str | None,
-    limit: int,
-    as_of: Time | None,
-    wait_ms: int,
-    cursor: str | None,
-) -> dict[str, Any]:
-    shape = _given(columns=",".join(columns) if columns else None, limit=limit, cursor=cursor)
-    if cursor is not None:
-        return shape
-    ordered = order if order is None or isinstance(order, str) else ",".join(order)
-    return shape | _given(where=list(where) or None, order=ordered, as_of=as_of, wait_ms=wait_ms or None)
-
-
-def _page_size(left: int | None) -> int:
-    return _PAGE if left is None else max(1, min(left, _PAGE))
-
-
-def _with_diff(table: pa.Table, names: list[str]) -> pa.Table:
-    if table.column_names == names:
-        return table.replace_schema_metadata(None)
-    return table.append_column(
-        pa.field("_diff", pa.int64(), nullable=False), pa.array([1] * len(table))
-    ).replace_schema_metadata(None)
-
-
-def _text(part: object) -> str:
-    if part is None:
-        return "null"
-    return str(part).lower() if isinstance(part, bool) else str(part)
 
 
 def _quantiles(observed: Mapping[str, Any]) -> dict[str, Any]:

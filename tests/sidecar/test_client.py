@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import vernier.service.client.client
+import vernier.service.client.queries
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import VIEWS, Served
 from tests.sidecar.process import running
@@ -21,7 +21,7 @@ DAY = date(2026, 2, 3)
 @pytest.fixture
 def client(builder: StateBuilder, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> Client:
     """25 nodes and two pairs at frontier 10; pages of 10 rows."""
-    monkeypatch.setattr(vernier.service.client.client, "_PAGE", 10)
+    monkeypatch.setattr(vernier.service.client.queries, "PAGE", 10)
     pairs = [((None, 1, 2, True, 5, DAY), 3, 1), ((2.5, 3, 4, False, 6, DAY), 4, 2)]
     builder.commit(10, {"reach": [((node,), node % 5, 1) for node in range(25)], "pairs": pairs})
     return connect(serve(builder.path).url)
