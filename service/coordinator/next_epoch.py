@@ -13,7 +13,7 @@ from vernier.service.cluster.messages import Start
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.coordinator.topics import Found
 from vernier.service.ingest.future_times import Discard, discarded, discarding
-from vernier.service.ingest.ingestion import begin_again, set_back
+from vernier.service.ingest.ingestion_state import begin_again, set_back
 from vernier.storage.state.manifest import Manifest
 
 _log = logging.getLogger("vernier.epochs")

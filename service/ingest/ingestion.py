@@ -5,12 +5,11 @@
 3. `admit`, on each worker alone: updates before the new frontier enter; updates at or after it are held; late ones and
    messages that could not be decoded become dead letters.
 
-No step reads a clock, a file or the network, so repeating an attempt gives the same result. The ingest state (class
-IngestionState) is JSON in the manifest. Its size is constant per partition, except for counts that are not met yet.
-Rules: docs/messages.md.
+No step reads a clock, a file or the network, so repeating an attempt gives the same result. The ingest state
+(ingestion_state.py) is JSON in the manifest. Rules: docs/messages.md.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest.checks import refuse_diffs, refuse_timeless, without_messages
 from vernier.service.ingest.config import IngestionConfig, SourceConfig, by_topic
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.deduplication import Copies, Counted, pack
@@ -29,6 +29,7 @@ from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Refused
 from vernier.service.ingest.formats.one_by_one import decode_one_by_one
 from vernier.service.ingest.formats.upsert import Upserts
 from vernier.service.ingest.future_times import Discard, refuse_ahead
+from vernier.service.ingest.ingestion_state import IngestionState
 from vernier.service.ingest.lateness import Lateness
 from vernier.service.ingest.partition_report import DecodedTopic, Merged, drop_copies, facts_of, held_marks, merge_facts
 from vernier.service.ingest.quarantine import convict
@@ -44,21 +45,12 @@ from vernier.service.ingest.watermarks import (
     stamp,
 )
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.updates import MIN_TIME, Updates
+from vernier.storage.updates import Updates
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Poisoned = Mapping[tuple[str, int, int], str]
 """Messages, by topic, partition and offset, that cannot be decoded, and what they do to a process that tries."""
-
-
-class IngestionState(msgspec.Struct, frozen=True):
-    """The ingest state between epochs: the input frontier, and a clock for each partition of each input topic. discard:
-    what an operator has discarded from the topics."""
-
-    frontier: int = MIN_TIME
-    topics: dict[str, dict[str, PartitionClock]] = {}
-    discard: Discard | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +205,14 @@ class Ingestion:
             hidden[list(unread)] = True
             values, keys = (pc.if_else(pa.array(hidden), pa.scalar(None, one.type), one) for one in (values, keys))
         reader, only = self._formats[topic], self._only_source(topic)
-        parsed = _except(decode_one_by_one(reader, values, keys, only, heap), unread)
+        parsed = without_messages(decode_one_by_one(reader, values, keys, only, heap), unread)
         refused = [*unread.values(), *parsed.refused]
-        parsed, found = _within(parsed, self._config.diff_range)
+        parsed, found = refuse_diffs(parsed, self._config.diff_range)
         refused += found
         if isinstance(reader, Upserts):
             parsed = self._placed(parsed, messages)
         if self._clock(topic).clock == "event":
-            parsed, found = _without_timeless(parsed)
+            parsed, found = refuse_timeless(parsed)
             refused += found
         return DecodedTopic(messages, parsed, sorted(refused, key=lambda refusal: refusal.message))
 
@@ -241,7 +233,7 @@ class Ingestion:
         if not found:
             return batch
         refused = sorted([*batch.refused, *found], key=lambda refusal: refusal.message)
-        return DecodedTopic(messages, _except(parsed, {refusal.message for refusal in found}), refused)
+        return DecodedTopic(messages, without_messages(parsed, {refusal.message for refusal in found}), refused)
 
     def _unread(self, messages: Messages, poisoned: Poisoned) -> dict[int, Refused]:
         """The messages that are not passed to a format, by number."""
@@ -362,91 +354,6 @@ class Ingestion:
     def _only_source(self, topic: str) -> str | None:
         names = self._topics[topic]
         return names[0] if len(names) == 1 else None
-
-
-def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, Any]:
-    """The ingest state after topics, with this many partitions each, are read again from their beginning, as if their
-    messages followed those of the earlier topics of the same name. Frontiers and arrival stamps stay; counts that were
-    promised are no longer waited for."""
-    before = msgspec.convert(dict(state), IngestionState)
-    own = {
-        topic: {
-            number: PartitionClock(active_ms=clock.active_ms, frontier=clock.frontier, last=clock.last)
-            for number, clock in clocks.items()
-            if int(number) < topics[topic]
-        }
-        if topic in topics
-        else clocks
-        for topic, clocks in before.topics.items()
-    }
-    after: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(before, topics=own))
-    return after
-
-
-def set_back(state: Mapping[str, Any], discard: Discard) -> dict[str, Any]:
-    """The ingest state with a discard in it; the state must not be past `discard.after`. Partitions that have promised
-    more than that time are set back to it and forget their counts."""
-    before = msgspec.convert(dict(state), IngestionState)
-    topics = {
-        topic: {
-            number: msgspec.structs.replace(clock, frontier=min(clock.frontier, discard.after), counted=None)
-            if clock.frontier > discard.after
-            else clock
-            for number, clock in own.items()
-        }
-        for topic, own in before.topics.items()
-    }
-    after: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(before, topics=topics, discard=discard))
-    return after
-
-
-def _except(parsed: Parsed, messages: Collection[int]) -> Parsed:
-    """The parsed batch without anything from these messages."""
-    if not messages:
-        return parsed
-    keep = ~np.isin(parsed.message, list(messages))
-    words = {name: rows[keep[parsed.source == number]] for number, (name, rows) in enumerate(parsed.words.items())}
-    source, message, time, diff = (column[keep] for column in (parsed.source, parsed.message, parsed.time, parsed.diff))
-    progress = [entry for entry in parsed.progress if entry.message not in messages]
-    refused = [refusal for refusal in parsed.refused if refusal.message not in messages]
-    return Parsed(parsed.names, source, message, time, diff, words, progress, refused)
-
-
-def _without_timeless(parsed: Parsed) -> tuple[Parsed, list[Refused]]:
-    """Refuse the messages that have an update without a time, which a source with an event clock needs."""
-    bad = parsed.time == NO_TIME
-    if not bad.any():
-        return parsed, []
-    detail = "the message has no time, and source {name} has an event clock"
-    return _without(parsed, bad, lambda name, _: Refused(0, "decode", detail.format(name=name), name))
-
-
-def _within(parsed: Parsed, diff_range: int) -> tuple[Parsed, list[Refused]]:
-    """Refuse the messages that have a diff so large that sums of such diffs could overflow 64 bits."""
-    bad = (parsed.diff > diff_range) | (parsed.diff < -diff_range)
-    if not bad.any():
-        return parsed, []
-
-    def refusal(name: str, update: int) -> Refused:
-        detail = f"a diff is {parsed.diff[update]}, outside the diff_range of {-diff_range} to {diff_range}"
-        return Refused(0, "overflow", detail, name)
-
-    return _without(parsed, bad, refusal)
-
-
-def _without(parsed: Parsed, bad: Bools, refusal: Callable[[str, int], Refused]) -> tuple[Parsed, list[Refused]]:
-    """The batch without the messages of bad updates, and their refusals. refusal: makes one from a source's name and
-    the number of the message's first bad update."""
-    messages, first = np.unique(parsed.message[bad], return_index=True)
-    updates = np.flatnonzero(bad)[first]
-    refused = [
-        replace(refusal(parsed.names[int(parsed.source[update])], update), message=message)
-        for message, update in zip(messages.tolist(), updates.tolist(), strict=True)
-    ]
-    keep = ~np.isin(parsed.message, messages)
-    words = {name: rows[keep[parsed.source == number]] for number, (name, rows) in enumerate(parsed.words.items())}
-    source, message, time, diff = (column[keep] for column in (parsed.source, parsed.message, parsed.time, parsed.diff))
-    return Parsed(parsed.names, source, message, time, diff, words, parsed.progress, parsed.refused), refused
 
 
 def _second_copies(batch: DecodedTopic, copies: Mapping[str, Mapping[int, Copies]]) -> Bools:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from vernier.service.ingest.ingestion import IngestionState
+from vernier.service.ingest.ingestion_state import IngestionState
 from vernier.service.ingest.watermarks import Rounding, cut_at
 from vernier.storage.errors import CallerError
 from vernier.storage.state.manifest import Manifest
