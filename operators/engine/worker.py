@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -118,11 +118,15 @@ class WorkerState:
 @dataclass
 class EpochResult:
     """What an epoch did on one worker. changes: the updates of each view, with rows in schema order, consolidated
-    within each slice."""
+    within each slice. merged, kept: the updates that merges have read, and those that they have kept. rounds: those of
+    each loop, by its name."""
 
     changes: dict[str, Updates]
     slices: int = 0
-    stats: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    merged: int = 0
+    kept: int = 0
+    rounds: dict[str, int] = field(default_factory=dict)
 
 
 class Worker:
@@ -209,13 +213,9 @@ class Worker:
                 rows = np.ascontiguousarray(rows[:, [*plan.words, width, width + 1]])
             result.changes[name] = Updates(rows, width, 0)
         merged_now, kept_now = self._merged_and_kept()
-        result.stats = {
-            "seconds": time.perf_counter() - started,
-            "slices": result.slices,
-            "merged": merged_now - merged,
-            "rounds": {loop.loop.label: loop.rounds for loop in self.loops},
-            "kept": kept_now - kept,
-        }
+        result.seconds = time.perf_counter() - started
+        result.merged, result.kept = int(merged_now - merged), int(kept_now - kept)
+        result.rounds = {loop.loop.label: loop.rounds for loop in self.loops}
         return result
 
     def _check_changes(self) -> None:

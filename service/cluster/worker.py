@@ -46,6 +46,7 @@ from vernier.service.config.programs import Program, compiled
 from vernier.service.errors import AttemptCancelled, DriverGone, NoAttempt, OtherPlan
 from vernier.service.ingest.config import IngestionConfig
 from vernier.service.ingest.ingestion import Admitted, Advanced, Ingestion
+from vernier.service.ingest.partition_report import Facts
 from vernier.storage.blob.location import Place
 from vernier.storage.errors import CallerError, VernierError
 from vernier.storage.memory import resident_bytes
@@ -256,8 +257,8 @@ def work(process: Process, attempt: str, batches: Iterator[pa.RecordBatch]) -> N
     decoded = ingestion.decode(rows, start.offsets, start.ingestion, base.held, heap, poisoned)
     process.link.phase(attempt, DECODED)
     clock.end("decode")
-    gathered = exchange.allgather(msgspec.json.encode(decoded.facts))
-    step = ingestion.advance(start.ingestion, [msgspec.json.decode(facts) for facts in gathered])
+    gathered = exchange.allgather(decoded.facts.encode())
+    step = ingestion.advance(start.ingestion, [Facts.decode(facts) for facts in gathered])
     admitted = ingestion.admit(decoded, base.held, step)
     clock.end("admit")
     target, filling = start.target, process.filling
@@ -358,9 +359,9 @@ def report(
         operators={
             name: (round(float(seconds), 6), int(taken), int(out)) for name, (seconds, taken, out) in totals.items()
         },
-        rounds={name: int(rounds) for name, rounds in result.stats["rounds"].items()},
-        merged=int(result.stats["merged"]),
-        kept=int(result.stats["kept"]),
+        rounds=result.rounds,
+        merged=result.merged,
+        kept=result.kept,
         exchanged=exchanged,
         memory=resident_bytes(),
     )

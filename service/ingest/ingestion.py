@@ -31,7 +31,15 @@ from vernier.service.ingest.formats.upsert import Upserts
 from vernier.service.ingest.future_times import Discard, refuse_ahead
 from vernier.service.ingest.ingestion_state import IngestionState
 from vernier.service.ingest.lateness import Lateness
-from vernier.service.ingest.partition_report import DecodedTopic, Merged, drop_copies, facts_of, held_marks, merge_facts
+from vernier.service.ingest.partition_report import (
+    DecodedTopic,
+    Facts,
+    Merged,
+    drop_copies,
+    facts_of,
+    held_marks,
+    merge_facts,
+)
 from vernier.service.ingest.quarantine import convict
 from vernier.service.ingest.records import Messages, Offsets, sort_messages
 from vernier.service.ingest.rejects import DeadLetter, clipped
@@ -55,10 +63,10 @@ Poisoned = Mapping[tuple[str, int, int], str]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What `decode` made of a worker's rows. facts: JSON for the other workers; repeated: the number of rows that were
-    not new."""
+    """What `decode` made of a worker's rows. facts: for the other workers; repeated: the number of rows that were not
+    new."""
 
-    facts: dict[str, Any]
+    facts: Facts
     batches: Sequence[DecodedTopic]
     repeated: int
 
@@ -136,10 +144,10 @@ class Ingestion:
         counted = self._counted(before)
         partitions = {batch.messages.topic: facts_of(batch, counted.get(batch.messages.topic, {})) for batch in decoded}
         marks = {
-            topic: {str(partition): self._marks(topic, partition, own, held) for partition, own in counts.items()}
+            topic: {partition: self._marks(topic, partition, own, held) for partition, own in counts.items()}
             for topic, counts in counted.items()
         }
-        return Decoded({"partitions": partitions, "held": marks}, decoded, repeated)
+        return Decoded(Facts(partitions, marks), decoded, repeated)
 
     def quarantine(
         self, batches: Iterable[pa.RecordBatch], offsets: Offsets, known: Poisoned, seconds: float
@@ -259,7 +267,7 @@ class Ingestion:
             time = np.where(time == NO_TIME, messages.ms[parsed.message] * NS_PER_MS, time)
         return replace(parsed, diff=diff, time=time)
 
-    def advance(self, state: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> Advanced:
+    def advance(self, state: Mapping[str, Any], facts: Iterable[Facts]) -> Advanced:
         """The new state and frontier from every worker's facts, in any order. Raises PartitionTwice.
 
         The input frontier is the minimum over the partitions of all sources, except idle ones, and never goes back.

@@ -1,12 +1,7 @@
-"""Facts: what workers tell each other about an epoch's messages, so that all of them compute the same frontier.
-
-As JSON: {"partitions": {topic: {partition: Fact}}, "held": {topic: {partition: marks}}}. The marks are those of the
-held updates of counted partitions (service/ingest/deduplication.py); most services have none.
-"""
+"""Facts: what workers tell each other about an epoch's messages, so that all of them compute the same frontier."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -48,6 +43,27 @@ class DecodedTopic:
         return slice(int(start), int(stop))
 
 
+class Facts(msgspec.Struct, frozen=True):
+    """The facts of one worker, by topic and partition. held: the marks of its held updates of counted partitions
+    (service/ingest/deduplication.py); most services have none."""
+
+    partitions: dict[str, dict[int, Fact]]
+    held: dict[str, dict[int, str]]
+
+    def encode(self) -> bytes:
+        """The facts as bytes for the other workers."""
+        return _encode(self)
+
+    @staticmethod
+    def decode(data: bytes) -> "Facts":
+        """The facts that another worker has encoded."""
+        return _decode(data)
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Facts).decode
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """The facts of all workers: fresh[topic][partition], and the marks of held updates, one matrix per worker."""
@@ -56,8 +72,8 @@ class Merged:
     held: Mapping[str, Mapping[int, Sequence[Ints]]]
 
 
-def facts_of(batch: DecodedTopic, counted: Mapping[int, Counted]) -> dict[str, Any]:
-    """The facts of a topic's partitions as JSON; counted: the partitions with counted progress."""
+def facts_of(batch: DecodedTopic, counted: Mapping[int, Counted]) -> dict[int, Fact]:
+    """The facts of a topic's partitions; counted: the partitions with counted progress."""
     messages, parsed = batch.messages, batch.parsed
     facts = {}
     for partition, run in messages.runs():
@@ -77,7 +93,7 @@ def facts_of(batch: DecodedTopic, counted: Mapping[int, Counted]) -> dict[str, A
                 statements=tuple(statements),
                 marks=pack(_fresh_marks(messages, parsed, own)) if partition in counted else "",
             )
-        facts[str(partition)] = msgspec.to_builtins(fact)
+        facts[partition] = fact
     return facts
 
 
@@ -123,17 +139,17 @@ def drop_copies(name: str, batches: Iterable[Held], partition: int, copies: Copi
     return result, dropped
 
 
-def merge_facts(facts: Iterable[Mapping[str, Any]]) -> Merged:
+def merge_facts(facts: Iterable[Facts]) -> Merged:
     """Combine the facts of all workers, in any order. Raises PartitionTwice."""
     fresh: dict[str, dict[int, Fact]] = {}
     held: dict[str, dict[int, list[Ints]]] = {}
     for worker in facts:
-        for topic, own in worker["partitions"].items():
-            for partition, fact in msgspec.convert(own, dict[int, Fact], strict=False).items():
+        for topic, own in worker.partitions.items():
+            for partition, fact in own.items():
                 if partition in fresh.setdefault(topic, {}):
                     raise PartitionTwice(topic=topic, partition=partition)
                 fresh[topic][partition] = fact
-        for topic, marks in worker["held"].items():
+        for topic, marks in worker.held.items():
             for partition, text in marks.items():
-                held.setdefault(topic, {}).setdefault(int(partition), []).append(unpack(text))
+                held.setdefault(topic, {}).setdefault(partition, []).append(unpack(text))
     return Merged(fresh, held)

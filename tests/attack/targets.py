@@ -24,6 +24,7 @@ from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.formats.judge import load
 from vernier.service.ingest.formats.one_by_one import UNFORESEEN
 from vernier.service.ingest.ingestion import Ingestion
+from vernier.service.ingest.partition_report import Facts
 from vernier.service.ingest.rejects import REASONS, Refusal
 from vernier.service.sidecar.writes.parse import BadBody, Target, read_body
 from vernier.service.views.json_rows import encode_value
@@ -139,7 +140,7 @@ class _Ingestion:
             if one.detail.startswith(UNFORESEEN) or one.reason not in REASONS
         ]
         if number // 2 % _ADMITTED == 0 or n == 1:
-            step = ingestion.advance({}, [json.loads(json.dumps(decoded.facts))])
+            step = ingestion.advance({}, [Facts.decode(decoded.facts.encode())])
             for letter in ingestion.admit(decoded, {}, step).dead:
                 assert all(len(value or b"") < 5_000 for _, value in letter.kafka_headers())
         findings += [("both entered and refused", messages[one]) for one in taken if one in bad]

@@ -14,6 +14,7 @@ import pyarrow as pa
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.ingestion import Admitted, Advanced, Ingestion
+from vernier.service.ingest.partition_report import Facts
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.ingest.stash import Held
 
@@ -113,7 +114,7 @@ class Service:
             decoded.append(
                 self.ingestion.decode([batch(mine[:cut]), batch(mine[cut:])], self.offsets, self.state, held)
             )
-        facts = [json.loads(json.dumps(one.facts)) for one in decoded]
+        facts = [Facts.decode(one.facts.encode()) for one in decoded]
         rng.shuffle(facts)
         step = self.ingestion.advance(self.state, facts)
         assert self.ingestion.advance(self.state, facts[::-1]).state == step.state

@@ -65,7 +65,7 @@ def test_records_that_were_consumed_are_skipped() -> None:
     assert runs.offsets == {"edges": {"0": 3}}
     decoded = runs.ingestion.decode([batch([first])], {"edges": {0: 3}}, runs.state, {})
     assert decoded.repeated == 1
-    assert decoded.facts["partitions"] == {}
+    assert decoded.facts.partitions == {}
 
 
 def test_a_late_update_of_a_batch_is_refused_alone_with_its_message_once() -> None:
@@ -302,7 +302,7 @@ def test_rows_as_spark_has_them() -> None:
     admitted = ingestion.admit(decoded, {}, ingestion.advance({}, [decoded.facts]))
     assert admitted.inputs["edges"].time.tolist() == [1_700_000_000_123 * MS]
     assert admitted.received[0].tolist() == [1_700_000_000_123]
-    assert ingestion.decode([pa.RecordBatch.from_pylist([], schema=SCHEMA)], {}, {}, {}).facts["partitions"] == {}
+    assert ingestion.decode([pa.RecordBatch.from_pylist([], schema=SCHEMA)], {}, {}, {}).facts.partitions == {}
 
 
 def test_the_state_stays_small_and_held_batches_few() -> None:
