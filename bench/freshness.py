@@ -33,7 +33,8 @@ from bench.running import free_port
 from vernier.service.codec.native import progress_message, update, updates_message
 from vernier.service.config.settings import Settings, load
 from vernier.service.ingest.config import IngestionConfig
-from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
 from vernier.service.supervision.demo_producer import BATCH_SECONDS, ROOTS, MovingGraph
 from vernier.service.supervision.supervisor import Supervisor
 

@@ -27,7 +27,8 @@ import vernier as vn
 from bench.players import ROOT
 from bench.record import tell
 from vernier.service.codec.native import update, updates_message
-from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
 from vernier.storage.updates import CLOSED
 
 POLICIES: dict[str, Any] = {

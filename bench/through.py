@@ -30,7 +30,8 @@ from bench.running import free_port, serving
 from bench.stream import Ints, Stream, Sums, random_graph
 from vernier.service.client.client import Client, ServerError, connect
 from vernier.service.config.settings import load
-from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
 from vernier.storage.state.state import StateDirectory
 
 TOPIC = "graph"

@@ -12,7 +12,7 @@ from vernier.service.coordinator.consumer_lag import Lag, ends
 from vernier.service.coordinator.topic_check import check_whole
 from vernier.service.coordinator.topics import Choice, Found, TopicReplaced, Topics
 from vernier.service.ingest.config import IngestionConfig
-from vernier.service.kafka.embedded_broker import create_topics
+from vernier.service.kafka.topics import create_topics
 from vernier.storage.threads import Threads
 
 _HOUR_MS = 3_600_000

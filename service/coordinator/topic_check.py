@@ -9,7 +9,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from vernier.service.kafka.embedded_broker import BrokerError
+from vernier.service.kafka.broker_errors import BrokerError
 from vernier.storage.errors import CallerError
 
 

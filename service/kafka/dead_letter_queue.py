@@ -23,9 +23,9 @@ from kafka.errors import KafkaError
 
 from vernier.service.config.settings import Settings
 from vernier.service.ingest.rejects import REPLAY_HEADER
-from vernier.service.kafka.embedded_broker import create_topics
 from vernier.service.kafka.reach import check
 from vernier.service.kafka.reading import CommittedReader
+from vernier.service.kafka.topics import create_topics
 from vernier.service.kafka.transactions import Fenced, Sending, Transactions
 from vernier.storage.errors import CallerError
 

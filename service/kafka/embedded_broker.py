@@ -24,12 +24,13 @@ from typing import Self
 
 import psutil
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError
 
+from vernier.service.kafka.broker_errors import BrokerError, PortTaken, explain, port_taken
+from vernier.service.kafka.topics import create_topics
 from vernier.service.toolchain.jars import kafka_jars
 from vernier.service.toolchain.java import find_java
 from vernier.service.toolchain.jvm import class_data
-from vernier.storage.errors import CallerError
 
 LOOPBACK = "127.0.0.1"
 MAX_MESSAGE_BYTES = 20 * 2**20  # a 10 MB message, with space for headers and what a client adds
@@ -53,17 +54,6 @@ if 0 in ready:
     except OSError:
         pass
 """
-
-
-class BrokerError(CallerError):
-    """The broker does not start or does not answer; `problem` is one line that says what to do."""
-
-    message = "{problem}"
-    problem: str
-
-
-class PortTaken(BrokerError):
-    """Another process listens on the broker's port."""
 
 
 class EmbeddedBroker:
@@ -213,7 +203,7 @@ class EmbeddedBroker:
             except PermissionError as error:
                 raise BrokerError(problem=f"port {self._port} needs privileges; choose one above 1023") from error
             except OSError as error:
-                raise _port_taken(self._port) from error
+                raise port_taken(self._port) from error
             two.bind((LOOPBACK, 0))
             self._port = one.getsockname()[1]
             self._controller_port = two.getsockname()[1]
@@ -296,7 +286,9 @@ class EmbeddedBroker:
             except subprocess.TimeoutExpired as error:
                 raise BrokerError(problem=f"formatting {self.data_dir} took too long; is the disk busy?") from error
             if ran.returncode != 0 or not (fresh / "meta.properties").exists():
-                raise _explain(ran.stdout + ran.stderr, f"formatting {self.data_dir} failed", self)
+                raise explain(
+                    ran.stdout + ran.stderr, f"formatting {self.data_dir} failed", self.data_dir, self.heap_mb
+                )
             if self._log_dir.exists():  # without meta.properties it was never formatted completely
                 shutil.rmtree(self._log_dir)
             fresh.rename(self._log_dir)
@@ -335,8 +327,13 @@ class EmbeddedBroker:
             pause.wait(0.05)
         text = self.log_file.read_text(encoding="utf-8", errors="replace")
         if re.search(r"Address already in use|BindException", text):
-            raise _port_taken(self._port)
-        raise _explain(text, f"the broker ended with status {self._process.returncode} (see {self.log_file})", self)
+            raise port_taken(self._port)
+        raise explain(
+            text,
+            f"the broker ended with status {self._process.returncode} (see {self.log_file})",
+            self.data_dir,
+            self.heap_mb,
+        )
 
     def _end(self, number: signal.Signals, timeout_seconds: float) -> None:
         process, self._process = self._process, None
@@ -359,47 +356,6 @@ class EmbeddedBroker:
             except subprocess.TimeoutExpired:
                 watcher.kill()
                 watcher.wait()
-
-
-def create_topics(
-    bootstrap: str,
-    topics: Mapping[str, int],
-    *,
-    config: Mapping[str, str] | None = None,
-    replication: int = -1,
-    timeout_seconds: float = 30,
-) -> dict[str, int]:
-    """Create the topics (name → number of partitions) that do not exist; return how many partitions each has now.
-
-    `config` holds settings of the new topics (`cleanup.policy`, …); `replication` -1 is the cluster's default. Existing
-    topics are left unchanged, whatever their number of partitions. Returns when every partition has a leader. Raises
-    BrokerError when the brokers cannot be reached or refuse.
-    """
-    try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=bootstrap,
-            client_id="vernier-admin",
-            request_timeout_ms=int(timeout_seconds * 1000),
-            bootstrap_timeout_ms=int(timeout_seconds * 1000),
-        )
-    except KafkaError as error:
-        raise BrokerError(problem=f"no kafka broker answers on {bootstrap}: {_first_line(error)}") from error
-    try:
-        present = {name for name in admin.list_topics() if name in topics}
-        for name, partitions in topics.items():
-            if name in present:
-                continue
-            wanted = {"num_partitions": partitions, "replication_factor": replication, "configs": dict(config or {})}
-            with contextlib.suppress(TopicAlreadyExistsError):  # another process was faster
-                admin.create_topics({name: wanted})
-        admin.wait_for_topics(list(topics))
-        return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics(list(topics))}
-    except KafkaError as error:
-        raise BrokerError(
-            problem=f"cannot create topics {', '.join(topics)} on {bootstrap}: {_first_line(error)}"
-        ) from error
-    finally:
-        admin.close()
 
 
 def _listens(port: int) -> bool:
@@ -425,34 +381,5 @@ def _answers(bootstrap: str) -> bool:
         admin.close()
 
 
-def _port_taken(port: int) -> PortTaken:
-    """The error that names the process that listens on the port, as far as we are allowed to see it."""
-    who = "another process"
-    with contextlib.suppress(psutil.Error):
-        for connection in psutil.net_connections("tcp"):
-            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
-                if connection.pid:
-                    who = f"pid {connection.pid} ({psutil.Process(connection.pid).name()})"
-                break
-    return PortTaken(problem=f"port {port} is taken by {who}; end that process or choose another port")
-
-
-def _explain(output: str, what: str, broker: EmbeddedBroker) -> BrokerError:
-    """A BrokerError with one line extracted from Java's output."""
-    if "No space left on device" in output or "Disk quota exceeded" in output:
-        return BrokerError(problem=f"disk full: no room for the broker's data in {broker.data_dir}")
-    if "Failed to acquire lock" in output:
-        return BrokerError(problem=f"{broker.data_dir} is in use by another broker; stop that one first")
-    if "OutOfMemoryError" in output:
-        return BrokerError(problem=f"{what}: its heap of {broker.heap_mb} MB is too small; raise heap_mb")
-    said = re.findall(r"^(?:\S+Exception|.*\b(?:ERROR|FATAL)\b).*$|^Error.*$", output, re.MULTILINE)
-    last = said[0] if said else next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
-    return BrokerError(problem=f"{what}: {last.strip()[:200]}")
-
-
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

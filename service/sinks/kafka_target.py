@@ -16,7 +16,7 @@ from vernier.service.config.settings import Settings
 from vernier.service.config.streams import Sink
 from vernier.service.errors import PublisherFenced
 from vernier.service.kafka.clients import Producer
-from vernier.service.kafka.embedded_broker import create_topics
+from vernier.service.kafka.topics import create_topics
 from vernier.service.kafka.transactions import Fenced, Transactions
 from vernier.service.sinks import position
 from vernier.service.sinks.outgoing import Message, NotOneRow, Outgoing

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from vernier.service.errors import StrangePositions
-from vernier.service.kafka.embedded_broker import create_topics
 from vernier.service.kafka.reading import CommittedReader
+from vernier.service.kafka.topics import create_topics
 
 _KEY = b"positions"
 _COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.cleanable.dirty.ratio": "0.1"}

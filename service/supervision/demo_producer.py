@@ -24,8 +24,8 @@ from kafka.errors import KafkaError
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema
 from vernier.service.config.settings import Settings, load
-from vernier.service.kafka.embedded_broker import create_topics
 from vernier.service.kafka.producer.producer import Producer
+from vernier.service.kafka.topics import create_topics
 from vernier.storage.errors import VernierError
 
 BATCH_SECONDS = 0.02

@@ -28,7 +28,8 @@ from types import FrameType
 from vernier.service.config.settings import Loaded, Settings
 from vernier.service.errors import DiskTooSmall, ProcessFailed, TakenPort
 from vernier.service.files.scratch import Scratch
-from vernier.service.kafka.embedded_broker import BrokerError, EmbeddedBroker
+from vernier.service.kafka.broker_errors import BrokerError
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.sidecar.auth import Access
 from vernier.service.sidecar.health_probe import address, alive, check_certificate
 from vernier.service.status import intake

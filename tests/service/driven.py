@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 from kafka import KafkaProducer
 
-from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
 from vernier.service.supervision.parent_watch import command
 from vernier.service.views.snapshot_reader import Reader
 from vernier.storage.updates import MIN_TIME

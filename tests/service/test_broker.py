@@ -12,7 +12,9 @@ import psutil
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from vernier.service.kafka.embedded_broker import BrokerError, EmbeddedBroker, PortTaken, create_topics
+from vernier.service.kafka.broker_errors import BrokerError, PortTaken
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
 
 pytestmark = pytest.mark.broker
 

@@ -14,7 +14,8 @@ from vernier.service.cluster.shard import Shard, read_dead_letters, store
 from vernier.service.config.settings import Settings, heartbeat_topic, load
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.ingest.rejects import DeadLetter
-from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
 from vernier.storage.state.manifest import Manifest, ViewEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import MIN_TIME

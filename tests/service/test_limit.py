@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from vernier.service.kafka.embedded_broker import EmbeddedBroker, create_topics
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 

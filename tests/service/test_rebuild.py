@@ -6,7 +6,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from vernier.service.coordinator.topic_check import TopicsTrimmed, check_whole
-from vernier.service.kafka.embedded_broker import BrokerError, EmbeddedBroker, create_topics
+from vernier.service.kafka.broker_errors import BrokerError
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
 
 pytestmark = pytest.mark.broker
 
