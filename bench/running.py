@@ -23,8 +23,9 @@ import psutil
 from vernier.service.config.settings import Loaded, Settings, load
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.producer.topic_end import read_topic_end
+from vernier.service.supervision.child import Child
 from vernier.service.supervision.demo_producer import ROOTS, MovingGraph
-from vernier.service.supervision.supervisor import Child, Supervisor
+from vernier.service.supervision.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ROOT / "configs" / "demo.yaml"

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from vernier.service.config.settings import load
 from vernier.service.supervision import class_archives
-from vernier.service.supervision.supervisor import Child, Supervisor, up
+from vernier.service.supervision.child import Child
+from vernier.service.supervision.supervisor import Supervisor, up
 from vernier.service.toolchain.home import ROOT
 from vernier.storage.errors import VernierError
 

@@ -15,8 +15,9 @@ import pytest
 
 from vernier.service.config.settings import load
 from vernier.service.errors import DiskTooSmall, ProcessFailed, TakenPort
+from vernier.service.supervision.child import Child
 from vernier.service.supervision.parent_watch import PATIENCE_SECONDS, command
-from vernier.service.supervision.supervisor import STOP_SECONDS, Child, Supervisor, check_port, up
+from vernier.service.supervision.supervisor import STOP_SECONDS, Supervisor, check_port, up
 from vernier.storage.errors import StateInUse, VernierError
 from vernier.storage.state.state import StateDirectory
 
