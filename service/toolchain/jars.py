@@ -17,21 +17,17 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
-from xml.sax.saxutils import quoteattr
 
 from vernier.service.toolchain.home import cache_folder, checkout
-from vernier.service.toolchain.java import JavaMissing, find_java
-from vernier.storage.errors import CallerError
+from vernier.service.toolchain.ivy import BrokenCache, JarsError, retrieve
+from vernier.service.toolchain.java import JavaMissing
 
 Set = Literal["spark", "kafka"]
 SETS: tuple[Set, ...] = ("spark", "kafka")
@@ -54,17 +50,6 @@ ROOTS: dict[Set, tuple[tuple[str, str, str, bool], ...]] = {
         ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", False),
     ),
 }
-
-
-class JarsError(CallerError):
-    """The archives could not be fetched or are missing. `problem` is one line that includes the remedy."""
-
-    message = "{problem}"
-    problem: str
-
-
-class _BrokenCache(JarsError):
-    """Ivy failed in a way that an empty cache may cure."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +159,7 @@ def _fetch_set(home: Path, which: Set, say: Callable[[str], None]) -> None:
     jars = locked(which)
     try:
         _fetch_once(home, which, jars, say)
-    except _BrokenCache as first:
+    except BrokenCache as first:
         say(f"{first}; trying again with an empty cache")
         shutil.rmtree(home / ".ivy", ignore_errors=True)
         _fetch_once(home, which, jars, say)
@@ -191,15 +176,15 @@ def _fetch_once(home: Path, which: Set, jars: Sequence[Jar], say: Callable[[str]
             got += 1
             say(f"jars: {which} {got}/{len(jars)} {name}")
 
-        _ivy(home, folder, [(jar.group, jar.artifact, jar.version, False) for jar in jars], poms=False, each=count)
+        retrieve(home, folder, [(jar.group, jar.artifact, jar.version, False) for jar in jars], poms=False, each=count)
         stamp = {}
         for jar in jars:
             path = folder / jar.name
             if not path.is_file():
-                raise _BrokenCache(problem=f"ivy did not fetch {jar.name}")
+                raise BrokenCache(problem=f"ivy did not fetch {jar.name}")
             digest = _sha256(path)
             if digest != jar.sha256:
-                raise _BrokenCache(
+                raise BrokenCache(
                     problem=f"{jar.name} has sha256 {digest}, service/toolchain/jars.lock wants {jar.sha256}"
                 )
             stamp[jar.name] = {"size": path.stat().st_size, "sha256": digest}
@@ -211,113 +196,6 @@ def _fetch_once(home: Path, which: Set, jars: Sequence[Jar], say: Callable[[str]
             (home / which).rename(Path(temporary) / "old")
         folder.rename(home / which)
         _sync(home)
-
-
-def _ivy(
-    home: Path,
-    folder: Path,
-    wanted: Sequence[tuple[str, str, str, bool]],
-    *,
-    poms: bool,
-    pattern: str = "[artifact]-[revision].[ext]",
-    each: Callable[[str], None] = lambda name: None,
-) -> None:
-    """Let Ivy put the wanted archives into the folder; calls `each` with the name of each one on arrival."""
-    root = find_spec("pyspark")
-    archives = list(Path(root.origin).parent.glob("jars/ivy-*.jar")) if root and root.origin else []
-    if not archives:
-        raise JarsError(problem="this pyspark has no ivy jar; reinstall it: remove .venv and run `make setup`")
-    settings = Path(folder.parent) / "settings.xml"
-    module = Path(folder.parent) / "ivy.xml"
-    _write(
-        settings,
-        f"""<ivysettings>
-  <settings defaultResolver="central"/>
-  <timeout-constraints>
-    <timeout-constraint name="t" connectionTimeout="20000" readTimeout="60000"/>
-  </timeout-constraints>
-  <caches defaultCacheDir={quoteattr(str(home / ".ivy"))}/>
-  <resolvers>
-    <ibiblio name="central" m2compatible="true" usepoms="{str(poms).lower()}" timeoutConstraint="t"/>
-  </resolvers>
-</ivysettings>
-""",
-    )
-    lines = "\n".join(
-        f"    <dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        + (
-            ' conf="default->master,runtime"/>'
-            if deep
-            else f' transitive="false" conf="default->{"master" if poms else "*"}"/>'
-        )
-        for group, artifact, version, deep in wanted
-    )
-    _write(
-        module,
-        f"""<ivy-module version="2.0">
-  <info organisation="vernier" module="jars"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-{lines}
-  </dependencies>
-</ivy-module>
-""",
-    )
-    own = os.environ.get("VERNIER_IVY_SETTINGS")  # a mirror inside a company's network
-    command = [str(find_java()), "-Xmx256m", "-XX:TieredStopAtLevel=1", *_proxies(), "-jar", str(archives[0])]
-    command += ["-verbose", "-settings", own or str(settings), "-cache", str(home / ".ivy"), "-ivy", str(module)]
-    command += ["-retrieve", f"{folder}/{pattern}", "-types", "jar", "bundle"]
-    said: list[str] = []
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as ivy:
-        try:
-            assert ivy.stdout is not None
-            for line in ivy.stdout:
-                said.append(line)
-                if found := re.search(r"\[SUCCESSFUL \] \S*#([^;]+);(\S+?)!\S*\.jar", line):
-                    each(f"{found[1]}-{found[2]}.jar")
-        except BaseException:
-            ivy.kill()
-            raise
-    if ivy.returncode != 0:
-        raise _explain("".join(said), ivy.returncode, home)
-
-
-def _explain(said: str, status: int, home: Path) -> JarsError:
-    """Turn Ivy's output into one line."""
-    if "No space left on device" in said or "Disk quota exceeded" in said:
-        return JarsError(problem=_disk_full(home))
-    unreachable = re.search(
-        r"java\.net\.\w+(Exception|Error): [^\n)]*|"
-        r"(UnknownHost|Connect|NoRouteToHost|SocketTimeout|HttpHostConnect|SSL\w*)(Exception)?:? ?[^\n]*|"
-        r"Server access error[^\n]*|host \S+ not found[^\n]*|Connection (refused|reset|timed out)[^\n]*",
-        said,
-        re.IGNORECASE,
-    )
-    missing = re.findall(r":: (\S+#\S+;\S+): not found", said)
-    if unreachable:
-        what = re.sub(r"\bhttps?://\S+", "the repository", unreachable.group(0)).strip()
-        return JarsError(
-            problem=f"no network for the jars ({what}); check the connection or HTTPS_PROXY,"
-            " or name a mirror with VERNIER_IVY_SETTINGS=<ivysettings.xml>"
-        )
-    if missing:
-        return _BrokenCache(problem=f"the repository does not serve {', '.join(dict.fromkeys(missing))}")
-    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "no output")
-    return _BrokenCache(problem=f"ivy ended with status {status}: {last[:200]}")
-
-
-def _proxies() -> list[str]:
-    """Java ignores HTTPS_PROXY, so pass the proxies as system properties."""
-    flags = []
-    for scheme in ("https", "http"):
-        address = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
-        if address:
-            parts = urlsplit(address if "//" in address else "//" + address)
-            if parts.hostname:
-                flags += [f"-D{scheme}.proxyHost={parts.hostname}", f"-D{scheme}.proxyPort={parts.port or 3128}"]
-    return flags
 
 
 def lock(say: Callable[[str], None] = lambda line: None) -> None:
@@ -335,7 +213,7 @@ def lock(say: Callable[[str], None] = lambda line: None) -> None:
                     folder = Path(temporary) / which
                     folder.mkdir()
                     pattern = "[organisation]/[artifact]/[revision].[ext]"
-                    _ivy(home, folder, ROOTS[which], poms=True, pattern=pattern, each=say)
+                    retrieve(home, folder, ROOTS[which], poms=True, pattern=pattern, each=say)
                     for path in sorted(folder.glob("*/*/*.jar")):
                         group, artifact = path.parts[-3:-1]
                         text.append(f"{which} {group}:{artifact}:{path.stem} sha256:{_sha256(path)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from vernier.service.toolchain import ivy as ivy_program
 from vernier.service.toolchain import jars, java
 
 
@@ -61,7 +62,7 @@ def ivy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeIvy:
     lock.write_text(f"# comment\nspark g:one:1 sha256:{one}\nkafka g:two:2 sha256:{two}\n")
     monkeypatch.setattr(jars, "LOCK", lock)
     monkeypatch.setattr(jars, "NEEDED_BYTES", 0)
-    monkeypatch.setattr(jars, "find_java", lambda: fake.folder / "java")
+    monkeypatch.setattr(ivy_program, "find_java", lambda: fake.folder / "java")
     monkeypatch.setenv("VERNIER_JARS_DIR", str(fake.home))
     fake.script("case $out in */spark) bring one-1;; */kafka) bring two-2;; esac")
     return fake
