@@ -9,8 +9,9 @@ from vernier.operators.group_functions.rows import ReduceRows, RowFunction
 from vernier.operators.language.collection.reductions import ReduceNode, ThresholdNode
 from vernier.operators.language.collection.rows import C
 from vernier.operators.language.expr.arguments import checked_methods
+from vernier.operators.language.expr.columns import named
 from vernier.operators.language.expr.evaluate import bind
-from vernier.operators.language.expr.expression import Column, Expr, ExprLike, Literal, named
+from vernier.operators.language.expr.expression import Column, Expr, ExprLike, Literal
 from vernier.operators.language.expr.functions import check_function
 from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.plan.logical import AggregateNode, DistinctNode, ProjectNode

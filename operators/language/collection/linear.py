@@ -8,7 +8,8 @@ from typing import Any
 
 from vernier.operators.errors import BadLoop, ProgramError, WrongType, listed
 from vernier.operators.language.collection.rows import C, Rows, check_collection, column_name, conform
-from vernier.operators.language.expr.expression import Column, Expr, ExprLike, as_expr, named
+from vernier.operators.language.expr.columns import named
+from vernier.operators.language.expr.expression import Column, Expr, ExprLike, as_expr
 from vernier.operators.language.plan.explode import Explode
 from vernier.operators.language.plan.joinfunction import JoinFunction, Produced, check_times
 from vernier.operators.language.plan.linear_nodes import ExpandNode

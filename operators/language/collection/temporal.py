@@ -5,7 +5,8 @@ Updates with a time in the future wait in a durable temporal buffer until that t
 
 from vernier.operators.errors import BadLoop, WrongType
 from vernier.operators.language.collection.rows import C
-from vernier.operators.language.expr.expression import ExprLike, as_column
+from vernier.operators.language.expr.columns import as_column
+from vernier.operators.language.expr.expression import ExprLike
 from vernier.operators.language.plan.linear_nodes import ExpandNode, LaterNode
 from vernier.operators.language.plan.node import ROOT
 from vernier.operators.language.plan.tables import ValidBetween

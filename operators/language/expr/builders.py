@@ -7,7 +7,8 @@ As in PySpark, text in their arguments names a column; for the text itself write
 from __future__ import annotations
 
 from vernier.operators.errors import WrongType
-from vernier.operators.language.expr.expression import Call, Expr, ExprLike, as_column, as_expr, named
+from vernier.operators.language.expr.columns import as_column, named
+from vernier.operators.language.expr.expression import Call, Expr, ExprLike, as_expr
 
 
 def concat(*values: str | ExprLike) -> Expr:

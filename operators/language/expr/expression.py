@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
 from vernier.operators.errors import ProgramError, WrongType, listed
+from vernier.operators.language.expr.constants import Stored, constant, shown_moment
 from vernier.operators.language.expr.expression_names import no_expression_method
 from vernier.operators.language.expr.methods import Methods
 from vernier.operators.language.expr.order import Order
 from vernier.operators.language.expr.signs import Signs
-from vernier.operators.language.types.decimals import Decimal
-from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, as_type
-from vernier.operators.language.types.texts import Binary as BinaryType
-from vernier.operators.language.types.texts import String
+from vernier.operators.language.types.scalars import Type, as_type
 
 Scalar = (
     int
@@ -40,7 +38,6 @@ Scalar = (
 )
 Key = tuple[Any, ...]
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LEVEL = {
     "|": 1,
     "&": 2,
@@ -197,7 +194,7 @@ class Literal(Expr):
     """A constant. `value`: int, float or bool in the form that the type's numpy array holds; str, bytes and
     decimal.Decimal for their types; None is null, of any type."""
 
-    value: int | float | bool | str | bytes | decimal.Decimal | None
+    value: Stored
     type: Type | None
 
     def key(self) -> Key:
@@ -205,10 +202,9 @@ class Literal(Expr):
         return ("lit", "null" if self.type is None else str(self.type), exact)
 
     def text(self, level: int = 0) -> str:
-        if self.type == Date() and isinstance(self.value, int):
-            return f"lit({_EPOCH.date() + datetime.timedelta(self.value)!r})"
-        if self.type == TimestampNs() and isinstance(self.value, int):
-            return f"lit({_EPOCH + datetime.timedelta(microseconds=self.value // 1000)!r})"
+        moment = shown_moment(self.value, self.type)
+        if moment is not None:
+            return f"lit({moment})"
         return f"lit({self.value!r})" if self.type is None or level in (0, _ATOM) else repr(self.value)
 
 
@@ -406,31 +402,6 @@ def lit(value: Scalar) -> Expr:
     if isinstance(given, Expr):
         raise WrongType(problem=f"lit takes a Python value, but {given} is an expression already")
     match given:
-        case None:
-            return Literal(None, None)
-        case bool():
-            return Literal(given, Bool())
-        case int():
-            if not -(2**63) <= given < 2**63:
-                raise WrongType(problem=f"the integer {given} does not fit 64 bits")
-            return Literal(given, Int64())
-        case float():
-            return Literal(given + 0.0, Float64())
-        case datetime.datetime():
-            aware = given if given.tzinfo else given.replace(tzinfo=datetime.UTC)
-            span = aware - _EPOCH
-            nanoseconds = ((span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds) * 1_000
-            if not -(2**63) <= nanoseconds < 2**63:
-                raise WrongType(problem=f"{given} is outside the years 1677 to 2262 that TimestampNs holds")
-            return Literal(nanoseconds, TimestampNs())
-        case datetime.date():
-            return Literal((given - _EPOCH.date()).days, Date())
-        case str():
-            return Literal(given, String())
-        case bytes() | bytearray():
-            return Literal(bytes(given), BinaryType())
-        case decimal.Decimal():
-            return Literal(given, decimal_type(given))
         case list() | tuple():
             if not given:
                 raise WrongType(
@@ -439,16 +410,7 @@ def lit(value: Scalar) -> Expr:
             return Call("array", tuple(map(as_expr, given)))
         case dict():
             return Call("struct", tuple(map(as_expr, given.values())), tuple(map(str, given)))
-    raise WrongType(problem=f"{given!r} of type {type(given).__name__} is not a value for a column")
-
-
-def decimal_type(value: decimal.Decimal) -> Decimal:
-    """The narrowest Decimal that holds a constant."""
-    _, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int):
-        raise WrongType(problem=f"a Decimal cannot hold {value}")
-    scale = max(0, -exponent)
-    return Decimal(max(1, scale, len(digits) + max(0, exponent)), scale)
+    return Literal(*constant(given))
 
 
 def when(condition: ExprLike, value: ExprLike) -> Case:
@@ -467,30 +429,6 @@ def as_expr(value: object) -> Expr:
     if elsewhere:
         raise WrongType(problem=f"{value!r} is not a value for a column; {elsewhere}")
     return lit(cast(Scalar, value))
-
-
-def as_column(value: object) -> Expr:
-    """Like as_expr, but text names a column, as in `select`, `group_by` and aggregates."""
-    return Column(value) if isinstance(value, str) else as_expr(value)
-
-
-def named(positional: Sequence[object], keyword: Mapping[str, object], what: str) -> list[tuple[str, Expr]]:
-    """The (name, expression) pairs of a call such as select("a", c=col("b") + 1). Raises ProgramError if one has no
-    name."""
-    pairs: list[tuple[str, Expr]] = []
-    for value in positional:
-        if isinstance(value, (list, tuple)):
-            raise WrongType(problem=f"{what} takes columns one by one, not in a {type(value).__name__}: write *[...]")
-        expr = as_column(value)
-        if expr.output_name is None:
-            raise ProgramError(problem=f"the value {expr} needs a name: write {what}(name={expr}) or {expr}.alias(...)")
-        pairs.append((expr.output_name, expr))
-    pairs.extend((name, as_column(value)) for name, value in keyword.items())
-    seen = [name for name, _ in pairs]
-    twice = [name for name in seen if seen.count(name) > 1]
-    if twice:
-        raise ProgramError(problem=f"{what} uses the name {twice[0]!r} twice (names: {listed(seen)})")
-    return [(name, expr.part if isinstance(expr, Alias) else expr) for name, expr in pairs]
 
 
 def _bracket(text: str, own: int, level: int) -> str:

@@ -18,7 +18,8 @@ from fractions import Fraction
 from typing import Any
 
 from vernier.operators.errors import WrongType
-from vernier.operators.language.expr.expression import Expr, as_column
+from vernier.operators.language.expr.columns import as_column
+from vernier.operators.language.expr.expression import Expr
 from vernier.operators.language.plan.aggregation import Aggregation
 
 

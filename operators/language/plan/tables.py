@@ -18,8 +18,9 @@ import numpy as np
 
 from vernier.operators.errors import ProgramError, WrongType
 from vernier.operators.failures import SeriesTooLong
+from vernier.operators.language.expr.columns import as_column
 from vernier.operators.language.expr.evaluate import Heap, bind
-from vernier.operators.language.expr.expression import Expr, ExprLike, Literal, as_column
+from vernier.operators.language.expr.expression import Expr, ExprLike, Literal
 from vernier.operators.language.types.duration import nanoseconds
 from vernier.operators.language.types.scalars import Date, Int64, TimestampNs, Words
 from vernier.operators.language.types.schema import RowType, check_name

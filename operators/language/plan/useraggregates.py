@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vernier.operators.errors import WrongType
-from vernier.operators.language.expr.expression import Expr, as_column
+from vernier.operators.language.expr.columns import as_column
+from vernier.operators.language.expr.expression import Expr
 from vernier.operators.language.expr.functions import check_function, function_key, function_name
 from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.types.scalars import Type, as_type, spell

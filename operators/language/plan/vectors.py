@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from vernier.operators.errors import WrongType
 from vernier.operators.language.expr.builders import coalesce
+from vernier.operators.language.expr.columns import as_column
 from vernier.operators.language.expr.evaluate import bind
-from vernier.operators.language.expr.expression import Expr, Literal, as_column
+from vernier.operators.language.expr.expression import Expr, Literal
 from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.types.scalars import Int64, spell
 from vernier.operators.language.types.schema import RowType

@@ -15,7 +15,7 @@ from vernier.operators.errors import WrongType
 from vernier.operators.language.expr.compute import decimals
 from vernier.operators.language.expr.compute.conversion import conversion
 from vernier.operators.language.expr.compute.vector import Bound, Coded, Heap, Vector, constant, nulls
-from vernier.operators.language.expr.expression import decimal_type
+from vernier.operators.language.expr.constants import decimal_type
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.parts import Slot
 from vernier.operators.language.types.scalars import Float64, Int64, OrNone, Type, Words
