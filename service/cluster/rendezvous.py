@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.messages import (
@@ -41,6 +42,7 @@ from vernier.service.cluster.messages import (
 )
 from vernier.service.cluster.tls import Channel, Identity
 from vernier.service.errors import ProtocolBroken
+from vernier.storage.threads import Threads
 
 HELLO_SECONDS = 10
 STRANGERS = 64
@@ -95,7 +97,7 @@ class Rendezvous:
 
     host: the address to listen on, which workers must be able to reach. encrypted: whether to use TLS here and CURVE
     for the exchange. keys: the credentials that workers need. stuck: called when a worker reports a function that does
-    not return.
+    not return. threads: the owner of the thread that accepts connections, and of one for each connection.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Rendezvous:
         *,
         encrypted: bool = False,
         stuck: Callable[[Attempt, str, float], None] = lambda attempt, said, seconds: None,
+        threads: Threads | None = None,
     ) -> None:
         self.workers = workers
         self._identity = Identity() if encrypted else None
@@ -115,11 +118,13 @@ class Rendezvous:
         self._lock = threading.Lock()
         self._current: Attempt | None = None
         self._wires: set[Wire] = set()
+        self._strangers: set[socket.socket] = set()
         self._unheard = threading.BoundedSemaphore(STRANGERS)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._server = socket.create_server((host, 0), family=family)
         self.address: tuple[str, int] = self._server.getsockname()[:2]
-        threading.Thread(target=self._accept, name="rendezvous", daemon=True).start()
+        self._threads = threads or Threads()
+        self._acceptor = self._threads.start("rendezvous", self._accept)
 
     def begin(self, start: Start) -> Attempt:
         """Begin a new attempt; tasks that name it may connect from now on. The previous attempt must have ended."""
@@ -150,33 +155,44 @@ class Rendezvous:
 
     def close(self) -> None:
         """Stop listening and disconnect all workers."""
+        self._acceptor.stopping.set()
         with self._lock:
             wires, self._wires = self._wires, set()
+            strangers = set(self._strangers)
         # A blocked accept does not notice that its socket was closed.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for wire in wires:
             wire.close()
+        for stranger in strangers:
+            with contextlib.suppress(OSError):
+                stranger.shutdown(socket.SHUT_RDWR)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
+    def _accept(self, stopping: threading.Event) -> None:
         while True:
             try:
                 connected, _ = self._server.accept()
             except OSError:
-                return
+                if stopping.is_set():
+                    return
+                raise  # such as too many open files: the thread's owner logs it, and accepts again
             if not self._unheard.acquire(blocking=False):
                 connected.close()
                 continue
-            threading.Thread(target=self._serve, args=(connected,), name="rendezvous-peer", daemon=True).start()
+            with self._lock:
+                self._strangers.add(connected)
+            self._threads.start("rendezvous-peer", partial(self._serve, connected), again=False)
 
-    def _serve(self, connected: socket.socket) -> None:
+    def _serve(self, connected: socket.socket, _stopping: threading.Event) -> None:
         try:
             peer = self._greeted(connected)
         finally:
             self._unheard.release()
+            with self._lock:
+                self._strangers.discard(connected)
         if peer is None:
             connected.close()
             return
@@ -195,7 +211,7 @@ class Rendezvous:
     def _greeted(self, connected: socket.socket) -> _Peer | None:
         """The peer that has connected, if it belongs to this service; else None."""
         said = "it does not know this service's token"
-        host = "somebody who is gone"
+        host = "a client that has left"
         try:
             host = str(connected.getpeername()[0])
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -124,7 +124,9 @@ class Driver:
             refused=self._refused,
         )
         self._spans = Spans.of(settings.otel, app.name)
-        self._runner = Runner(settings, epochs, self._dead_letters, self._heartbeat, hooks=hooks, spans=self._spans)
+        self._runner = Runner(
+            settings, epochs, self._dead_letters, self._heartbeat, hooks=hooks, spans=self._spans, threads=self._threads
+        )
         self._programs.remember(self._bundle)
         if wanted is not self._bundle:
             self._fill(wanted)

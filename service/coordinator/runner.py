@@ -32,6 +32,7 @@ from vernier.service.errors import EpochFailed, ProgramFailed, SparkFailed, Stop
 from vernier.service.status.trouble import Trouble, Troubles
 from vernier.storage.errors import VernierError
 from vernier.storage.state.manifest import Manifest
+from vernier.storage.threads import Threads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,11 +92,13 @@ class Runner:
         *,
         hooks: Hooks | None = None,
         spans: Spans | None = None,
+        threads: Threads | None = None,
     ) -> None:
-        """meet: makes the rendezvous, if not the one from the settings. spans: where to send spans."""
+        """meet: makes the rendezvous, if not the one from the settings. spans: where to send spans. threads: the owner
+        of the rendezvous' threads."""
         self.epochs = epochs
         exchange = settings.exchange
-        away = partial(Rendezvous, host=exchange.host, encrypted=exchange.encrypted, stuck=self._stuck)
+        away = partial(Rendezvous, host=exchange.host, encrypted=exchange.encrypted, stuck=self._stuck, threads=threads)
         self.rendezvous = (meet or away)(settings.workers, self._complete)
         self._settings, self._dead_letters, self._heartbeat = settings, dead_letters, heartbeat
         self._stage: Stage | None = None

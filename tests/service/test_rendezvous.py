@@ -1,6 +1,8 @@
 """Rendezvous and exchange: real sockets, workers as threads; shards, strangers, stale attempts, peers that die."""
 
 import contextlib
+import errno
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -140,6 +142,32 @@ def test_a_stranger_is_refused(office: Office) -> None:
         raw.sendall(b"\xff\xff\xff\xff\xff")
         assert refused(raw)
     assert not attempt.ended.is_set()
+
+
+class Refusing:
+    """A listening socket whose first `accept` fails, as when the process has too many open files."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server, self._failed = server, False
+
+    def accept(self) -> tuple[socket.socket, object]:
+        """Fail once, then accept."""
+        if not self._failed:
+            self._failed = True
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return self._server.accept()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._server, name)
+
+
+def test_connections_are_accepted_again_after_a_failure(office: Office) -> None:
+    links = [office.link()]
+    office.rendezvous._server = Refusing(office.rendezvous._server)  # type: ignore[assignment]
+    links.append(office.link())  # the pending accept takes this one, and the next accept fails
+    attempt = office.rendezvous.begin(START)
+    assert len(office.meet(attempt, [links[0], office.link()])) == 2
+    assert office.rendezvous._threads.restarts == {"rendezvous": 1}
 
 
 def test_only_workers_messages_are_taken(office: Office) -> None:
