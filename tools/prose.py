@@ -33,7 +33,7 @@ INSTEAD = {
 }
 """Pattern, and what to write instead."""
 PAGES = ("README.md", "CONTRIBUTING.md", "docs", "examples")
-CODE = ("storage", "operators", "service", "bench", "tools", "vernier.py", "setup.py")
+CODE = ("storage", "operators", "service", "bench", "tests", "tools", "vernier.py", "setup.py")
 HISTORY = "docs/notebook/"
 """Dated notes stay as they were written."""
 _HABITS = re.compile("|".join(rf"(?P<_{number}>\b(?:{pattern})\b)" for number, pattern in enumerate(INSTEAD)), re.I)

@@ -46,7 +46,7 @@ class MessagesLost(CallerError):
 
     message = (
         "topic {topic} has removed {count} messages of partition {partition} that no epoch has read, those before "
-        "offset {first} (retention, or somebody deleted them). Bring them back if you can, or go on with offset "
+        "offset {first} (retention, or a deletion). Bring them back if you can, or go on with offset "
         "{first} with sources.{source}.on_lost: skip, which counts what was skipped"
     )
     topic: str

@@ -29,7 +29,7 @@ class Owner:
 
 
 class Held(Protocol):
-    """A lock that is held until it is released or its process ends, in whatever way it ends.
+    """A lock that is held until it is released or its process ends, however it ends.
 
     alone: no earlier holder can still be working on what the lock guards.
     """

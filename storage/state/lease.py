@@ -1,7 +1,7 @@
 """Leases: a reader declares which epoch it reads, and garbage collection keeps that epoch's files.
 
 A lease is a name `leases/<epoch>.<pid>.<serial>` that its reader holds. On a file system it is an flock, which the
-kernel releases when the reader ends, in whatever way; in an object store it is a claim that expires. A dead reader's
+kernel releases when the reader ends, however it ends; in an object store it is a claim that expires. A dead reader's
 lease therefore expires by itself, and the next process that lists the leases deletes it. The process id in the name is
 for people.
 """

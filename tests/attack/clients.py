@@ -113,7 +113,7 @@ class Hostile:
         ]  # fmt: skip
 
     def run(self, count: int) -> None:
-        """Send so many requests, each on a connection of its own."""
+        """Send `count` requests, each on a connection of its own."""
         for _ in range(count):
             begun, rest = self.random.choice(self.kinds)()
             status = self.send(begun, rest)

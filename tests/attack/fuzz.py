@@ -5,7 +5,7 @@
 
 Seeds are good messages and once bad ones (`seeds/`), and the hostile messages. A finding is an exception that is no
 dead letter, a refusal that no rule foresees, a message that enters and that the judge does not read, a process that
-dies, hangs or takes gigabytes. Each is told with its input, as a line for `seeds/`, and the status is 1.
+dies, hangs or takes gigabytes. The run prints each with its input, as a line for `seeds/`, and exits with 1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _work(target: str, seed: int, numbers: Sequence[int], alone: bool, told: Con
 
 
 def fuzz(target: str, cases: int, seed: int = 0, seconds: float | None = None) -> Outcome:
-    """Attack with so many mutants, or for so many seconds if that is less, a batch at least. O(cases)."""
+    """Attack with `cases` mutants, or for `seconds` if that is less, with at least one batch. O(cases)."""
     outcome, begun = Outcome(target), time.monotonic()
     left = list(range(-(-cases // BATCH)))
     while left and not (seconds is not None and time.monotonic() - begun > seconds):

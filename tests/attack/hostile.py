@@ -160,7 +160,7 @@ def _vernier() -> Iterator[bytes]:
         '{"v":1,"v":1,"t":0,"u":[]}', '{"v":1,"t":0,"t":0,"u":[]}', '{"v":1,"t":0,"u":[],"u":[]}',
         '{"v":1,"t":0,"u":[],"w":1}',
         '{"v":1,"t":0,"u":{}}', '{"v":1,"t":0,"u":[[]]}', '{"v":1,"t":0,"u":[7]}',
-        '{"v":1,"t":0,"u":[],"input":"nobody"}',
+        '{"v":1,"t":0,"u":[],"input":"absent"}',
         '{"v":1,"t":0,"u":[],"input":7}', '{"v":1,"t":0,"u":[],"p":{}}', '{"v":1,"p":{"upper":[],"upper":[]}}',
         '{"v":1,"p":[]}',
         '{"v":1,"p":{"upper":7}}', '{"v":1,"p":{"upper":["1","2"]}}', '{"v":1,"p":{"lower":["9"],"upper":["1"]}}',
@@ -185,7 +185,7 @@ def _lines() -> Iterator[bytes]:
             yield _json(f'{{"resolved":{time}}}')
     for text in (
         f'{{"data":{_row()},"data":{_row()}}}', f'{{"data":{_row()},"time":1,"time":1}}', f'{{"data":{_row()},"w":1}}',
-        f'{{"data":{_row()},"input":"nobody"}}', f'{{"data":{_row()},"input":7}}', f'{{"data":{_DEEP}}}',
+        f'{{"data":{_row()},"input":"absent"}}', f'{{"data":{_row()},"input":7}}', f'{{"data":{_DEEP}}}',
         f'{{"data":{_LEVELS}}}',
         '{"resolved":1,"resolved":1}', '{"resolved":1,"data":null}', "[1]", "[1,2,3,4,5,6,7,8,9]", f"[{_row()}]",
     ):  # fmt: skip
@@ -206,7 +206,7 @@ def _inserts() -> Iterator[bytes]:
         f'{{"insert":{_row()},"insert":{_row()}}}', f'{{"insert":{_row()},"ins\\u0065rt":{_row()}}}',
         f'{{"insert":{_row()},"delete":{_row()}}}',
         f'{{"insert":{_row()},"time":1,"time":2}}', f'{{"insert":{_row()},"diff":1}}',
-        f'{{"insert":{_row()},"input":"nobody"}}',
+        f'{{"insert":{_row()},"input":"absent"}}',
         f'{{"insert":{_row()},"input":7}}', f'{{"insert":{_row()},"input":{_LEVELS}}}',
         f'{{"insert":{_row()},"resolved":1}}',
         '{"resolved":1,"resolved":1}', f"[{_row()}]", f"[{_LEVELS}]", f"[[{_row()}]]",

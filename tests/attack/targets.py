@@ -186,7 +186,7 @@ class _Bodies:
 
 
 class _Values:
-    """Each message a value that somebody asks for."""
+    """Each message is a value that a client sends."""
 
     def __init__(self, target: str) -> None:
         self._fields = Hostile.row_type.fields

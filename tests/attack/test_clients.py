@@ -52,7 +52,7 @@ def sidecar(tmp_path: Path) -> Iterator[SidecarProcess]:
 
 
 def attack(sidecar: SidecarProcess, count: int, first: int = 0) -> Counter[int | None]:
-    """Send so many hostile requests, a few at a time; the answers by status. first: of the clients' seeds."""
+    """Send hostile requests, a few at a time; returns the number of answers by status. first: of the clients' seeds."""
     clients = [Hostile(sidecar.port, first + number) for number in range(THREADS)]
     threads = [threading.Thread(target=client.run, args=(count // THREADS,)) for client in clients]
     for thread in threads:
@@ -84,7 +84,7 @@ def test_hostile_requests_are_refused_and_the_sidecar_lives(sidecar: SidecarProc
 def ask(
     sidecar: SidecarProcess, operation: schemathesis.APIOperation, count: int, answers: Counter[int | None]
 ) -> None:
-    """Send so many requests that schemathesis makes of an operation, rightly and wrongly; adds to the answers."""
+    """Send valid and invalid requests that schemathesis makes for an operation; adds to the answers."""
 
     @seed(1)
     @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))

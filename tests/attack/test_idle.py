@@ -1,4 +1,4 @@
-"""An idle partition says that it is idle, wherever somebody looks."""
+"""An idle partition is reported as idle in every place that shows partitions."""
 
 from collections.abc import Callable
 

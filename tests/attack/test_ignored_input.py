@@ -29,7 +29,7 @@ LINE = '{"input":"edges","data":[1,2],"time":17}\n'
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of somebody who takes connections and never answers, as a stopped broker does."""
+    """The address of a process that accepts connections and never answers, like a stopped broker."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 

@@ -1,4 +1,4 @@
-"""Messages that kill or hang whoever decodes them become dead letters; the rest of their epoch goes on.
+"""Messages that kill or hang the process that decodes them become dead letters; the rest of their epoch goes on.
 
 The decoder that fails is planted: a format of the test's own under the name of a real one.
 """
@@ -216,7 +216,7 @@ def test_a_live_service_survives_messages_that_kill_and_hang_its_workers(
     service.final(service.send((4, 4)))
     service.raw(b"loop")
     service.final(service.send((5, 5)))
-    # A worker killed from outside in whatever phase costs no message.
+    # A worker that is killed from outside, in any phase, costs no message.
     for _ in range(3):
         service.wait(service.workers)
         for worker in service.workers():

@@ -1,4 +1,4 @@
-"""Quarantine: messages that kill or hang their decoder are found, and nobody else is blamed."""
+"""Quarantine: messages that kill or hang their decoder are found, and no other message is blamed."""
 
 import ctypes
 import os
@@ -61,7 +61,7 @@ def test_among_many_the_few_are_found() -> None:
 
 
 def test_what_kills_once_is_not_the_message(tmp_path: Path) -> None:
-    """Somebody kills the child twice, in the chunk and at the message; alone the message is harmless."""
+    """The child is killed twice from outside, in the chunk and at the message; alone the message is harmless."""
     deaths = tmp_path / "deaths"
     deaths.write_text("")
 
@@ -94,13 +94,13 @@ def test_a_child_that_is_stopped_for_a_while_has_not_hung(tmp_path: Path) -> Non
     thread.join()
 
 
-def test_a_decoder_that_cannot_even_do_nothing_convicts_nobody() -> None:
+def test_a_decoder_that_cannot_even_do_nothing_convicts_no_message() -> None:
     with pytest.raises(QuarantineBroken, match="its process ended with status 9 before it decoded anything"):
         convict(2, lambda start, stop: None, lambda: os._exit(9), 1.0)
 
 
 def test_a_child_ends_with_its_worker(tmp_path: Path) -> None:
-    """Also one that works without end: nobody is left to end it."""
+    """The child ends with its parent, also when it works without end."""
     told = tmp_path / "child"
 
     def decode(start: int, stop: int) -> None:

@@ -61,7 +61,7 @@ except TooLarge as refusal:
 
 
 def repeated(kind: str, text: str, times: int) -> pa.Array:
-    """A text that is there once, so many times."""
+    """A text that is stored once and referenced many times."""
     if kind == "dictionary":
         return pa.DictionaryArray.from_arrays(pa.array([0] * times, pa.int8()), [text])
     one = pa.array([text], pa.string_view()).buffers()

@@ -58,7 +58,7 @@ def shown(value: Any) -> Any:
 
 
 def without_bytes(row: list[Any], view: str) -> list[Any]:
-    """Bytes are told elsewhere (test_arrowjson.py)."""
+    """Bytes have a test of their own (test_arrowjson.py)."""
     return row[:-1] if view == "all" else row
 
 

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Crash(BaseException):
-    """The process is dead as far as the disk can tell. Not an Exception: nobody may handle it."""
+    """The process is dead as far as the disk can tell. Not an Exception, because no code may handle it."""
 
 
 class Fault(enum.Enum):
@@ -60,7 +60,7 @@ class Faults:
         """Let a fault strike at a call that is still to come: the next is 1."""
         self._fault, self._at = fault, len(self.calls) + calls
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Make room again; from here on nothing fails."""
         self._at, self._next = 0, ("", 0)
 

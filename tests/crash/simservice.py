@@ -114,7 +114,7 @@ class Room:
 
 
 class Turns:
-    """An exchange between greenlets: whoever has said its part waits until all have."""
+    """An exchange between greenlets: each sends its part, then waits until all have."""
 
     def __init__(self, room: Room, index: int) -> None:
         self.workers, self.index = room.workers, index
@@ -297,7 +297,7 @@ class SimService:
         return process, mine
 
     def epoch(self, takes: list[int], again: int = 0) -> None:
-        """One micro-batch: so many new messages of each partition, and the last `again` ones for a second time.
+        """One micro-batch: `takes` new messages of each partition, and the last `again` ones for a second time.
 
         Raises what ends the query.
         """

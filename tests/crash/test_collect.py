@@ -91,7 +91,7 @@ def test_a_collection_that_fails_at_any_call(
             run = Collection(kind(), patch)
             reached = fails(run.process, fault, call, run.service)
             run.check()
-            run.process.faults.mend()
+            run.process.faults.repair()
             if run.process.faults.crashed or call % 2:
                 run.process.faults.end()
                 run.machine.wait()

@@ -158,7 +158,7 @@ def test_errors_at_every_call_leave_the_state_valid(kind: type[Machine], fault: 
         seen = reader.latest()
         if seen is not None:
             assert rows_in(reader, seen) == rows_until(seen.epoch)
-        process.faults.mend()
+        process.faults.repair()
         if service is not None and not any(problem.may_have_happened for problem in problems):
             # The same process goes on: it tries the epoch again from the newest manifest.
             service.newest = service.state.latest()

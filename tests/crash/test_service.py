@@ -85,7 +85,7 @@ class Simulation:
     # --- the world ----------------------------------------------------------------------------------------------------
 
     def produce(self) -> str:
-        """Messages that keep what was promised, some of them far ahead, some that nobody can read; promises."""
+        """Messages that keep what was promised, some of them far ahead, some unreadable; and promises."""
         for _ in range(self.rng.randint(1, 4)):
             at = self.rng.randrange(PARTITIONS)
             what = self.rng.random()
@@ -157,7 +157,7 @@ class Simulation:
             else:
                 service.requery()
         for process in service.every():
-            process.faults.mend()
+            process.faults.repair()
         mine = [len(process.faults.calls) for process in service.every()]
         return f"{fault.name} at call {call}: {what}, calls {mine}, {self.told(service)}"
 
@@ -291,7 +291,7 @@ _close = Trace.close_slice
 
 
 def anywhere(plan: object, queue: str) -> None:
-    """What operators hold stays with whoever comes first when the number of workers changes."""
+    """When the number of workers changes, what operators hold stays with the first worker."""
 
 
 def forget_texts(arrays: object) -> Texts:
@@ -300,7 +300,7 @@ def forget_texts(arrays: object) -> Texts:
 
 
 def compact_all(trace: Trace, since: int) -> None:
-    """Compaction goes past what readers are told."""
+    """Compaction goes past the times that readers may still read."""
     _close(trace, since + 20)
     trace.since = since
 

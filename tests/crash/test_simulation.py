@@ -111,7 +111,7 @@ class Simulation:
             else:
                 service.newest = service.state.latest()
                 service.take_up()
-        self.process.faults.mend()
+        self.process.faults.repair()
         self.acknowledged = max(self.acknowledged, service.epoch)
         return f"{fault.name} at call {call}, then epoch {self.acknowledged}"
 
@@ -130,7 +130,7 @@ class Simulation:
 
     def leave(self) -> str:
         if not self.readers:
-            return "nobody"
+            return "no process"
         process, _, lease = self.readers.pop(self.rng.randrange(len(self.readers)))
         if self.rng.random() < 0.5:
             lease.release()
@@ -147,7 +147,7 @@ class Simulation:
         return f"after epoch {self.acknowledged}"
 
     def sleep(self) -> str:
-        """Nobody runs for a long time. Whoever has lost a lock by it must notice before it does any harm."""
+        """No process runs for a long time. One that has lost its lock by then must notice before it does any harm."""
         service = self.start()
         if not self.machine.sleep():
             return "nothing"
@@ -218,7 +218,7 @@ def never_lost(claim: Claim) -> None:
 
 
 def any_time(claims: Claims, chain: str) -> Claim | None:
-    """A lock that is given to whoever asks."""
+    """A lock that every process gets."""
     name = f"{chain}/{len(claims._objects.list(chain)) + 1:012d}"
     claims.write(name, claims.now())
     return claims._hold(Claim(claims, name, claims.now() + TTL_MS, chain=chain, alone=True))
@@ -228,7 +228,7 @@ def no_sync(blob: LocalBlob, folder: str) -> None:
     """A commit that does not make its name durable."""
 
 
-def nobody(leases: Leases) -> set[int]:
+def no_epochs(leases: Leases) -> set[int]:
     """A collection that does not ask for leases."""
     return set()
 
@@ -245,9 +245,9 @@ def forget_twice(state: StateDirectory, epoch: int) -> None:
     ("owner", "name", "bug", "kind"),
     [
         (LocalBlob, "sync", no_sync, DiskMachine),
-        (Leases, "epochs", nobody, DiskMachine),
+        (Leases, "epochs", no_epochs, DiskMachine),
         (StateDirectory, "_forget", forget_twice, DiskMachine),
-        (Leases, "epochs", nobody, StoreMachine),
+        (Leases, "epochs", no_epochs, StoreMachine),
         (Claim, "check", never_lost, StoreMachine),
         (Claims, "lock", any_time, StoreMachine),
     ],

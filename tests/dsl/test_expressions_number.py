@@ -32,7 +32,7 @@ KINDS = [Decimal(1, 0), Decimal(5, 2), Decimal(18, 9), Decimal(19, 0), Decimal(3
 
 
 def quotient(a: D, b: D, digits: int) -> D:
-    """a / b, rounded half away from zero to so many digits behind the point."""
+    """a / b, rounded half away from zero to a number of digits behind the point."""
     over, under = EXACT.divide(a.scaleb(100, EXACT), D(1)), b.scaleb(100, EXACT)
     (p, q), scale = (int(over), int(under)), 10**digits
     positive = (2 * abs(p) * scale + abs(q)) // (2 * abs(q))

@@ -233,7 +233,7 @@ def test_fusing_changes_no_answer(steps: list[int], updates: list[Update]) -> No
         collection = app.source("s", Span)
         for number, step in enumerate(steps):
             if cut:
-                app.view(f"cut{number}", collection)  # somebody else reads it, so it cannot fuse
+                app.view(f"cut{number}", collection)  # another operator reads it, so it cannot fuse
             collection = _loose(STEPS[step](collection))
         app.view("v", collection)
         return app

@@ -1,4 +1,4 @@
-"""Programs over rows with long texts: answers do not depend on workers, epochs or what memory was let go of."""
+"""Programs over rows with long texts: answers do not depend on workers, epochs or which texts memory has dropped."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -70,12 +70,12 @@ Change = tuple[int, int, int]
 
 
 def drop_everything(heap: Heap) -> None:
-    """Let a heap let go of all it holds whenever it may let go of something."""
+    """Make a heap drop all its texts whenever it may drop some."""
     setattr(heap, "trim", partial(heap.trim, 0))  # noqa: B010 - mypy takes no assignment to a method
 
 
 def answer(changes: Sequence[Change], *, workers: int, epochs: Iterable[int], drop: bool) -> dict[str, list[Any]]:
-    """The changes of all views; drop: heaps let go of everything between epochs."""
+    """The changes of all views; drop: heaps drop everything between epochs."""
     with vn.testing.run(program(), workers=workers, epochs=sorted(set(epochs))) as t:
         if drop:
             for worker in t._engine.workers:

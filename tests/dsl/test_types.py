@@ -102,7 +102,7 @@ def test_words_hold_values_and_order(name: str, nullable: bool) -> None:
         batch.validate(full=True)
         assert batch.schema == row.arrow
         assert (row.encode({"x": batch.column("x")}, heap) == words).all()
-        # As somebody else's Arrow array: a slice of a chunked one, padded with what is not looked at.
+        # As an Arrow array of another library may be: a slice of a chunked one, padded with what is not looked at.
         padded = pa.chunked_array([batch.column("x"), batch.column("x")]).slice(1, len(values))
         assert (row.encode({"x": padded}, heap) == np.concatenate((words[1:], words[:1]))).all()
         assert (words[words[:, 0] == 0] == 0).all() or not nullable

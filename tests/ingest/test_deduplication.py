@@ -53,7 +53,7 @@ def test_statements_must_follow_one_another_from_the_start() -> None:
     for statement in (progress(20, 10, {}), progress(30, 20, {25: 1})):
         runs.epoch([log.append("graph", 0, statement)])
     runs.epoch([log.append(BEAT, 0, None)])
-    assert runs.frontiers[-1] == MIN_TIME, "nobody has said what there is before 10"
+    assert runs.frontiers[-1] == MIN_TIME, "no count covers the times before 10"
     runs.epoch([log.append("graph", 0, progress(10, 0, {}))])
     assert runs.frontiers[-1] == 25
     runs.epoch([log.append("graph", 0, edge(2, 25))])

@@ -37,7 +37,7 @@ PATIENCE = 150.0
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses now."""
+    """A loopback port that no process uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -234,7 +234,7 @@ class Service:
     def family(self) -> list[tuple[psutil.Process, str]]:
         """All processes of the service with their roles, `other` for those that have none.
 
-        They are known by their environment: a process whose parent was killed is nobody's child, but still here.
+        They are known by their environment: a process whose parent was killed has another parent, but still runs.
         """
         found = []
         for process in psutil.process_iter():
@@ -253,7 +253,7 @@ class Service:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def frontier(self) -> int:
-        """The frontier of all views; 0 while nobody answers."""
+        """The frontier of all views; 0 while the sidecar does not answer."""
         try:
             body = httpx.get(f"{self.url}/v1/read", params={"views": "reach,distances,histogram"}, timeout=5)
             return int(body.json()["frontier"]) if body.status_code == 200 else 0
@@ -261,7 +261,7 @@ class Service:
             return 0
 
     def read(self, as_of: int | None = None) -> tuple[int, dict[str, set[tuple[int, ...]]]] | None:
-        """(data time, rows of every view at it); None while nobody answers."""
+        """(data time, rows of every view at it); None while the sidecar does not answer."""
         params = {"views": "reach,distances,histogram", "limit": "10000"}
         if as_of is not None:
             params["as_of"] = str(as_of)

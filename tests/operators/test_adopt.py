@@ -117,7 +117,7 @@ def history(app: vn.App, changes: Mapping[str, Updates]) -> dict[str, list[Chang
 def check(before: vn.App, after: vn.App, seed: int, workers: int, pieces: int | None = None) -> None:
     """Run `before` for some epochs, then `after` on its state: as `after` would answer had it run from the start.
 
-    pieces: fill what is new with so many rows a worker after each epoch of `before`, and switch when all is there.
+    pieces: fill what is new with this number of rows a worker after each epoch of `before`; switch when all is there.
     """
     inputs = {"edges": graph(seed, 7, 60), "roots": graph(seed + 1, 7, 10, edge=lambda one: (one.randrange(7),))}
     times = sorted({time for changes in inputs.values() for _, time, _ in changes})

@@ -31,7 +31,7 @@ def test_pieces_of_any_size_give_the_same(name: str, monkeypatch: pytest.MonkeyP
     expected = _answers(name)
     monkeypatch.setattr(chunking, "KEYS", 3)
     assert _answers(name) == expected
-    # Nothing remembered from one piece to the next, and every slice given back like a load's.
+    # Nothing remembered from one piece to the next, and every slice releases its memory like that of a load.
     monkeypatch.setattr(history_cache, "_REMEMBERED", 64)
     monkeypatch.setattr(worker, "MANY", 0)
     assert _answers(name) == expected

@@ -145,7 +145,7 @@ def consolidate(updates: Iterable[Change]) -> list[Change]:
 
 
 class History:
-    """A plan's collections at the times looked at so far, and the later times that somebody wants to look at."""
+    """A plan's collections at the times looked at so far, and the later times that a reader will look at."""
 
     def __init__(self, updates: Mapping[str, list[Change]]) -> None:
         self.updates = updates
@@ -296,7 +296,7 @@ class Scope:
 
 
 class Rounds:
-    """A loop at one time (and one round of the loop around it): its rounds, as far as somebody asked for them."""
+    """A loop at one time (and one round of the loop around it): the rounds that were read so far."""
 
     def __init__(self, loop: Loop, outer: Scope) -> None:
         self.loop, self.outer = loop, outer

@@ -1,7 +1,7 @@
 """Rules of what depends on order among the rows of a key: the first rows, ranks, neighbours, running sums, sessions.
 
 Each rule makes rows of the rows of one key, as PerKey wants them, when its key is `nothing`; rows keep all their
-columns. Only present rows are seen, each as often as its multiplicity says. Rows that are equal in `by` are told apart
+columns. Only present rows are seen, each as often as its multiplicity says. Rows that are equal in `by` are ordered
 by the whole row, except by the ranks, which are equal for them.
 """
 

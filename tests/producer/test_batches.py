@@ -114,7 +114,7 @@ def test_each_row_once_at_its_own_time_and_no_promise_before_a_row(
 
 
 def assert_no_promise_is_early(kafka: Kafka, sent: list[Entry]) -> None:
-    """Every row before a promise is in the log, in whatever partition."""
+    """Every row before a promise is in the log, in any partition."""
     there = kafka.updates()
     for records in kafka.log.values():
         for upper in (promise for _, _, promise in read(records)[1] if promise is not None):
@@ -126,7 +126,7 @@ def assert_no_promise_is_early(kafka: Kafka, sent: list[Entry]) -> None:
 def test_the_next_producer_completes_what_the_last_one_began(
     data: st.DataObject, policy: Any, rows: int, partitions: int
 ) -> None:
-    """A producer ends at any point. What it was told to be acknowledged is there; of the rest, any part is. The next
+    """A producer ends at any point. Acknowledged rows are there; of the rest, any part is. The next
     one is given the rows from `position` on."""
     kafka = Kafka(partitions, acknowledge=False)
     times = [1_000]

@@ -1,4 +1,4 @@
-"""People you may know: for everybody the three people with the most friends in common who are no friends yet."""
+"""People you may know: for each person the three people with the most friends in common who are no friends yet."""
 
 import vernier as vn
 from vernier import col
@@ -12,7 +12,7 @@ class Friendship(vn.Schema):
 app = vn.App("people_you_may_know", retain="10m")
 friendships = app.source("friendships", Friendship)
 
-# Friendship is mutual, whichever way it was told, and nobody is a friend of himself.
+# Friendship is mutual, whichever way it was stated, and no person is their own friend.
 friends = (
     vn.union(friendships, friendships.select(one="other", other="one"))
     .filter(col("one") != col("other"))

@@ -1,7 +1,7 @@
 """Stable matching of students and schools, one place each, by deferred acceptance (Gale and Shapley).
 
 The loop gathers refusals. In a round every student asks the best school that has not refused them, and every school
-refuses all who ask but the one it likes best. When nobody is refused any more, the ones who ask are matched.
+refuses all of them but the one it likes best. When no student is refused any more, those that asked are matched.
 """
 
 import vernier as vn
@@ -28,7 +28,7 @@ def asking(refused):
 
 
 def liked(asked):
-    """Of those who ask a school, the one it likes best."""
+    """Of the students that ask a school, the one it likes best."""
     best = asked.group_by("school").agg(school_place=vn.min("school_place"))
     return asked.join(best, on=["school", "school_place"])
 
@@ -40,5 +40,5 @@ def refuse(refused):
     return vn.union(refused, turned_down.select("student", "school")).distinct()
 
 
-nobody = wishes.filter(vn.lit(False)).select("student", "school")
-app.view("matches", asking(refuse(nobody)).select("student", "school"), key=["student"])
+none = wishes.filter(vn.lit(False)).select("student", "school")
+app.view("matches", asking(refuse(none)).select("student", "school"), key=["student"])

@@ -11,7 +11,7 @@ from tests.programs.snapshots import Change, Held, Row, check
 
 
 def wishes(seed: int, students: int, schools: int, changes: int) -> list[Change]:
-    """Wishes that come and go; nobody thinks the same of two."""
+    """Wishes that come and go; no student or school ranks two the same."""
     choose = random.Random(seed)
     of_students = {one: choose.sample(range(schools), schools) for one in range(students)}
     of_schools = {one: choose.sample(range(students), students) for one in range(schools)}

@@ -28,7 +28,7 @@ class Kind:
 
 
 LONG = "fifteen letters"
-"""As many as a row holds of a text; what differs behind them is told apart by its hash alone."""
+"""As many bytes of a text as a row holds; texts that differ only behind them are distinguished by their hashes."""
 TEXTS = ("", "a", "a\0", "b", "é", "\U0001f600", LONG, LONG + "1", LONG + "2", LONG + "2" * 30, "z" * 16)
 BYTES = (b"", b"\0", b"\0\0", b"\xff", LONG.encode(), LONG.encode() + b"\0", LONG.encode() + b"\xff\xff")
 DOUBLES = (math.nan, math.inf, -math.inf, 0.0, -0.0, 0.1, 0.2, -0.3, 1e308, -1e308, 5e-324, 3.0)

@@ -38,7 +38,7 @@ def test_paused_stays_paused_over_restarts_until_it_is_resumed(files: LocalBlob)
     assert controller.open
     controller.look()
     assert not controller.open
-    # Nobody is told before the query has ended.
+    # The state is not reported before the query has ended.
     assert intake.observed(files).intake == "running"
     controller.settle()
     assert intake.observed(files).desired == paused.id

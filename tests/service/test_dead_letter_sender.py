@@ -116,7 +116,7 @@ def test_a_service_that_died_before_or_while_sending(broker: EmbeddedBroker, sta
     settings = service(broker, "died")
     before = len(received(broker, "edges.dlq"))
     first = commit(state, 1, LETTERS[1:2])
-    # It died in the middle of its transaction: the producer is never heard of again.
+    # It died in the middle of its transaction: the producer sends nothing more.
     dying = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="died.dead-letters", acks="all")
     dying.init_transactions()
     dying.begin_transaction()

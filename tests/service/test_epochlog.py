@@ -1,4 +1,4 @@
-"""What is told of an epoch: one line, as text or JSON, and spans."""
+"""What is logged of an epoch: one line, as text or JSON, and spans."""
 
 import io
 import json

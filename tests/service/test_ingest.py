@@ -192,10 +192,10 @@ def test_arrivals_are_visible_behind_the_stamps_that_the_ingestion_gave(
         while not (looked := client.visible(token))["read"]:
             pass
         assert not looked["visible"]
-        # Later stamps are of later updates: 30 stays the bound for whoever asks here.
+        # Later stamps are of later updates: 30 stays the bound for requests here.
         builder.commit(31, offsets={"t": {0: 9, 1: 3}}, ingestion=ingestion("t", p0=60, p1=18))
         assert client.wait(token, timeout=60) == 30
-    # Somebody who looks for the first time knows no better than 60, and waits for that.
+    # A sidecar that looks for the first time knows no better bound than 60, and waits for that.
     with connect(serve(builder.path).url) as late:
         assert not visible(late, token)
         builder.commit(61, offsets={"t": {0: 9, 1: 3}}, ingestion=ingestion("t", p0=99, p1=18))

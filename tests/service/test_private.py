@@ -1,4 +1,4 @@
-"""Worker exchange and rendezvous between hosts: an eavesdropper reads nothing, strangers are refused, epochs go on."""
+"""Worker exchange and rendezvous between hosts: an eavesdropper reads nothing, unknown clients disturb no epoch."""
 
 import socket
 import threading
@@ -23,11 +23,11 @@ from vernier.service.cluster.tls import Identity
 from vernier.service.config.settings import BadSettings, load
 from vernier.service.errors import DriverGone
 
-SECRET = b"what nobody else may read"
+SECRET = b"what no other process may read"
 
 
 class Wiretap:
-    """Passes bytes on between whoever connects and a listener, and keeps a copy of all of them."""
+    """Passes bytes on between its clients and a listener, and keeps a copy of all of them."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.heard = bytearray()
@@ -202,7 +202,7 @@ def test_strangers_at_the_rendezvous_and_the_epoch_goes_on() -> None:
         for refused in (plain, guessed):
             with pytest.raises(DriverGone):
                 refused.assigned(attempt.id, PATIENCE)
-        # A worker does not talk to a driver with another certificate, even if somebody has put one there.
+        # A worker does not talk to a driver with another certificate, even if an attacker has put one there.
         with pytest.raises(DriverGone):
             Connection(address, replace(keys, certificate=Identity().pem))
         links[1].open(attempt.id, 1, [])

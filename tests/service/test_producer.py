@@ -40,7 +40,7 @@ def everything(kafka: Kafka) -> list[Record]:
 
 
 def last_edges(count: int) -> Counter[tuple[int, ...]]:
-    """What the graph should be after so many changes."""
+    """What the graph should be after a number of changes."""
     return Counter(GRAPH.edge(i) for i in range(max(0, count - GRAPH.edges), count))
 
 

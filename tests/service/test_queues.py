@@ -22,7 +22,7 @@ Change = tuple[str, tuple[int, ...], int, int]
 
 
 def expected() -> set[Change]:
-    """The changes of a run that nobody breaks off."""
+    """The changes of a run without interruption."""
     app = program()
     with vn.testing.run(app) as t:
         for number in range(1, EPOCHS + 1):

@@ -1,4 +1,4 @@
-"""Rendezvous and exchange: real sockets, workers as threads; shards, strangers, stale attempts, peers that die."""
+"""Rendezvous and exchange: real sockets, workers as threads; shards, unknown clients, old attempts, dead peers."""
 
 import contextlib
 import errno
@@ -46,7 +46,7 @@ class Office:
         self.pool = ThreadPoolExecutor(8)
         self.links: list[Connection] = []
 
-    def link(self, address: str = "tcp://nobody") -> Connection:
+    def link(self, address: str = "tcp://unused") -> Connection:
         """A worker process's connection."""
         self.links.append(Connection(self.rendezvous.address, self.rendezvous.keys))
         self.links[-1].introduce(address)
@@ -63,7 +63,7 @@ class Office:
         return self.pool.submit(work)
 
     def close(self) -> None:
-        """Let all go."""
+        """Close all connections and threads."""
         for link in self.links:
             link.close()
         self.rendezvous.close()
@@ -280,7 +280,7 @@ def joined(mailboxes: list[Mailbox], attempt: str, seconds: float = PATIENCE) ->
 
 
 def together(work: list[Callable[[], Any]]) -> list[Any]:
-    """Run on a thread each; everybody's result."""
+    """Run each on a thread of its own; all results."""
     with ThreadPoolExecutor(len(work)) as pool:
         return [one.result(PATIENCE) for one in [pool.submit(each) for each in work]]
 

@@ -138,7 +138,7 @@ def test_processes_exchange_through_rings_and_what_is_too_large_by_the_socket(wo
 
 @contextmanager
 def together(calls: int) -> Iterator[tuple[list[list[bytes]], list[Mailbox], list[Exchange]]]:
-    """Two workers in this process after so many calls: what each has got, their mailboxes, their ends."""
+    """Two workers in this process after a number of calls: what each has got, their mailboxes, their ends."""
     boxes = [Mailbox(Keys.plain("secret")) for _ in range(2)]
     try:
         peers = [box.address for box in boxes]
@@ -246,7 +246,7 @@ def test_rings_of_whoever_is_gone_are_let_go() -> None:
         writer, reader = pair()
         boxes[0].rings["tcp://127.0.0.1:1"] = reader
         boxes[0].keep([boxes[1].address])
-        assert boxes[0].rings  # nobody has said that it is over
+        assert boxes[0].rings  # no worker has reported its end
         writer.close()
         boxes[0].keep([boxes[1].address])
         assert not boxes[0].rings

@@ -23,7 +23,7 @@ _NUMBER = itertools.count()
 
 @pytest.fixture
 def topic(broker: EmbeddedBroker) -> str:
-    """A topic of three partitions that nobody else uses."""
+    """A topic of three partitions that no other test uses."""
     name = f"send-{next(_NUMBER)}"
     broker.create_topics({name: 3})
     return name
@@ -205,5 +205,5 @@ def test_dead_letters_are_listed_and_sent_again(
 
 
 def test_an_unknown_source_has_no_letters(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["dlq", "list", "nobody", "--bootstrap", broker.bootstrap]) == 1
-    assert f"cannot read dead letters from {broker.bootstrap}: there is no topic nobody.dlq" in capsys.readouterr().err
+    assert run(["dlq", "list", "absent", "--bootstrap", broker.bootstrap]) == 1
+    assert f"cannot read dead letters from {broker.bootstrap}: there is no topic absent.dlq" in capsys.readouterr().err

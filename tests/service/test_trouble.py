@@ -1,4 +1,4 @@
-"""Word of a failure: what is told, and that telling it is no failure of its own."""
+"""Trouble: what the driver reports of a failure, and that reporting it causes no other failure."""
 
 from pathlib import Path
 from typing import Any

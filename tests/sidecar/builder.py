@@ -59,7 +59,7 @@ class StateBuilder:
         self.since = dict.fromkeys(views, MIN_TIME)
 
     def close(self) -> None:
-        """Let go of the directory, as a service that ends does."""
+        """Release the directory, as a service that ends does."""
         self.state.release()
 
     def stored(self, view: str) -> RowType:

@@ -1,4 +1,4 @@
-"""The console's panels show the numbers that the API gives; what is wrong is told in words; everybody can use it."""
+"""The console's panels show the numbers that the API gives; what is wrong is said in words; all users can use it."""
 
 from __future__ import annotations
 

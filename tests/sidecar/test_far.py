@@ -44,7 +44,7 @@ def test_readers_follow_a_state_in_s3(place: Place, tmp_path: Path, capsys: pyte
         held = builder.state.blob.present("leases")
         assert len(held) == 2
     reader.close()
-    # The sidecar's own runs out if it was not given back.
+    # The sidecar's own expires if it was not released.
     assert not any(f".{os.getpid()}." in name for name in builder.state.blob.present("leases"))
 
     assert run(["state", "list", place.uri]) == 0

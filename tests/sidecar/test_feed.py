@@ -1,4 +1,4 @@
-"""Feeds: all subscribers get the same events in the same order, each encoded once; who is too slow holds up nobody."""
+"""Feeds: all subscribers get the same events in the same order, each encoded once; a slow one delays no other."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def test_rows_have_all_types(people: tuple[StateBuilder, str]) -> None:
         LONG + "a",
     ]
     assert get(url, f"/v1/views/people/rows/{LONG}c").json()["rows"][0]["tags"] == [LONG + "c", None]
-    found = httpx.post(f"{url}/v1/views/people/rows", json={"keys": ["zoë", LONG + "nobody"]}, trust_env=False).json()
+    found = httpx.post(f"{url}/v1/views/people/rows", json={"keys": ["zoë", LONG + "absent"]}, trust_env=False).json()
     assert names(found["rows"]) == ["zoë"]
-    assert found["missing"] == [LONG + "nobody"]
+    assert found["missing"] == [LONG + "absent"]
 
 
 def test_filters_and_orders_are_those_of_the_values(people: tuple[StateBuilder, str]) -> None:

@@ -1,4 +1,4 @@
-"""The publisher sends every change once: whatever fails, whoever dies, and however far behind it has fallen."""
+"""The publisher sends every change once: whatever fails, whichever process dies, and however far behind it is."""
 
 import random
 import signal

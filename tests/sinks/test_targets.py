@@ -1,4 +1,4 @@
-"""Each target holds each change once, wherever a writer dies between a write and its position, and whoever follows."""
+"""Each target holds each change once, wherever a writer dies between a write and its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of committed messages see in an output topic, and a publisher whose producer fails where it is told."""
+"""What readers of committed messages see in an output topic, and a publisher whose producer fails at a chosen call."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def settings(broker: EmbeddedBroker, state: Path, **more: Any) -> Settings:
 
 
 class Breaking:
-    """A producer that raises before or after its n-th call, and is never heard of again."""
+    """A producer that raises before or after its n-th call, and sends nothing more."""
 
     def __init__(self, at: int, after: bool) -> None:
         self.at, self.after, self.calls = at, after, 0

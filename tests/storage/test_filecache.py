@@ -86,7 +86,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path, far: Far) 
     tmp_path.chmod(0o777)
     with pytest.raises(CacheUnsafe, match=f"other users can write to the cache {tmp_path}: remove it"):
         far.map(FileCache(tmp_path, 1 << 20), "x")
-    # Nor is one that somebody may put another in place of.
+    # Nor is a folder in which another user may replace the file.
     with pytest.raises(CacheUnsafe, match=f"other users can write to the cache {tmp_path}/c: remove it"):
         far.map(FileCache(tmp_path / "c", 1 << 20), "x")
     tmp_path.chmod(0o1777)

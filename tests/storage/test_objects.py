@@ -34,7 +34,7 @@ from vernier.storage.state.state import StateDirectory
 
 
 class Clock:
-    """A wall clock that stands still until it is told otherwise."""
+    """A wall clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000
@@ -169,7 +169,7 @@ def test_a_holder_that_slept_finds_that_it_was_overtaken(store: SimStore, clock:
 
 def test_of_two_who_take_a_lock_at_once_one_gets_it(store: SimStore, clock: Clock) -> None:
     class Racing(SimStore):
-        """Somebody else is quicker by a call."""
+        """Another process is quicker by a call."""
 
         def create(self, name: str, data: bytes) -> None:
             assert blob_of(store, clock).lock("LOCK") is not None
@@ -344,7 +344,7 @@ def test_large_objects_and_odd_names(uri: str, tmp_path: Path) -> None:
 
 
 def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: Path) -> None:
-    """A process that is killed holds the lock for a while, and then no more; nobody else's epochs suffer."""
+    """A process that is killed holds the lock for a while, and then no more; no other epochs suffer."""
     program = (
         "import os, sys\n"
         "from vernier.storage.state.state import StateDirectory\n"
@@ -373,8 +373,8 @@ def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: P
 def test_places_that_are_none(server: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(NoFileSystem, match="cannot open nofs://x: protocol not known: nofs"):
         Place("nofs://x").open()
-    with pytest.raises(FileFailed, match=r"use of s3://nobody/x in s3://nobody/x failed: there is no bucket nobody"):
-        StateDirectory("s3://nobody/x", opened("s3://nobody/x", tmp_path)).acquire()
+    with pytest.raises(FileFailed, match=r"use of s3://absent/x in s3://absent/x failed: there is no bucket absent"):
+        StateDirectory("s3://absent/x", opened("s3://absent/x", tmp_path)).acquire()
 
 
 def test_any_file_system_of_fsspec_will_do(tmp_path: Path) -> None:

@@ -119,6 +119,6 @@ def test_a_process_keeps_what_it_has_freed() -> None:
     found = subprocess.run([sys.executable, "-c", _AGAIN], cwd=ROOT, capture_output=True, text=True, check=True)
     told, first, again = found.stdout.split()
     if told == "False":
-        pytest.skip("this C library cannot be told")
+        pytest.skip("this C library has no setting for it")
     assert int(first) > 1000
     assert int(again) < int(first) / 10

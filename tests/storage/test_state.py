@@ -170,14 +170,14 @@ def test_a_full_disk_is_one_clear_error_and_the_state_stays(tmp_path: Path) -> N
         with pytest.raises(DiskFull, match=f"no space left in {tmp_path} while writing epochs/.*: free some space"):
             commit(state, 2, refs)
         assert names(tmp_path, "epochs") == before
-        disk.mend()
+        disk.repair()
         new = [*refs, *state.write(2, "b", 0, [entry("t", 2)])]
         disk.fail_next("write")
         with pytest.raises(DiskFull, match=r"while writing epochs/000000000002.json"):
             state.commit(manifest(2, new))
         assert names(tmp_path, "epochs") == [*before, "000000000002-b-0.seg"]
         assert (state.head(), state.gc(2).manifests) == (1, 0)
-        disk.mend()
+        disk.repair()
         state.commit(manifest(2, new))
         assert numbers(state, state.manifest(2)) == [1, 2]
 

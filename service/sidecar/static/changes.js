@@ -36,7 +36,7 @@ export class Changes {
     this.fresh = true;
   }
 
-  /** Draw what is new, unless somebody reads. */
+  /** Draw what is new, unless the user is reading. */
   draw(now) {
     if (now - this.drawn < EVERY_MS) return;
     this.drawn = now;

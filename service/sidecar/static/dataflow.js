@@ -36,7 +36,7 @@ export class Dataflow {
       const button = event.target.closest("button");
       if (button) this.graph.select(Number(button.dataset.id));
     });
-    // Dots run along the lines only while somebody can see them.
+    // Dots run along the lines only while they are visible.
     new IntersectionObserver(([entry]) => at("graph").classList.toggle("running", entry.isIntersecting)).observe(
       at("graph"),
     );

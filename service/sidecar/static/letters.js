@@ -48,7 +48,7 @@ export class Letters {
           ? "Every message that came could be used."
           : letters.length
             ? `The newest ${counted(letters.length, "letter")}. Nothing is lost: see them whole with ` +
-              `\`vernier dlq list ${sources[0]}\`, mend what is wrong, then \`vernier dlq replay ${sources[0]}\`.`
+              `\`vernier dlq list ${sources[0]}\`, correct what is wrong, then \`vernier dlq replay ${sources[0]}\`.`
             : "They were refused before this sidecar started: see them with `vernier dlq list`.",
       ),
     );

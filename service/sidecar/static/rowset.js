@@ -132,7 +132,7 @@ export class RowSet {
     this.#change(removed, added);
   }
 
-  /** Let go of what went a moment ago; whether anything did. */
+  /** Drop the rows that went a moment ago; returns whether there were any. */
   purge(now) {
     const removed = new Set([...this.leaving].filter((entry) => now - entry.gone > FADE_MS));
     if (removed.size) this.#change(removed, []);
