@@ -61,6 +61,6 @@ def java_bytes(text: str) -> int:
     unit = {"k": 10, "m": 20, "g": 30, "t": 40}.get(text.strip().lower().removesuffix("b")[-1:])
     digits = text.strip().lower().removesuffix("b")[: -1 if unit else None]
     if not digits.isdecimal():
-        raise ValueError(f"{text!r} is no size of a Java heap; write 1g or 512m")
+        raise ValueError(f"{text!r} is not a size of a Java heap; write it like 1g or 512m")
     # Spark reads a number without a unit as mebibytes.
     return int(digits) << (unit or 20)

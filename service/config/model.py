@@ -149,7 +149,8 @@ class Settings(BaseSettings):
                 hint = f"; did you mean sources.{near[0]}?" if near else ""
                 there = ", ".join(names)
                 raise BadSettings(
-                    problem=f"sources.{name}: no program of this service has that source (they have {there}){hint}"
+                    problem=f"sources.{name}: no program of this service has a source of this name "
+                    f"(the sources are {there}){hint}"
                 )
 
     def ingestion(self, app: App, partitions: Mapping[str, int]) -> IngestionConfig:

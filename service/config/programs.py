@@ -31,7 +31,7 @@ _LOOK_SECONDS = 0.1
 class NoSuchProgram(CallerError):
     """The program to remove has not joined."""
 
-    message = "no program {name!r} has joined this service (those that have: {known})"
+    message = "program {name!r} has not joined this service (joined programs: {known})"
     name: str
     known: str
 
@@ -39,7 +39,7 @@ class NoSuchProgram(CallerError):
 class JoinedAlready(CallerError):
     """Two programs of one service have the same name."""
 
-    message = "a program {name!r} has joined this service already; remove it first, or name the app differently"
+    message = "a program {name!r} has joined this service already; remove it first, or give the app another name"
     name: str
 
 
@@ -63,8 +63,8 @@ class NotJoinedYet(CallerError):
     """A program did not join within the time limit."""
 
     message = (
-        "program {name!r} has not joined within {seconds:g} s: no epoch has its views yet; it joins with the next one, "
-        "if the service that owns {state} runs"
+        "program {name!r} did not join within {seconds:g} s: no epoch has its views yet; it joins with the next epoch, "
+        "if the service that owns {state} is running"
     )
     name: str
     seconds: float

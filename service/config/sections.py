@@ -197,7 +197,7 @@ class Http(Section):
     @model_validator(mode="after")
     def _pair(self) -> Http:
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("tls_cert and tls_key go together; set both, or none")
+            raise ValueError("set both tls_cert and tls_key, or neither")
         return self
 
 
@@ -215,7 +215,7 @@ class Exchange(Section):
     @classmethod
     def _is_somewhere(cls, value: str) -> str:
         if value in ("0.0.0.0", "::", ""):
-            raise ValueError(f"{value!r} is no address that a worker can connect to; give the driver's own")
+            raise ValueError(f"workers cannot connect to {value!r}; give an address of the driver's host")
         return value
 
     @property

@@ -92,7 +92,7 @@ def load(
             origins[key] = f"--set {key}" if from_flags else variable if from_env else name
         merged = _merge(merged, layer)
     for old, new in renamed:
-        _log.warning("the setting %s is called %s now; use the new name", old, new)
+        _log.warning("the setting %s was renamed to %s; use the new name", old, new)
     try:
         # `merged` already contains everything, so the model must not read the environment itself.
         settings = _Plain.model_validate(merged)
@@ -135,7 +135,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise BadSettings(problem=f"cannot read the settings: {error.strerror}: {path}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         said = " ".join(str(error).split())
-        raise BadSettings(problem=f"{path} is no YAML: {said}") from error
+        raise BadSettings(problem=f"{path} is not valid YAML: {said}") from error
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
@@ -165,7 +165,7 @@ def _unknown(path: list[str]) -> str | None:
             return None
         fields = model.model_fields
         if part not in fields:
-            return f"no setting {'.'.join(path[: depth + 1])}{_meant(part, fields, path[:depth])}"
+            return f"unknown setting {'.'.join(path[: depth + 1])}{_meant(part, fields, path[:depth])}"
         model = _model_of(fields[part])
         if model is None and depth + 1 < len(path) and part in BY_NAME:
             if len(path) > depth + 2:
@@ -177,7 +177,7 @@ def _unknown(path: list[str]) -> str | None:
 def _unknown_in(model: type[BaseModel], above: list[str], path: list[str]) -> str | None:
     if path[0] in model.model_fields or (model is Source and path[0] in RENAMED):
         return None
-    return f"no setting {'.'.join([*above, path[0]])}{_meant(path[0], model.model_fields, above)}"
+    return f"unknown setting {'.'.join([*above, path[0]])}{_meant(path[0], model.model_fields, above)}"
 
 
 def _model_of(field: FieldInfo) -> type[BaseModel] | None:
@@ -189,7 +189,7 @@ def _meant(name: str, known: Mapping[str, object], above: list[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=1)
     if close:
         return f"; did you mean {'.'.join([*above, close[0]])}?"
-    return f" (there are {', '.join(sorted(known))})"
+    return f" (known: {', '.join(sorted(known))})"
 
 
 def _explain(error: Any, origins: Mapping[str, str]) -> str:
@@ -204,7 +204,7 @@ def _explain(error: Any, origins: Mapping[str, str]) -> str:
         for part in path[:-1]:
             found = model.model_fields.get(part)
             model = (_model_of(found) if found is not None else None) or BY_NAME.get(path[0], Source)
-        return f"{where}no setting {key}{_meant(path[-1], model.model_fields, path[:-1])}"
+        return f"{where}unknown setting {key}{_meant(path[-1], model.model_fields, path[:-1])}"
     said = error["msg"][:1].lower() + error["msg"][1:]
     hidden = key in _secrets() or isinstance(error["input"], (dict, BaseModel))
     shown = "" if hidden else f", got {error['input']!r}"

@@ -262,7 +262,7 @@ class Runner:
     def _stuck(self, attempt: Attempt, call: str, seconds: float) -> None:
         """Report a function of the program that does not return, and keep waiting."""
         reason = f"for {seconds:.3g} s a worker has been in {call}"
-        _log.warning("epoch %d is not done: %s", attempt.start.epoch, reason)
+        _log.warning("epoch %d has not finished: %s", attempt.start.epoch, reason)
         now = time.time_ns()
         self.troubles.report(
             Trouble(epoch=attempt.start.epoch, reason=reason, program=True, tries=1, since_ns=now, running=True)

@@ -47,9 +47,7 @@ _SCHEMA = pa.schema(zip(COLUMNS, _KINDS))
 class StateNotEmpty(CallerError):
     """The state directory of a replay is not empty."""
 
-    message = (
-        "state directory {path} holds epoch {epoch} already; a replay begins with nothing: give it a new directory"
-    )
+    message = "state directory {path} contains epoch {epoch} already; a replay starts empty: give it a new directory"
     path: str
     epoch: int
 

@@ -56,11 +56,11 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
             case "paused":
                 return "intake is paused by an operator; answers stay as they are until `vernier resume`"
             case "drained":
-                return "all that was in the topics is processed and intake is closed; `vernier resume` opens it"
+                return "all messages in the topics are processed and intake is closed; `vernier resume` opens it"
             case "draining":
-                return f"it drains: {self.left} messages are left, then intake closes"
+                return f"draining: {self.left} messages are left, then intake closes"
             case _:
-                return "it runs"
+                return "running"
 
 
 _DESIRED, _OBSERVED = StatusFile(DESIRED, Desired), StatusFile(OBSERVED, Observed)

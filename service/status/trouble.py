@@ -40,13 +40,13 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """A one-line description for people."""
         if self.running:
-            return f"epoch {self.epoch} is not done: {self.reason}"
-        whose = "the program cannot make" if self.program else "the service cannot make"
+            return f"epoch {self.epoch} has not finished: {self.reason}"
+        where = "in the program" if self.program else "in the service"
         times = "once" if self.tries == 1 else f"{self.tries} times"
-        then = "it tries again"
+        then = "the driver tries again"
         if self.stopped:
-            then = f"it has stopped ({self.why})" if self.program else "it has stopped"
-        return f"{whose} epoch {self.epoch}: it failed {times} ({self.reason}); {then}"
+            then = f"the driver has stopped ({self.why})" if self.program else "the driver has stopped"
+        return f"epoch {self.epoch} failed {times} {where} ({self.reason}); {then}"
 
 
 _FILE = StatusFile(FILE, Trouble)

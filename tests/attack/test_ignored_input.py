@@ -143,5 +143,7 @@ def test_settings_of_a_source_that_is_not_there_are_refused(tmp_path: Path) -> N
     flags = {"program": str(program), "state.path": str(tmp_path / "state"), "sources.edge.format": "json"}
     with pytest.raises(BadSettings) as error:
         Driver(load(None, flags, {}).settings)
-    assert str(error.value).startswith("sources.edge: no program of this service has that source (they have edges")
+    assert str(error.value).startswith(
+        "sources.edge: no program of this service has a source of this name (the sources are edges"
+    )
     assert str(error.value).endswith("); did you mean sources.edges?")

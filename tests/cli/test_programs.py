@@ -56,7 +56,7 @@ def test_a_program_joins_and_leaves(state: Path, tmp_path: Path) -> None:
     gone = run("programs", "remove", "degrees", *where)
     assert (gone.status, gone.err.strip()) == (
         1,
-        "vernier: no program 'degrees' has joined this service (those that have: none)",
+        "vernier: program 'degrees' has not joined this service (joined programs: none)",
     )
 
 
@@ -93,7 +93,7 @@ def test_add_can_wait_until_its_views_are_there(
     where = ["--state", str(builder.path), "--wait"]
     registry = Registry(Place(str(builder.path)).open())
     assert command(["programs", "add", str(program), *where, "0"]) == 1
-    assert "program 'degrees' has not joined within 0 s: no epoch has its views yet" in capsys.readouterr().err
+    assert "program 'degrees' did not join within 0 s: no epoch has its views yet" in capsys.readouterr().err
     registry.remove("degrees")
 
     def refuse(_: float) -> None:

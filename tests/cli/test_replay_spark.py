@@ -70,7 +70,7 @@ def test_the_state_is_kept_where_it_is_wanted_and_begins_with_nothing(tmp_path: 
     again = vernier(*words, cwd=tmp_path)
     assert (again.status, again.err.count("\n")) == (1, 1)
     assert again.err == (
-        "vernier: state directory kept holds epoch 2 already; a replay begins with nothing: give it a new directory\n"
+        "vernier: state directory kept contains epoch 2 already; a replay starts empty: give it a new directory\n"
     )
 
 

@@ -171,8 +171,8 @@ def test_every_type_reads_the_same_from_lines_and_columns(tmp_path: Path) -> Non
 
 
 BAD_LINES = {
-    '{"input":"edge","data":[1,2],"time":1}': "unknown input 'edge'; did you mean 'edges'? (the program has",
-    '{"data":[1,2],"time":1}': "there is no input (the program's inputs are edges, roots)",
+    '{"input":"edge","data":[1,2],"time":1}': "unknown input 'edge'; did you mean 'edges'? (the program's inputs are",
+    '{"data":[1,2],"time":1}': "the update names no input (the program's inputs are edges, roots)",
     '{"input":5,"data":[1,2],"time":1}': "input is 5, but it should be the name of a source",
     '{"input":"edges","data":[1],"time":1}': "data has 1 values, but the source has 2 columns (src, dst)",
     '{"input":"edges","data":[1,2,3],"time":1}': "data has 3 values, but the source has 2 columns (src, dst)",
@@ -222,8 +222,8 @@ def test_an_array_is_no_update_even_if_there_is_one_source(tmp_path: Path) -> No
 
 BAD_COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
     "input": ({"input": ["edges", "root", "edges"]}, "row 2: unknown input 'root'; did you mean 'roots'?"),
-    "no input": ({"input": pa.array([None, "roots", "edges"])}, "row 1: there is no input"),
-    "input kind": ({"input": [1, 2, 3]}, "column input is int64, but it names sources"),
+    "no input": ({"input": pa.array([None, "roots", "edges"])}, "row 1: the update names no input"),
+    "input kind": ({"input": [1, 2, 3]}, "column input is int64, expected the names of sources"),
     "arity": ({"data": [[1, 2], [4], [3, 1, 5]]}, "row 3: data has 3 values, but edges has 2 columns (src, dst)"),
     "type": ({"data": [[1.0, 2.0], [4.0], [3.0, 1.5]]}, "is not Int64"),
     "null row": ({"data": pa.array([[1, 2], None, [3, 1]])}, "row 2: there is no data"),
@@ -261,7 +261,7 @@ def test_a_bad_row_is_named(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("u.csv", b"1,2\n", "an update file ends in .jsonl, .jsonl.gz, .parquet, .arrow"),
+        ("u.csv", b"1,2\n", "the name of an update file ends in .jsonl, .jsonl.gz, .parquet, .arrow"),
         ("u.jsonl.gz", b"no gzip", "not a complete gzip file"),
         ("u.jsonl.gz", gzip.compress(text(LINES * 100).encode())[:-9], "not a complete gzip file"),
         ("u.parquet", b"no parquet at all", "cannot be read: "),

@@ -256,8 +256,8 @@ def test_private_by_default_unless_on_loopback(given: dict[str, str], *, encrypt
     assert load(None, given, {}).settings.exchange.encrypted is encrypted
 
 
-def test_an_address_that_nobody_can_connect_to_is_refused() -> None:
-    with pytest.raises(BadSettings, match="no address that a worker can connect to"):
+def test_an_address_that_workers_cannot_connect_to_is_refused() -> None:
+    with pytest.raises(BadSettings, match="workers cannot connect to"):
         load(None, {"exchange.host": "0.0.0.0"}, {})
 
 

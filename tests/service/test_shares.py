@@ -48,7 +48,7 @@ def test_sizes_as_java_writes_them() -> None:
     assert [java_bytes(text) for text in ("1g", "512m", "2GB", "300", "2048K")] == [
         GB, 512 * MB, 2 * GB, 300 * MB, 2 * MB,
     ]  # fmt: skip
-    with pytest.raises(BadSettings, match="write 1g or 512m"):
+    with pytest.raises(BadSettings, match="write it like 1g or 512m"):
         load(None, {"spark.driver_memory": "much"}, {})
 
 

@@ -34,7 +34,7 @@ class Stubborn(LocalBlob):
 def test_a_failure_is_told_where_readers_look(tmp_path: Path) -> None:
     Troubles(LocalBlob(tmp_path)).report(TOLD)
     assert trouble.read(LocalBlob(tmp_path)) == TOLD
-    assert "it failed 2 times (division by zero)" in TOLD.describe()
+    assert "failed 2 times in the program (division by zero)" in TOLD.describe()
 
 
 def test_word_that_cannot_be_left_does_not_hide_the_failure(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
         (["--config", "none.yaml"], "cannot read the settings"),
         (["--set", "http.max_row=3"], "did you mean http.max_rows?"),
         (["--host", "0.0.0.0"], "set VERNIER_HTTP__READ_TOKENS or http.read_tokens_file"),
-        (["--set", "http.tls_cert=a.pem"], "tls_cert and tls_key go together"),
+        (["--set", "http.tls_cert=a.pem"], "set both tls_cert and tls_key"),
         (["--set", "http.tls_cert=a.pem", "--set", "http.tls_key=b.pem"], "no such file"),
         (["--set", "http.admin_tokens_file=none"], "http.admin_tokens_file: no such file or directory: none"),
     ],

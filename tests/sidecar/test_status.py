@@ -169,8 +169,10 @@ def test_a_program_that_fails_on_its_data_is_named_until_the_next_commit(
     assert ready.status_code == 503
     (found,) = ready.json()["laggards"]
     assert found["laggard"] == "program"
-    assert found["why"].startswith(f"the program cannot make epoch 2: it failed 3 times ({reason})")
-    assert found["why"].endswith("it has stopped (epoch.on_error is stop)" if stopped else "it tries again")
+    assert found["why"].startswith(f"epoch 2 failed 3 times in the program ({reason})")
+    assert found["why"].endswith(
+        "the driver has stopped (epoch.on_error is stop)" if stopped else "the driver tries again"
+    )
     state = "stopped" if stopped else "failing"
     assert f'state="{state}"}} 1.0' in httpx.get(f"{url}/metrics", trust_env=False).text
     assert httpx.get(f"{url}/v1/views/reach", trust_env=False).json()["rows"] == [{"node": 1}]

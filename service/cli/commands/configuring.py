@@ -25,7 +25,7 @@ def config(key: str | None, config: Path | None, pairs: Sequence[str]) -> None:
         return
     mine, hint = found(key)
     if not mine:
-        raise BadSettings(problem=f"no setting {key}{hint}; `vernier config` lists all of them")
+        raise BadSettings(problem=f"unknown setting {key}{hint}; `vernier config` lists all of them")
     loaded = load(config, flags(pairs))
     now = {line.split(" = ", 1)[0]: line.split(" = ", 1)[1] for line in loaded.lines()}
     for number, one in enumerate(mine):

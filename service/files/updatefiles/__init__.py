@@ -80,7 +80,7 @@ def _read(path: Path, sources: Sources, heap: Heap | None) -> Iterator[tuple[int
         elif name.endswith((".parquet", ".arrow")):
             yield from read_columns(path, sources, heap)
         else:
-            raise BadUpdateFile(file=str(path), problem=f"an update file ends in {listed(SUFFIXES)}")
+            raise BadUpdateFile(file=str(path), problem=f"the name of an update file ends in {listed(SUFFIXES)}")
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise BadUpdateFile(file=str(path), problem=f"not a complete gzip file: {error}") from error
     except (pa.ArrowException, OSError) as error:

@@ -60,7 +60,7 @@ def _check_columns(path: Path, schema: pa.Schema, sources: Sources) -> None:
     missing = [name for name in needed if name not in schema.names]
     if missing:
         raise BadUpdateFile(
-            file=str(path), problem=f"no column {missing[0]!r} (an update has {listed(COLUMNS)}; diff may be left out)"
+            file=str(path), problem=f"no column {missing[0]!r} (an update has {listed(COLUMNS)}; diff is optional)"
         )
 
 
@@ -92,7 +92,7 @@ class _Piece:
         if pa.types.is_dictionary(given.type):
             given = given.dictionary_decode()
         if not (pa.types.is_string(given.type) or pa.types.is_large_string(given.type)):
-            raise BadUpdateFile(file=self.file, problem=f"column input is {given.type}, but it names sources")
+            raise BadUpdateFile(file=self.file, problem=f"column input is {given.type}, expected the names of sources")
         names = list(self.sources)
         number = pc.index_in(given, value_set=pa.array(names, given.type)).fill_null(-1).to_numpy(zero_copy_only=False)
         if only := len(names) == 1:

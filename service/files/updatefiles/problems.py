@@ -36,10 +36,12 @@ def source_of(given: object, sources: Sources) -> str:
     if given is None and len(sources) == 1:
         return next(iter(sources))
     if given is None:
-        raise Refusal("unknown_source", f"there is no input (the program's inputs are {listed(sources)})")
+        raise Refusal("unknown_source", f"the update names no input (the program's inputs are {listed(sources)})")
     if not isinstance(given, str):
         raise Refusal("decode", f"input is {shown(given)}, but it should be the name of a source")
     if given not in sources:
         hint = meant(given, sources)
-        raise Refusal("unknown_source", f"unknown input {shown(given)}{hint} (the program has {listed(sources)})")
+        raise Refusal(
+            "unknown_source", f"unknown input {shown(given)}{hint} (the program's inputs are {listed(sources)})"
+        )
     return given
