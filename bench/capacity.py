@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from bench.record import tell
-from bench.running import free_port, serving
+from bench.running import flags_of, serving
 from vernier.service.config.settings import Settings, load
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.supervision.demo_producer import MovingGraph, produce
@@ -76,13 +76,7 @@ def main() -> None:
     given = parser.parse_args()
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "kafka") as broker:
-        flags = {
-            "workers": str(given.workers),
-            "kafka.embedded": "false",
-            "kafka.bootstrap": broker.bootstrap,
-            "state.path": f"{folder}/state",
-            "http.port": str(free_port()),
-        }
+        flags = flags_of(broker, folder, given.workers)
         config = ROOT / "configs" / "demo.yaml"
         loaded = load(config, flags, {})
         with serving(loaded, config, flags) as supervisor:

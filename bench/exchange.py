@@ -9,7 +9,10 @@ ratio.
 import argparse
 import multiprocessing
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any
 
 import numpy as np
 
@@ -41,19 +44,27 @@ def worker(keys: Keys, index: int, workers: int, rounds: int, size: int, pipe: C
     box.close()
 
 
-def run(keys: Keys, workers: int, rounds: int, size: int) -> list[float]:
-    """Microseconds of all workers' rounds, except the first tenth (connections are made then)."""
+def connected(
+    workers: int, target: Callable[..., None], arguments: Callable[[int], tuple[Any, ...]]
+) -> tuple[list[Connection], list[SpawnProcess]]:
+    """Start processes that run `target(*arguments(index), pipe)`, and give each the addresses that all have sent."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for index in range(workers):
         ours, theirs = context.Pipe()
-        process = context.Process(target=worker, args=(keys, index, workers, rounds, size, theirs))
+        process = context.Process(target=target, args=(*arguments(index), theirs), daemon=True)
         process.start()
         pipes.append(ours)
         processes.append(process)
     addresses = [pipe.recv() for pipe in pipes]
     for pipe in pipes:
         pipe.send(addresses)
+    return pipes, processes
+
+
+def run(keys: Keys, workers: int, rounds: int, size: int) -> list[float]:
+    """Microseconds of all workers' rounds, except the first tenth (connections are made then)."""
+    pipes, processes = connected(workers, worker, lambda index: (keys, index, workers, rounds, size))
     took = [each for pipe in pipes for each in pipe.recv()[rounds // 10 :]]
     for pipe, process in zip(pipes, processes, strict=True):
         pipe.send(None)

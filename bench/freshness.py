@@ -29,7 +29,7 @@ import numpy as np
 from kafka import KafkaProducer
 
 from bench.record import tell
-from bench.running import free_port
+from bench.running import flags_of
 from vernier.service.codec.native import progress_message, update, updates_message
 from vernier.service.config.settings import Settings, load
 from vernier.service.ingest.config import IngestionConfig
@@ -226,13 +226,7 @@ def main() -> None:
     results: dict[str, Any] = {"bench": "freshness", "rate": given.rate, "workers": given.workers}
     for name in ("service", "read", "pass"):
         with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "kafka") as broker:
-            flags = {
-                "workers": str(given.workers),
-                "kafka.embedded": "false",
-                "kafka.bootstrap": broker.bootstrap,
-                "state.path": f"{folder}/state",
-                "http.port": str(free_port()),
-            }
+            flags = flags_of(broker, folder, given.workers)
             settings = load(ROOT / "configs" / "demo.yaml", flags, {}).settings
             if name == "service":
                 found = serve(settings, flags, given.rate, given.seconds, given.warm)

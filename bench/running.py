@@ -144,6 +144,17 @@ def recount(changes: int) -> dict[str, dict[tuple[int, ...], int]]:
     }
 
 
+def flags_of(broker: EmbeddedBroker, folder: str, workers: int) -> dict[str, str]:
+    """Settings of a service on a broker that runs already, with its state in a folder and a port of its own."""
+    return {
+        "workers": str(workers),
+        "kafka.embedded": "false",
+        "kafka.bootstrap": broker.bootstrap,
+        "state.path": f"{folder}/state",
+        "http.port": str(free_port()),
+    }
+
+
 def free_port() -> int:
     """A port of loopback that is free now."""
     with socket.socket() as found:

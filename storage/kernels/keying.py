@@ -55,6 +55,21 @@ def _group_keyed(data, key, columns, one, two, groups):  # type: ignore[no-untyp
     return starts, hashes
 
 
+@njit(cache=True, forceinline=True)
+def source_columns(width, key, val, tail):  # type: ignore[no-untyped-def]
+    """The columns of updates of `width` words that a keyed row consists of, after its hash: key, val, and the last
+    `tail` columns."""
+    k, v = key.shape[0], val.shape[0]
+    source = np.empty(k + v + tail, np.int64)
+    for c in range(k):
+        source[c] = key[c]
+    for c in range(v):
+        source[k + c] = val[c]
+    for c in range(tail):
+        source[k + v + c] = width - tail + c
+    return source
+
+
 @njit(cache=True)
 def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     """Equals `consolidate` of `hashing.key_rows`, without the intermediate rows.
@@ -65,15 +80,8 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     """
     n, k, v = data.shape[0], key.shape[0], val.shape[0]
     at_tail = data.shape[1] - tail
-    # The source columns of an output row, and those of them that sort rows. A one-word key is omitted: its hash
-    # represents it.
-    source = np.empty(k + v + tail, np.int64)
-    for c in range(k):
-        source[c] = key[c]
-    for c in range(v):
-        source[k + c] = val[c]
-    for c in range(tail):
-        source[k + v + c] = at_tail + c
+    # Of the source columns, those that sort rows. A one-word key is omitted: its hash represents it.
+    source = source_columns(data.shape[1], key, val, tail)
     first = 0 if k > 1 else k
     columns = np.empty(k + v + tail - 1 - first, np.int64)
     for c in range(k + v - first):

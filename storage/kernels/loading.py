@@ -11,6 +11,7 @@ from numba import njit
 from vernier.storage.kernels.cells import cell, put, word
 from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_trie
 from vernier.storage.kernels.hashing import hash_row, unmix
+from vernier.storage.kernels.keying import source_columns
 
 MOST = 1 << 32
 """The number of rows that positions can distinguish."""
@@ -49,14 +50,7 @@ def load_keyed(data, key, val, tail, columns):  # type: ignore[no-untyped-def]
     columns of a row. columns: those that sort keyed rows. O(n log piece).
     """
     n, k, v, d = data.shape[0], key.shape[0], val.shape[0], tail - 2
-    at_tail = data.shape[1] - tail
-    source = np.empty(k + v + tail, np.int64)
-    for c in range(k):
-        source[c] = key[c]
-    for c in range(v):
-        source[k + c] = val[c]
-    for c in range(tail):
-        source[k + v + c] = at_tail + c
+    source = source_columns(data.shape[1], key, val, tail)
     begins, places = _spread(data, key)
     most = 0
     for number in range(begins.shape[0] - 1):

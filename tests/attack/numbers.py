@@ -15,6 +15,7 @@ import psutil
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
+from tests.background import PATIENCE, Background
 from tests.sinks.topic import committed
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.transactions import Transactions
@@ -22,11 +23,10 @@ from vernier.service.kafka.transactions import Transactions
 PARTITIONS = 3
 RECORDS = 40
 """Records of a transaction."""
-PATIENCE = 120.0
 
 
 @dataclass
-class Numbers:
+class Numbers(Background):
     """Writes 0, 1, 2, … to `topic`, some in each transaction, and with them how far it is. In a thread of its own."""
 
     bootstrap: str
@@ -40,17 +40,7 @@ class Numbers:
     def __post_init__(self) -> None:
         self.halt, self.halted = threading.Event(), threading.Event()
         """A long transaction: while `halt` is set, one waits when half of it is sent, and sets `halted`."""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Numbers:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
+        self.begin_in("numbers")
 
     def until(self, what: Callable[[], bool]) -> None:
         """Wait for a condition, as long as the producer lives."""

@@ -8,7 +8,6 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE
@@ -16,6 +15,7 @@ from tests.crash.test_change import SENT, World, sums
 from tests.ingest.log import Record, batch
 from tests.service.conftest import service  # noqa: F401
 from tests.service.driven import PROGRAM, Service
+from tests.sinks.topic import committed
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
 from vernier.service.cluster.shard import read_dead_letters
@@ -179,23 +179,12 @@ def sent_letters(broker: EmbeddedBroker, topic: str, source: str) -> list[tuple[
 
     Tests of one process share the broker, and with it the topic of the dead letters.
     """
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, isolation_level="read_committed")
-    try:
-        where = TopicPartition(topic, 0)
-        consumer.assign([where])
-        consumer.seek_to_beginning(where)
-        end, found = consumer.end_offsets([where])[where], []
-        while consumer.position(where) < end:
-            for records in consumer.poll(1000).values():
-                sent = [(dict(one.headers), one.value) for one in records]
-                found += [
-                    (headers["vernier-reason"].decode(), value)
-                    for headers, value in sent
-                    if headers["vernier-topic"] == source.encode()
-                ]
-        return found
-    finally:
-        consumer.close()
+    sent = [(dict(one.headers), one.value) for one in committed(broker.bootstrap, topic)]
+    return [
+        (headers["vernier-reason"].decode(), value)
+        for headers, value in sent
+        if headers["vernier-topic"] == source.encode()
+    ]
 
 
 @pytest.mark.spark

@@ -5,6 +5,7 @@
 
 import itertools
 import random
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from tests.crash.faults import Fault, Faults, FaultyDisk, FaultyStore
@@ -16,6 +17,13 @@ from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.object_store import ObjectBlob
 
 WHERE = "/state"
+
+
+def chosen(rng: random.Random, actions: Sequence[tuple[Callable[[], str], int]]) -> Callable[[], str]:
+    """One of the actions, each with its weight."""
+    choices, weights = zip(*actions, strict=True)
+    action: Callable[[], str] = rng.choices(choices, weights)[0]
+    return action
 
 
 class Process(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.crash.faults import Crash, Fault
-from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
+from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine, chosen
 from tests.crash.simservice import DELAY, NAME, PARTITIONS, TOPIC, Log, SimService, program
 from tests.profiles import shorter
 from vernier.service.cluster import shard
@@ -67,7 +67,7 @@ class Simulation:
 
     def run(self) -> list[str]:
         for _ in range(STEPS):
-            actions: list[tuple[Callable[[], str], int]] = [
+            actions = [
                 (self.produce, 10),
                 (self.epoch, 10),
                 (self.fail, 5),
@@ -75,8 +75,7 @@ class Simulation:
                 (self.cut_power, 1),
                 (self.look, 4),
             ]
-            choices, weights = zip(*actions, strict=True)
-            (action,) = self.rng.choices(choices, weights)
+            action = chosen(self.rng, actions)
             self.log.append(f"{action.__name__}: {action()}")
             self.machine.tick()
         self.finish()

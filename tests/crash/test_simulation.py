@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tests.crash.faults import Crash, Fault, Faults
-from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine
+from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine, chosen
 from tests.crash.workload import Rows, Service, add_rows, rows_in, updates_of
 from tests.profiles import shorter
 from vernier.storage.blob.leases import TTL_MS, Claim, Claims
@@ -57,7 +57,7 @@ class Simulation:
 
     def run(self) -> list[str]:
         for _ in range(STEPS):
-            actions: list[tuple[Callable[[], str], int]] = [
+            actions = [
                 (self.step, 12),
                 (self.fail, 4),
                 (self.sweep, 1),
@@ -67,8 +67,7 @@ class Simulation:
                 (self.sleep, 1),
                 (self.intrude, 1),
             ]
-            choices, weights = zip(*actions, strict=True)
-            (action,) = self.rng.choices(choices, weights)
+            action = chosen(self.rng, actions)
             self.log.append(f"{action.__name__}: {action()}")
             self.machine.tick()
             self.check()

@@ -60,39 +60,35 @@ class Source(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Project(Node):
+class OneInput(Node):
+    """A collection that is made from one other."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Project(OneInput):
     """Each row becomes `fn(row)`; multiplicities of rows that become equal add up."""
 
-    input: Node
     fn: Callable[[Row], Row]
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
 
 @dataclass(frozen=True, eq=False)
-class Filter(Node):
+class Filter(OneInput):
     """The rows for which `predicate(row)` is true."""
 
-    input: Node
     predicate: Callable[[Row], bool]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
-class Expand(Node):
+class Expand(OneInput):
     """Each row becomes all of `fn(row)`, pairs of a row and a factor that the multiplicity is multiplied with."""
 
-    input: Node
     fn: Callable[[Row], Iterable[tuple[Row, int]]]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,25 +103,13 @@ class Union(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Negate(Node):
+class Negate(OneInput):
     """Every multiplicity with the other sign."""
-
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Node):
+class Distinct(OneInput):
     """Every present row once; a row is present when its multiplicity is greater than 0."""
-
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,30 +143,20 @@ class Aggregate:
 
 
 @dataclass(frozen=True, eq=False)
-class Group(Node):
+class Group(OneInput):
     """`key(row) + (aggregate, ...)` once for every group: of counts, sums and means alone while its vector of these is
     not zero, else while some row of it has a multiplicity other than 0."""
 
-    input: Node
     key: Callable[[Row], Row]
     aggregates: tuple[Aggregate, ...]
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
 
 @dataclass(frozen=True, eq=False)
-class PerKey(Node):
+class PerKey(OneInput):
     """`key + row` for all that `rule` makes of each key's rows, with its multiplicities."""
 
-    input: Node
     key: Callable[[Row], Row]
     rule: Callable[[Contents], Iterable[tuple[Row, int]]]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,40 +172,25 @@ class Whole(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Between(Node):
+class Between(OneInput):
     """The rows that are valid at the data time T: `start(row) <= T < end(row)`; None is without a bound."""
 
-    input: Node
     start: Callable[[Row], int | None]
     end: Callable[[Row], int | None]
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
 
 @dataclass(frozen=True, eq=False)
-class Coarsen(Node):
+class Coarsen(OneInput):
     """At the data time T, the input as it was at the greatest multiple of `step` that is at most T."""
 
-    input: Node
     step: int
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
-class Delay(Node):
+class Delay(OneInput):
     """At the data time T, the input as it was at T - by. Outside of loops."""
 
-    input: Node
     by: int
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)

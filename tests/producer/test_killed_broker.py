@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import vernier as vn
+from tests.background import PATIENCE, Background
 from tests.producer.fake import Edge
 from tests.sinks.topic import committed
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
@@ -19,7 +20,6 @@ from vernier.storage.updates import CLOSED
 
 KILLS = 20
 PARTITIONS = 3
-PATIENCE = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,13 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         yield running
 
 
-class Sending:
+class Sending(Background):
     """Sends numbered rows in a thread, each at its own time, until it is stopped."""
 
     def __init__(self, producer: Any) -> None:
         self.producer, self.sent = producer, 0
         self.error: BaseException | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self.begin_in("sending")
 
     def _run(self) -> None:
         try:
@@ -58,15 +57,6 @@ class Sending:
                 return
             end.wait(0.01)
         raise AssertionError(f"{self.producer.position} rows of {position} after {PATIENCE:g} s")
-
-    def __enter__(self) -> Sending:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
 
 
 @pytest.mark.broker

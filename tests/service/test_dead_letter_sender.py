@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 
+from tests.sinks.topic import committed
 from vernier.operators.language.collection.app import App
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Schema
@@ -59,18 +60,7 @@ def commit(
 
 def received(broker: EmbeddedBroker, topic: str) -> list[tuple[bytes | None, bytes | None, dict[str, bytes | None]]]:
     """What readers of committed messages see in a topic."""
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, isolation_level="read_committed")
-    try:
-        where = TopicPartition(topic, 0)
-        consumer.assign([where])
-        consumer.seek_to_beginning(where)
-        end, found = consumer.end_offsets([where])[where], []
-        while consumer.position(where) < end:
-            for records in consumer.poll(timeout_ms=1_000).values():
-                found += [(one.key, one.value, dict(one.headers)) for one in records]
-        return found
-    finally:
-        consumer.close()
+    return [(one.key, one.value, dict(one.headers)) for one in committed(broker.bootstrap, topic)]
 
 
 def service(broker: EmbeddedBroker, app: str) -> Settings:

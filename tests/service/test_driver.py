@@ -1,14 +1,13 @@
 """The driver for real: Spark, a broker, worker processes; epochs that survive what dies, and letters sent once."""
 
 import json
-from typing import Any
 
 import psutil
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 
 from tests.service.driven import PATIENCE, PROGRAM, Service
 from tests.sidecar.test_damage import flip
+from tests.sinks.topic import committed
 from vernier.service.config.programs import Program, Registry
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.status import trouble
@@ -115,22 +114,6 @@ def test_a_program_that_fails_on_its_data_stops_nobody_from_reading(service: Ser
     assert [row[:2] for row in rows] == [[1, 10]]
 
 
-def letters(broker: EmbeddedBroker, topic: str) -> list[Any]:
-    """The dead letters that readers of committed messages see."""
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, isolation_level="read_committed")
-    try:
-        where = TopicPartition(topic, 0)
-        consumer.assign([where])
-        consumer.seek_to_beginning(where)
-        end, found = consumer.end_offsets([where])[where], []
-        while consumer.position(where) < end:
-            for records in consumer.poll(timeout_ms=1_000, max_records=10).values():
-                found += records
-        return found
-    finally:
-        consumer.close()
-
-
 def test_nothing_is_lost_and_nothing_counted_twice(service: Service, broker: EmbeddedBroker) -> None:
     service.start()
     service.final(service.send((1, 10), (2, 20)))
@@ -164,7 +147,7 @@ def test_nothing_is_lost_and_nothing_counted_twice(service: Service, broker: Emb
         service.raw(value)
     service.final(service.send((3, 3)))
     topic = "pairs.dlq"
-    service.wait(lambda: len(letters(broker, topic)) >= len(bad))
+    service.wait(lambda: len(committed(broker.bootstrap, topic)) >= len(bad))
 
     # The driver is killed, and with it all of Spark; what comes next is answered as if nothing had happened.
     assert service.process is not None
@@ -184,7 +167,11 @@ def test_nothing_is_lost_and_nothing_counted_twice(service: Service, broker: Emb
     service.final(service.send((5, 5)))
     assert service.stop() == 0
 
-    found = [one for one in letters(broker, topic) if dict(one.headers)["vernier-topic"] == service.topic.encode()]
+    found = [
+        one
+        for one in committed(broker.bootstrap, topic)
+        if dict(one.headers)["vernier-topic"] == service.topic.encode()
+    ]
     assert [one.value for one in found] == bad
     reasons = [dict(one.headers)["vernier-reason"].decode() for one in found]
     assert reasons == ["decode", "schema", "late", "schema", "decode"]

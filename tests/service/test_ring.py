@@ -1,6 +1,5 @@
 """Rings: messages between processes of one host, through memory."""
 
-import multiprocessing
 import os
 import random
 import struct
@@ -13,6 +12,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
+from bench.exchange import connected
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange import all_to_all as exchange_module
 from vernier.service.cluster.exchange.all_to_all import Exchange
@@ -118,17 +118,7 @@ def worker(index: int, workers: int, rounds: int, seed: int, pipe: Connection) -
 
 @pytest.mark.parametrize("workers", [2, 5])
 def test_processes_exchange_through_rings_and_what_is_too_large_by_the_socket(workers: int) -> None:
-    context = multiprocessing.get_context("spawn")
-    ends, processes = [], []
-    for index in range(workers):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=worker, args=(index, workers, 120, 7, theirs), daemon=True)
-        process.start()
-        ends.append(ours)
-        processes.append(process)
-    addresses = [end.recv() for end in ends]
-    for end in ends:
-        end.send(addresses)
+    ends, processes = connected(workers, worker, lambda index: (index, workers, 120, 7))
     assert [end.recv() for end in ends] == [(0, workers - 1)] * workers
     for end, process in zip(ends, processes, strict=True):
         end.send(None)

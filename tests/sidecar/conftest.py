@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests import chromium
 from tests.sidecar.builder import StateBuilder, row_type
@@ -85,3 +86,21 @@ def serve() -> Iterator[Callable[..., Served]]:
         server.should_exit = True
         thread.join(30)
         assert not thread.is_alive()
+
+
+@pytest.fixture
+def open_console(builder: StateBuilder, serve: Callable[..., Served], browser: Browser) -> Iterator[Callable[..., Any]]:
+    """Open the console over three rows: open_console(width=, color_scheme=, view=)."""
+    from tests.sidecar.consoles import begin, opened  # loads the planner, which few tests here need
+
+    begin(builder)
+    url = serve(builder.path).url
+    with ExitStack() as stack:
+
+        def make(**about: Any) -> Any:
+            console = stack.enter_context(opened(browser, builder, url, **about))
+            if about.get("view", "reach") == "reach":
+                expect(console.chips).to_have_text(["1", "2", "3"])
+            return console
+
+        yield make

@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served
-from tests.sidecar.consoles import SECOND, Console, begin, opened
+from tests.sidecar.consoles import SECOND, Console
 from vernier.service.config.settings import load
 from vernier.service.sidecar.app import STATIC
 from vernier.service.sidecar.auth import Access
-
-
-@pytest.fixture
-def open_console(
-    builder: StateBuilder, serve: Callable[..., Served], browser: Browser
-) -> Iterator[Callable[..., Console]]:
-    """Open the console over three rows: open_console(width=, color_scheme=, view=)."""
-    begin(builder)
-    url = serve(builder.path).url
-    with ExitStack() as stack:
-
-        def make(**about: Any) -> Console:
-            console = stack.enter_context(opened(browser, builder, url, **about))
-            if about.get("view", "reach") == "reach":
-                expect(console.chips).to_have_text(["1", "2", "3"])
-            return console
-
-        yield make
 
 
 def test_rows_changes_and_frontiers_move_by_themselves(open_console: Callable[..., Console]) -> None:

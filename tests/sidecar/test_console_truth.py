@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
-import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from tests.sidecar.builder import StateBuilder
-from tests.sidecar.conftest import Served
-from tests.sidecar.consoles import Console, begin, opened
-
-
-@pytest.fixture
-def open_console(
-    builder: StateBuilder, serve: Callable[..., Served], browser: Browser
-) -> Iterator[Callable[..., Console]]:
-    begin(builder)
-    url = serve(builder.path).url
-    with ExitStack() as stack:
-        yield lambda **about: stack.enter_context(opened(browser, builder, url, **about))
-
+from tests.sidecar.consoles import Console
 
 DAY = datetime.date(2026, 1, 1)
 PAIR = (1.5, 1, 2, True, 0, DAY)
