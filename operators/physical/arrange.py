@@ -84,6 +84,11 @@ class Arrange(Operator):
         self.in_order = words == tuple(range(self.input.op.width))
         self.agrees = False
 
+    @property
+    def can_agree(self) -> bool:
+        """An exchange of rows can also carry each worker's next round."""
+        return self.exchanges
+
     def read(self, op: ArrangeOp, scope: ScopeRun) -> Operator:
         """The operator whose output it arranges."""
         return scope.operator(op.input)

@@ -114,6 +114,8 @@ class Variable(Operator):
 class Loop(Operator):
     """Runs its inner scope at each round of the parent."""
 
+    nests = True
+
     def __init__(self, op: LoopOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.loop = op
@@ -178,9 +180,9 @@ class Loop(Operator):
         """The position of the first inner operator that communicates with other workers; None if a loop comes before
         it."""
         for place, operator in enumerate(self.inner.operators):
-            if isinstance(operator, Loop):
+            if operator.nests:
                 return None
-            if isinstance(operator, Arrange) and operator.exchanges:
+            if operator.can_agree:
                 return place
         return None
 

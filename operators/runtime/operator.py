@@ -56,6 +56,14 @@ class Operator:
     the output of an operator that can emit more than it reads. `counters` feed the metrics.
     """
 
+    nests = False
+    """Whether the operator is a loop, with rounds of its own inside of each step."""
+
+    @property
+    def can_agree(self) -> bool:
+        """Whether the operator's exchange can also settle the scope's next round (operators/physical/iterate.py)."""
+        return False
+
     def __init__(self, op: Op, scope: ScopeRun) -> None:
         self.op = op
         self.scope = scope
