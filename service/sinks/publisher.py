@@ -191,7 +191,13 @@ class Publisher:
                 if name not in self._others:
                     kind = KINDS[given.to]
                     seconds = kind.seconds if given.every_ms is None else given.every_ms / 1000
-                    opened = open_target(name, given, self._app, self._state)
+                    try:
+                        opened = open_target(name, given, self._app, self._state)
+                    except Exception as error:
+                        # A package, a driver or a file that is missing, or a malformed address, concerns this sink
+                        # alone, whatever error it is.
+                        self._missing[name] = _said(error)
+                        continue
                     self._others[name] = Channel(opened, {name: given}, seconds, kind.most)
                 yield self._others[name]
 

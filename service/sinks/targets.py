@@ -40,7 +40,7 @@ KINDS = {
     "parquet": Kind("parquet_target", "open_folder", _path, 10.0, 1_000_000),
     "delta": Kind("delta_target", "open_table", _path, 10.0, 1_000_000),
     "sql": Kind("sql_target", "open_table", lambda name, given: given.table or given.view or name),
-    "webhook": Kind("webhook_target", "open_address", lambda name, given: given.address()),
+    "webhook": Kind("webhook_target", "open_address", lambda name, given: given.url or str(given.url_file)),
 }
 
 

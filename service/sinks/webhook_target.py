@@ -44,6 +44,7 @@ class Webhook:
 
     def __init__(self, blob: Blob, name: str, given: Sink) -> None:
         self._blob, self._name, self._given = blob, name, given
+        self._address = given.address()
         self._file = f"{FOLDER}/{name}.json"
         self._sending = Sending()
         self._lock: Held | None = None
@@ -101,7 +102,7 @@ class Webhook:
         kind = steps[0].kind
         counts[kind] = counts.get(kind, 0) + len(made)
         view = steps[0].view
-        self._keep(Sending(Position(self._given.address(), "webhook", until, view.meaning, counts, view.name)))
+        self._keep(Sending(Position(self._address, "webhook", until, view.meaning, counts, view.name)))
 
     def _keep(self, sending: Sending) -> None:
         if self._lock is None:
@@ -112,7 +113,6 @@ class Webhook:
         self._sending = sending
 
     def _post(self, identity: str, body: bytes) -> None:
-        address = self._given.address()
         if self._client is None:
             headers = {}
             if self._given.token_file is not None:
@@ -120,11 +120,11 @@ class Webhook:
             self._client = httpx.Client(timeout=_TIMEOUT, headers=headers, trust_env=False)
         about = {"content-type": "application/json", "vernier-message-id": identity, "idempotency-key": identity}
         try:
-            answer = self._client.post(address, content=body, headers=about)
+            answer = self._client.post(self._address, content=body, headers=about)
         except httpx.HTTPError as error:
-            raise TargetFailed(place=address, problem=str(error) or type(error).__name__) from error
+            raise TargetFailed(place=self._address, problem=str(error) or type(error).__name__) from error
         if not answer.is_success:
-            raise TargetFailed(place=address, problem=f"answered {answer.status_code} to message {identity}")
+            raise TargetFailed(place=self._address, problem=f"answered {answer.status_code} to message {identity}")
 
 
 def split(steps: Sequence[Step], until: int) -> tuple[list[Step], list[Step]]:

@@ -372,6 +372,8 @@ def test_the_publisher_goes_on_with_the_targets_that_answer(world: World, tmp_pa
         "sinks.reach.to": "sql", "sinks.reach.url": f"sqlite:///{tmp_path}/views.db",
         "sinks.calls.view": "reach", "sinks.calls.to": "webhook", "sinks.calls.url": address,
         "sinks.gone.to": "sql", "sinks.gone.url": "sqlite://",
+        "sinks.odd.view": "reach", "sinks.odd.to": "sql", "sinks.odd.url": "nothing://known",
+        "sinks.lost.view": "reach", "sinks.lost.to": "webhook", "sinks.lost.url_file": str(tmp_path / "lost"),
     }  # fmt: skip
     given = load(None, flags, {}).settings
     assert given.publishes
@@ -390,6 +392,8 @@ def test_the_publisher_goes_on_with_the_targets_that_answer(world: World, tmp_pa
     assert "Connection refused" in str(found.sinks["calls"].problem)
     assert (found.sinks["calls"].topic, found.sinks["calls"].frontier) == (address, None)
     assert found.sinks["gone"].problem == "no program has a view gone"
+    assert "nothing" in str(found.sinks["odd"].problem)
+    assert "No such file" in str(found.sinks["lost"].problem)
     assert (found.sinks["lake"].view, found.sinks["lake"].format, found.sinks["lake"].problem) == (
         "reach",
         "parquet",

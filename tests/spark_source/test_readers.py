@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, IsNull, Not, StringContains
 
@@ -23,7 +24,7 @@ from vernier.service.spark_source.schema import NegativeRows
 from vernier.service.views.part import ViewChanged
 from vernier.service.views.query import UnknownViewColumn
 from vernier.service.views.view import Compacted, NotYetFinal, UnknownView
-from vernier.storage.updates import MIN_TIME
+from vernier.storage.updates import MIN_TIME, Updates
 
 LONG = "a name that is much longer than fifteen bytes: "
 PEOPLE = row_type(
@@ -242,6 +243,25 @@ def test_a_quiet_view_makes_few_batches(tmp_path: Path) -> None:
         offsets.add(stream.offset["frontier"])
     assert 2 < len(offsets) < 8  # it follows, so that a restart finds its position in the history
     builder.close()
+
+
+@pytest.mark.slow
+def test_a_million_rows_over_both_ways(tmp_path: Path, serve: Callable[..., Served]) -> None:
+    count = 1_000_000
+
+    class Wide(StateBuilder):
+        def updates(self, view: str, changes: Any) -> Updates:
+            rows = np.column_stack((np.arange(count), np.arange(count) * 7))
+            return Updates.of(rows, np.arange(count) % 1_000, np.ones(count, np.int64)).consolidate()
+
+    builder = Wide(tmp_path / "state", {"pairs": (row_type(node="Int64", m="Int64"), ["node"])}, shards=2)
+    builder.commit(1_000, {})
+    builder.close()
+    near = read(state=builder.path, view="pairs", as_of="998", partitions="3")
+    far = read(url=serve(builder.path).url, view="pairs", as_of="998")
+    order = [("node", "ascending")]
+    assert len(near) == count - count // 1_000
+    assert near.sort_by(order).equals(far.sort_by(order))
 
 
 def test_multiplicities(tmp_path: Path) -> None:
