@@ -240,13 +240,13 @@ class Simulation:
 
 
 def sums_of(pairs: Counter[tuple[int, int]]) -> set[tuple[int, ...]]:
-    """Key, total and count."""
+    """Key, total and count of each group that is not all zero: copies of different rows may cancel each other."""
     totals: dict[int, list[int]] = {}
     for (key, value), count in pairs.items():
         total = totals.setdefault(key, [0, 0])
         total[0] += value * count
         total[1] += count
-    return {(key, *total) for key, total in totals.items()}
+    return {(key, *total) for key, total in totals.items() if any(total)}
 
 
 def run_all(seeds: Iterable[int], kind: Callable[[object], Machine] = DiskMachine) -> None:
